@@ -1,8 +1,8 @@
 #include "capacity.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/number.h"
-#include "measure/series.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,142 +12,143 @@
 #define SLOPE_NS   (600 * NS_PER_S) /* a slope is fitted to the points of this time */
 #define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
 #define SLOPE_SPAN (30 * NS_PER_S) /* least time from the first to the last point */
-/* Number of buckets for ten minutes, a day and a week. Each has one more, because the oldest
- * bucket is only partly in the span. */
-#define POINTS_1S  601u
-#define POINTS_10S 8641u
-#define POINTS_60S 10081u
-#define KEPT_NS    (8 * 86400 * NS_PER_S) /* longer than the history of every tier */
-/* The history is read in pieces. Each piece begins and ends at a bucket edge of every tier. */
-#define PIECE_NS     (600 * NS_PER_S)
-#define PIECE_POINTS 602
+
+/* The values of one second, minute or ten minutes. */
+struct bucket {
+	uint64_t min, max; /* bytes */
+	double sum;
+	uint32_t number; /* begins at this number times the width of its tier */
+	uint32_t count;  /* 0: empty */
+};
+
+/* Ten minutes, a day and a week. Each tier has one more bucket, because the oldest bucket is
+ * only partly in the span. */
+enum { SECONDS = 601, MINUTES = 1441, TENS = 1009 };
+static const struct tier {
+	uint64_t width_ns;
+	unsigned first, count; /* its buckets */
+} tiers[] = {
+	{ NS_PER_S, 0, SECONDS },
+	{ 60 * NS_PER_S, SECONDS, MINUTES },
+	{ 600 * NS_PER_S, SECONDS + MINUTES, TENS },
+};
 
 struct capacity {
-	struct series *series;
-	double low, high; /* bounds of all values; a rounded float is clamped to them */
-	struct series_point point[PIECE_POINTS]; /* buffer for capacity_past() */
+	uint64_t first_ns, last_ns; /* first and last value; 0: none yet */
+	struct bucket bucket[SECONDS + MINUTES + TENS];
 };
 
 int capacity_new(struct capacity **ret)
 {
-	struct series_options o = { .quantities = 1,
-				    .points = { 0, POINTS_1S, POINTS_10S, POINTS_60S } };
-	struct capacity *c = calloc(1, sizeof(*c));
-
-	if (!c)
-		return -GW_E_NOMEM;
-	if (series_new(&o, &c->series) != 0) {
-		free(c);
-		return -GW_E_NOMEM;
-	}
-	c->low = INFINITY;
-	*ret = c;
-	return 0;
+	*ret = calloc(1, sizeof(**ret));
+	return *ret ? 0 : -GW_E_NOMEM;
 }
 
 void capacity_free(struct capacity *c)
 {
-	if (!c)
-		return;
-	series_free(c->series);
 	free(c);
+}
+
+static struct bucket *bucket_of(struct capacity *c, const struct tier *t, uint64_t number)
+{
+	return &c->bucket[t->first + number % t->count];
 }
 
 void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes)
 {
-	double v = (double)available_bytes;
-
-	if (series_add(c->series, mono_ns, &v) != 0)
+	if (mono_ns <= c->last_ns)
 		return;
-	c->low = v < c->low ? v : c->low;
-	c->high = v > c->high ? v : c->high;
+	if (!c->last_ns)
+		c->first_ns = mono_ns;
+	c->last_ns = mono_ns;
+	for (unsigned i = 0; i < COUNT(tiers); i++) {
+		uint32_t number = (uint32_t)(mono_ns / tiers[i].width_ns);
+		struct bucket *b = bucket_of(c, &tiers[i], number);
+
+		if (b->number != number || !b->count)
+			*b = (struct bucket){ .min = UINT64_MAX, .number = number };
+		b->min = available_bytes < b->min ? available_bytes : b->min;
+		b->max = available_bytes > b->max ? available_bytes : b->max;
+		b->sum += (double)available_bytes;
+		b->count++;
+	}
 }
 
-static int read_points(struct capacity *c, uint64_t from, uint64_t to)
+/* Fits a line to the means of the last ten minutes (least squares). Bytes and seconds are
+ * counted from the first point so that no digits are lost. */
+static void find_slope(struct capacity *c, uint64_t now_ns, struct capacity_past *ret)
 {
-	int n = series_query(c->series, 0, from, to, NS_PER_S, c->point, PIECE_POINTS);
+	double st = 0, sv = 0, stt = 0, stv = 0, first = NAN, last = NAN;
+	uint64_t begin = (now_ns > SLOPE_NS ? now_ns - SLOPE_NS : 0) / NS_PER_S, end = begin;
+	unsigned n = 0;
 
-	return n > 0 ? n : 0;
-}
+	for (uint64_t k = begin; k <= now_ns / NS_PER_S; k++) {
+		const struct bucket *b = bucket_of(c, &tiers[0], k);
+		double t, v;
 
-static uint64_t bytes_of(const struct capacity *c, double v)
-{
-	v = v < c->low ? c->low : v > c->high ? c->high : v;
-	return v > 0 ? (uint64_t)llround(v) : 0;
-}
-
-/* Returns the least-squares slope of bytes over seconds. Bytes and seconds are counted from the
- * first point so that no digits are lost. NAN: too few points. */
-static double slope_of(const struct series_point *p, int n)
-{
-	double st = 0, sv = 0, stt = 0, stv = 0, count = 0;
-
-	if (n < SLOPE_MIN || p[n - 1].begin_ns - p[0].begin_ns < SLOPE_SPAN)
-		return NAN;
-	for (int i = 0; i < n; i++) {
-		double t = (double)(p[i].begin_ns - p[0].begin_ns) * 1e-9;
-		double v = p[i].mean - p[0].mean;
-
+		if (b->number != k || !b->count)
+			continue;
+		last = b->sum / b->count;
+		if (n == 0) {
+			first = last;
+			begin = k;
+		}
+		end = k;
+		t = (double)(k - begin);
+		v = last - first;
 		st += t;
 		sv += v;
 		stt += t * t;
 		stv += t * v;
-		count++;
+		n++;
 	}
-	return (count * stv - st * sv) / (count * stt - st * st);
-}
-
-static void find_slope(struct capacity *c, uint64_t now, struct capacity_past *ret)
-{
-	int n = read_points(c, now > SLOPE_NS ? now - SLOPE_NS : 0, now);
-	double slope = slope_of(c->point, n);
-
-	ret->slope_bytes_per_s = slope;
+	if (n < SLOPE_MIN || (end - begin) * NS_PER_S < SLOPE_SPAN)
+		return;
+	ret->slope_bytes_per_s = (n * stv - st * sv) / (n * stt - st * st);
 	/* Less than one byte per second is rounding, not a trend. */
-	if (slope < -1)
-		ret->full_s = c->point[n - 1].mean / -slope;
+	if (ret->slope_bytes_per_s < -1)
+		ret->full_s = last / -ret->slope_bytes_per_s;
 }
 
-struct sums {
-	double low, high, sum, count;
-	uint64_t first_ns;
-};
-
-static void add_points(struct sums *t, const struct series_point *p, int n)
+/* Returns the finest tier that reaches back over the span, or the coarsest. */
+static const struct tier *tier_of(uint64_t span_ns)
 {
-	for (int i = 0; i < n; i++) {
-		if (t->count == 0)
-			t->first_ns = p[i].begin_ns;
-		t->low = p[i].min < t->low ? p[i].min : t->low;
-		t->high = p[i].max > t->high ? p[i].max : t->high;
-		t->sum += p[i].mean * p[i].count;
-		t->count += p[i].count;
-	}
+	const struct tier *t = tiers;
+
+	while (t < &tiers[COUNT(tiers) - 1] && (t->count - 1) * t->width_ns < span_ns)
+		t++;
+	return t;
 }
 
 void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret)
 {
-	uint64_t span = span_ns < KEPT_NS ? span_ns : KEPT_NS;
-	uint64_t from = now_ns > span ? now_ns - span : 0, next;
-	struct sums t = { .low = INFINITY };
+	const struct tier *t = tier_of(span_ns);
+	uint64_t kept_ns = (t->count - 1) * t->width_ns;
+	uint64_t span = span_ns < kept_ns ? span_ns : kept_ns;
+	uint64_t from = now_ns > span ? now_ns - span : 0;
+	uint64_t min = UINT64_MAX, max = 0, count = 0;
+	double sum = 0;
 
 	*ret = (struct capacity_past){ .mean_bytes = NAN,
 				       .slope_bytes_per_s = NAN,
 				       .full_s = NAN };
-	for (uint64_t at = from; at <= now_ns; at = next) {
-		next = (at / PIECE_NS + 1) * PIECE_NS;
-		add_points(&t, c->point,
-			   read_points(c, at, next <= now_ns ? next - 1 : now_ns));
+	for (uint64_t k = from / t->width_ns; k <= now_ns / t->width_ns; k++) {
+		const struct bucket *b = bucket_of(c, t, k);
+
+		if (b->number != k || !b->count)
+			continue;
+		min = b->min < min ? b->min : min;
+		max = b->max > max ? b->max : max;
+		sum += b->sum;
+		count += b->count;
 	}
-	if (t.count == 0)
+	if (count == 0)
 		return;
-	ret->min_bytes = bytes_of(c, t.low);
-	ret->max_bytes = bytes_of(c, t.high);
-	/* The values are rounded floats, so their mean may lie outside the bounds. */
-	ret->mean_bytes =
-		fmin(fmax(t.sum / t.count, (double)ret->min_bytes), (double)ret->max_bytes);
-	ret->span_ns = now_ns - (t.first_ns > from ? t.first_ns : from);
+	ret->min_bytes = min;
+	ret->max_bytes = max;
+	ret->mean_bytes = sum / (double)count;
+	ret->span_ns = now_ns - (c->first_ns > from ? c->first_ns : from);
 	find_slope(c, now_ns, ret);
 }
 

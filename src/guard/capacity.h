@@ -6,17 +6,16 @@
 #include "guard.h"
 #include "health.h"
 
-/* The history of a GPU's available bytes: one point per second for 10 min, per 10 s for 24 h,
- * per 60 s for 7 days. */
+/* The history of a GPU's available bytes: one point per second for 10 min, per minute for 24 h,
+ * per ten minutes for 7 days. */
 struct capacity;
 
-/* Creates a history and allocates all its memory. Returns 0 or -GW_E_NOMEM. */
+/* Creates a history and allocates all its memory, 96 KiB. Returns 0 or -GW_E_NOMEM. */
 int capacity_new(struct capacity **ret);
 void capacity_free(struct capacity *c);
 /* Adds a value. Ignores a value that is not later than the one before. */
 void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes);
 
-/* Values are stored as float. The relative rounding error is at most 1/16 777 216. */
 struct capacity_past {
 	uint64_t min_bytes, max_bytes; /* not set if mean_bytes is NAN */
 	double mean_bytes;             /* NAN: nothing was recorded */
@@ -25,7 +24,7 @@ struct capacity_past {
 	double full_s;
 	uint64_t span_ns; /* the recorded part of the requested span */
 };
-/* Summarises the last span_ns before now_ns. Only one thread at a time may call it. */
+/* Summarises the last span_ns before now_ns, at most 7 days. */
 void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret);
 
