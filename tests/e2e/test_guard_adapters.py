@@ -1,5 +1,6 @@
-"""Workers of every kind under a real service: everything that can go wrong with their servers (A10 of docs/GUARD.md), a
-service that their unloading kills, and containers.  Each kind is a row of fake_workers.KINDS.
+"""Workers of every kind under a real service: everything that can go wrong with their servers (row a10 of
+docs/GUARD-MACHINE.md), a service that is killed while a worker unloads, and containers.  Each kind is a row of
+fake_workers.KINDS.
 """
 import contextlib
 import json

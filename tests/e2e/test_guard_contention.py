@@ -1,6 +1,6 @@
 """A contender comes and goes: which workers the guard moves, how far it goes, and what it leaves alone.
 
-Tests whose name begins with the letter a and a number check a row of the acceptance list in docs/GUARD.md.
+Tests whose name begins with the letter a and a number check a row of the acceptance list in docs/GUARD-MACHINE.md.
 """
 import contextlib
 import json
