@@ -514,7 +514,7 @@ max_level = 3
 
 
 class Unprivileged(service.Service):
-    """A service whose folder and process belong to NOBODY.  A checkpointed process leaves the simulated card."""
+    """A service that runs as NOBODY in a folder of NOBODY.  A checkpointed process leaves the simulated card."""
 
     def __init__(self, world, companion):
         self.text = CONFIG.format(socket=companion.socket, uid=OWNER)

@@ -1,4 +1,4 @@
-"""gpuward measure --clean-room: the guard's workers stay off the measured GPU, and come back whatever happens."""
+"""Tests gpuward measure --clean-room: the guard's workers stay off the measured GPU, and come back in every case."""
 import contextlib
 import datetime
 import json
