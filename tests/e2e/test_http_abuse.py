@@ -1,7 +1,7 @@
 """Tests the HTTP server with correct, invalid and hostile requests.
 
-Asks tests/e2e/http_server, which serves a few small answers through the same code as `gpuward
-serve`.  Deadlines are short there; nothing here asserts a time more tightly than TIMEOUT.
+The tests use tests/e2e/http_server, which serves a few small answers with the code of `gpuward serve`.  Its deadlines are
+short.  No test asserts a time shorter than TIMEOUT.
 """
 import contextlib
 import gzip

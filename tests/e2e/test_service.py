@@ -723,7 +723,7 @@ def own_network():
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/ns/net") as before:
         if libc.unshare(CLONE_NEWNET) != 0:
-            pytest.skip("only who may configure the network can speak in the kernel's stead")
+            pytest.skip("needs the right to make a network namespace")
         try:
             with socket.socket() as s:
                 fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
