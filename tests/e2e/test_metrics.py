@@ -1,5 +1,5 @@
-"""The metrics of every scenario, judged by the tools that will read them: promtool and both parsers
-of python3-prometheus-client; names against tests/golden; what packaging/ names against the names.
+"""Tests the metrics of every scenario with the programs that will read them: promtool and both parsers of
+python3-prometheus-client.  Names are compared with tests/golden, and packaging/ may use only these names.
 
 GPUWARD_GOLDEN=write writes the list of names and the table of docs/METRICS.md again: names are an
 interface, so rows are only ever added.
