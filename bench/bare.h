@@ -1,5 +1,5 @@
-/* bare: the smallest C program that makes the NVML calls of our FAST tier; the benchmarks
- * compare the library with it.
+/* bare: the least C code that makes the NVML calls of our FAST tier. The benchmarks compare the
+ * library with it.
  *
  * It has no tables, no absence reasons and no clock. It reads one GPU into a struct. A call
  * that the GPU refuses in the first round is not repeated. */

@@ -1,14 +1,15 @@
-"""The energy of fast loads by the methods in use, next to the true energy, which only the simulator knows.
+"""Compares usual methods of measuring the energy of fast loads with the true energy, which only the simulator knows.
 
     bench/run energy              the summary
     bench/energy.py [SECONDS]     each wave
 
-One simulated H200 per wave; its sensors agree with recordings of a real H200 within 5 % (tests/unit/test_sim_h200.c).  All
-methods measure the same windows at the same time: mean of the power once per second; trapezoid of power ten times per second,
-1 s mean or instant value; difference of the energy counter (Zeus and CodeCarbon do that where there is a counter); gpuward.
+Each wave runs on its own simulated H200; its sensors agree with recordings of a real H200 within 5 % (tests/unit/test_sim_h200.c).  All
+methods measure the same windows at the same time: the mean of power readings once per second; the trapezoid rule on power
+readings ten times per second (1 s mean, or instant value); the difference of the energy counter (as Zeus and CodeCarbon do if
+there is a counter); gpuward.
 
-The same methods are applied to recordings of a real H200 where they are there (GPUWARD_TEST_DATA, or ../shared/data), gpuward
-by `gpuward recompute` on bundles made from them.  The recordings have no samples of the driver's ring, so gpuward has the
+If there are recordings of a real H200 (GPUWARD_TEST_DATA, or ../shared/data), the same methods are applied to them.  For
+gpuward, `gpuward recompute` reads bundles that are made from the recordings.  The recordings have no samples of the driver's ring, so gpuward has the
 instant value and the counter, as on a card without a ring.  The reference is the counter at its ticks, with the recorded bursts
 in between."""
 import bisect
@@ -27,7 +28,7 @@ import time
 
 import peers
 
-# on, off, in ms
+# Square waves: time on and time off, in ms.
 WAVES = ((10, 10), (25, 25), (50, 50), (20, 80), (80, 20), (75, 75), (100, 100), (250, 250), (600, 1400), (1000, 1000), (3000, 4000))
 METHODS = ("power, 1 Hz", "power, 10 Hz", "instant, 10 Hz", "counter")
 GPU = """
@@ -79,12 +80,12 @@ class Driver:
 
 
 def trapezoid(points):
-    """points: (time, watts)."""
+    """Returns the integral of points, a list of (time, watts)."""
     return sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(points, points[1:]))
 
 
 class Poll(threading.Thread):
-    """Reads one figure of every GPU so many times per second."""
+    """Reads one figure of every GPU at a fixed rate."""
 
     def __init__(self, read, hertz):
         super().__init__(daemon=True)
@@ -111,7 +112,7 @@ class Poll(threading.Thread):
 
 
 def one_window(meter, driver, seconds):
-    """{method: joules of each GPU}, and the true joules."""
+    """Returns {method: joules of each GPU}, and the true joules."""
     polls = {"power, 1 Hz": Poll(driver.power, 1), "power, 10 Hz": Poll(driver.power, 10), "instant, 10 Hz": Poll(driver.instant, 10)}
     with meter.window("wave") as window:
         begin, before = time.monotonic(), [driver.counter(i) for i in range(len(WAVES))]
@@ -129,7 +130,7 @@ def one_window(meter, driver, seconds):
 
 
 def probe(seconds, windows):
-    """Runs with the simulator as its NVML: prints {method: [relative error of each window] for each wave}."""
+    """Runs with the simulator as NVML.  Prints, for each wave, {method: [relative error of each window]}."""
     import gpuward
     try:  # other work on the machine must not delay the edges of the windows: that would be an error of no method
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
@@ -166,9 +167,10 @@ def rms(values):
 
 # ---- recordings
 
-# name, label, and power while the load is on and off, which shares the joules of a counter tick among its parts
+# Name, label, and watts while the load is on and off.  With these watts, the joules of one counter tick are divided
+# among the parts of the tick.
 RECORDINGS = (("sq0.02", "10/10 ms", 780, 200), ("sq0.15", "75/75 ms", 810, 130), ("step", "idle, then busy", 725, 126))
-WINDOW_S, APART_S = 2.0, 0.053  # length of the windows, and between their begins: not a part of any period
+WINDOW_S, APART_S = 2.0, 0.053  # length of a window, and time between the starts of two windows, which fits into no period
 COUNTER_LAG_S = 0.008  # fitted to the recordings, tests/unit/h200.c
 BUNDLE = os.path.join(peers.TOP, "tests", "fixtures", "bundle-h200")
 SETUP = """schema = 1
@@ -203,11 +205,11 @@ class Recording:
                       if after != before]
 
     def at(self, values, t):
-        """What a reading at this time returns."""
+        """Returns the value of a reading at this time."""
         return values[bisect.bisect_right(self.t, t) - 1]
 
     def true(self, t):
-        """Joules at this time: the counter at its ticks, and between two of them the recorded bursts."""
+        """Returns the joules at this time: the counter at a tick; between two ticks, interpolated with the recorded bursts."""
         i = bisect.bisect_right(self.ticks, (t, math.inf))
         (t0, j0), (t1, j1) = self.ticks[i - 1], self.ticks[i]
         return j0 + (j1 - j0) * self.load(t0, t) / self.load(t0, t1)
@@ -221,7 +223,7 @@ class Recording:
         return [first + k * APART_S for k in range(int((last - first) / APART_S) + 1)]
 
     def methods(self, begin):
-        """{method: joules of the window that begins there}, without gpuward."""
+        """Returns {method: joules of the window that begins there} for the methods other than gpuward."""
         end = begin + WINDOW_S
         polls = {n: [(t, self.at(v, t)) for t in (begin + WINDOW_S * k / 20 for k in range(21))]
                  for n, v in (("power", self.average), ("instant", self.instant))}
@@ -230,7 +232,7 @@ class Recording:
                 "power, 10 Hz": trapezoid(polls["power"]), "instant, 10 Hz": trapezoid(polls["instant"])}
 
     def bundle(self, folder, begin):
-        """Writes the bundle that gpuward measure would have made of the window."""
+        """Writes the bundle that gpuward measure would have written for the window."""
         def ns(t):
             return round(t * 1e9)
 
@@ -251,7 +253,7 @@ class Recording:
 
 
 def recorded(build):
-    """{recording: {method: [relative error of each window]}}; {} without recordings."""
+    """Returns {recording: {method: [relative error of each window]}}; {} if there are no recordings."""
     data = os.path.join(os.environ.get("GPUWARD_TEST_DATA") or os.path.join(peers.TOP, "..", "shared", "data"), "h200")
     out = {}
     for name, label, on_w, off_w in RECORDINGS:

@@ -1,6 +1,6 @@
-"""Exporters on the same simulated machine: gpuward, a Python exporter, and nvidia-smi started for each scrape.
+"""Compares exporters on the same simulated machine: gpuward, a Python exporter, and nvidia-smi started for each scrape.
 
-All three run at the same time and are scraped in turns, as Prometheus does it (gzip).  gpuward reads, integrates and stores
+All three run at the same time and are scraped in turn, with gzip, as Prometheus does.  gpuward reads, integrates and stores
 power between scrapes and serves everything that it knows; the peers read seventeen figures per GPU and only when scraped."""
 import contextlib
 import http.client
@@ -32,7 +32,7 @@ memory = "30 GiB"
 
 
 class Server:
-    """An exporter with a socket."""
+    """An exporter that listens on a port."""
 
     def __init__(self, name, pid, port):
         self.name, self.pid = name, pid
@@ -55,7 +55,7 @@ class Server:
 
 
 class Fork:
-    """What nvidia_gpu_exporter does at each scrape, without its own server."""
+    """Does what nvidia_gpu_exporter does at each scrape, but without its HTTP server."""
 
     def __init__(self, program, library, scenario):
         self.name, self.used, self.program, self.library = "nvidia-smi method", 0.0, program, library
@@ -86,7 +86,7 @@ class Fork:
 
 @contextlib.contextmanager
 def all_of(build, gpus):
-    """The exporters that can run here, gpuward first."""
+    """Starts the exporters that can run on this machine and yields them, gpuward first."""
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         os.chmod(folder, 0o755)
         scenario = os.path.join(folder, "machine.toml")
@@ -110,7 +110,8 @@ def all_of(build, gpus):
 
 
 def paced(exporters, times, apart):
-    """Scrapes each of them so many times, in turns whose order rotates; (latencies, CPU seconds, wall seconds)."""
+    """Scrapes the exporters in turn; the order rotates.  Returns the latencies and the CPU seconds
+    of each exporter, and the wall seconds."""
     took, before, begin = [[] for _ in exporters], [e.cpu() for e in exporters], time.monotonic()
     for i in range(times):
         for j in range(len(exporters)):
@@ -121,7 +122,7 @@ def paced(exporters, times, apart):
 
 
 def measured(build, gpus, rounds, seconds, scrapes):
-    """{name: {figure: value of each round}}; also the bytes of a scrape, once."""
+    """Returns {name: {figure: [value of each round]}}, and the bytes of one scrape as the figure "bytes"."""
     with all_of(build, gpus) as exporters:
         result = {e.name: {k: [] for k in ("share", "scrape", "p50", "p99", "memory")} for e in exporters}
         paced(exporters, 3, 1)
@@ -144,7 +145,7 @@ def measured(build, gpus, rounds, seconds, scrapes):
         return result
 
 
-# the last: target for the ratio to the Python exporter
+# Each row: name, title, unit, and the target for the ratio to the Python exporter (None: no target).
 FIGURES = (("share", "CPU, one scrape per second", "share", None), ("scrape", "  CPU of one scrape", "ns", 1),
            ("p50", "  time of a scrape, p50", "ns", 1), ("p99", "  time of a scrape, p99", "ns", None),
            ("memory", "  memory (PSS)", "bytes", None))

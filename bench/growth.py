@@ -1,8 +1,8 @@
-"""What 1 to 64 GPUs and 1 to 1000 clients cost: rows, growth.csv, and two pictures.
+"""Measures what 1 to 64 GPUs and 1 to 1000 clients cost.  Writes rows of the table, growth.csv, and two pictures.
 
-GPUs: gpuward, the Python exporter and nvidia-smi started for each scrape, as in exporters.py.  Clients: connections that ask for
-/metrics of 8 GPUs (gzip) without a pause, from gpuward, from nginx that sends the same bytes from a file and from the Python
-exporter; and event streams."""
+GPUs: gpuward, the Python exporter and nvidia-smi started for each scrape, as in exporters.py.  Clients: connections that request
+/metrics of 8 GPUs (gzip) without a pause from gpuward, from nginx with the same bytes in a file, and from the Python exporter;
+and clients of event streams."""
 import contextlib
 import csv
 import math
@@ -19,7 +19,7 @@ GPUS = (1, 2, 4, 8, 16, 32, 64)
 CLIENTS = (1, 10, 100, 1000)
 NAMES = {"gpuward": "gpuward", "Python": "Python exporter", "nvidia-smi method": "nvidia-smi per scrape", "nginx": "nginx, same bytes"}
 COLOURS = {"gpuward": "#1f6feb", "Python": "#d1690e", "nvidia-smi method": "#6e7781", "nginx": "#1a7f37"}
-# title and unit of a panel, and what a figure of the measurement is multiplied with
+# Each row: name of the figure, title and unit of its panel, and the factor from the measured value to that unit.
 GPU_PANELS = (("share", "CPU, one scrape/s", "% of a core", 100), ("memory", "Memory", "MiB", 2**-20),
               ("p50", "Time of a scrape, median", "ms", 1e-6))
 CLIENT_PANELS = (("rate", "Requests per second", "", 1), ("per_cpu", "Requests per second of CPU time", "", 1),
@@ -28,7 +28,7 @@ CLIENT_PANELS = (("rate", "Requests per second", "", 1), ("per_cpu", "Requests p
 
 
 def by_gpus(build, quick):
-    """{program: {figure: [(GPUs, value)]}}."""
+    """Returns {program: {figure: [(GPUs, value)]}}."""
     out = {}
     for gpus in GPUS:
         result = exporters.measured(build, gpus, *((1, 2, 10) if quick else (3, 5, 25)))
@@ -39,7 +39,7 @@ def by_gpus(build, quick):
 
 
 def by_clients(table, build, quick):
-    """{program: {figure: [(clients, value)]}}."""
+    """Returns {program: {figure: [(clients, value)]}}."""
     seconds, rounds = (1, 1) if quick else (2, 5)
     out = {}
 
@@ -75,7 +75,7 @@ WIDE, HIGH, LEFT, TOP, BOTTOM, GAP = 300, 190, 52, 34, 34, 16
 
 
 def ticks(low, high):
-    """Values of 1, 2, 5 (or 1, if there are many) times a power of ten."""
+    """Returns the marks of an axis: 1, 2 and 5 times each power of ten; fewer per power if the axis has many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1,) if len(decades) > 4 else (1, 3) if len(decades) > 3 else (1, 2, 5)
     return [m * 10.0**d for d in decades for m in steps if low * 0.999 <= m * 10.0**d <= high * 1.001]
@@ -86,7 +86,7 @@ def spell(value):
 
 
 def panel(title, unit, x_label, lines):
-    """SVG of one panel at the origin; lines: {program: [(x, y)]}."""
+    """Returns the SVG of one panel at the origin.  lines is {program: [(x, y)]}."""
     xs = sorted({x for points in lines.values() for x, _ in points})
     ys = [y for points in lines.values() for _, y in points]
     low, high = min(ys) / 1.25, max(ys) * 1.25
@@ -134,7 +134,7 @@ def picture(path, x_label, panels, data):
 
 
 def write(folder, sets):
-    """growth.csv and the pictures; sets: (axis, label of the axis, panels, data)."""
+    """Writes growth.csv and the pictures.  sets has rows (axis, label of the axis, panels, data)."""
     with open(os.path.join(folder, "growth.csv"), "w", newline="") as f:
         rows = csv.writer(f, lineterminator="\n")
         rows.writerow(("axis", "count", "program", "figure", "unit", "value"))

@@ -1,4 +1,4 @@
-/* guard: what the guard's observations cost, as a share of one core.
+/* guard: measures what the guard's observations cost, as a share of one core.
  *
  *     bench-guard SECONDS GPUS PROCESSES LIBRARY        on the simulator
  *     bench-guard SECONDS                               on the real GPUs

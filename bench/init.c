@@ -1,4 +1,5 @@
-/* init: the smallest program that opens a GPU: load, initialise, one handle, shut down.
+/* init: the smallest program that opens a GPU. It loads NVML, initialises it, gets one handle
+ * and shuts NVML down.
  *
  * init [LIBRARY]        exits with 0; 1 if no GPU is available */
 #include "device/nvml_abi.h"

@@ -1,6 +1,6 @@
-"""gpuward top next to nvtop, on the same simulated machine, each on a terminal of tmux, at two readings per second.
+"""Compares gpuward top with nvtop on the same simulated machine, each on a terminal of tmux, at two readings per second.
 
-gpuward top reads once from the driver and once from a service.  CPU and memory are those of the program, not of tmux.
+gpuward top is measured twice: it reads from the driver, and from a service.  CPU and memory are those of the program, not of tmux.
 Targets: 0.5 % of a core and 12 MiB."""
 import contextlib
 import os
@@ -20,7 +20,7 @@ CASES = (("demo", "2 GPUs", (80, 24)), ("demo", "2 GPUs", (200, 60)), ("eight-gp
 
 @contextlib.contextmanager
 def on_terminal(folder, name, size, command):
-    """The pid of the command on a terminal of this size."""
+    """Runs a command on a terminal of this size and yields its pid."""
     tmux = ["tmux", "-S", os.path.join(folder, name), "-f", "/dev/null"]
     line = "exec env LC_ALL=C.UTF-8 TERM=screen " + " ".join(shlex.quote(str(w)) for w in command)
     subprocess.run([*tmux, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), line], check=True)

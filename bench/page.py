@@ -1,10 +1,10 @@
-"""/metrics under load, next to nginx with the same bytes: requests per second, CPU per request and the slowest hundredth.
+"""Compares /metrics under load with nginx and the same bytes: requests per second, CPU per request and 99th percentile.
 
 The target is for requests per second of CPU time: on a busy machine, requests per second depend on what else runs during a
 turn.  Both servers have one thread, so without other work both ratios should agree.
 
-"gzip" is what Prometheus asks for.  nginx then sends a file that was compressed before (gzip_static: the hard comparison), or
-compresses for each request (gzip on: what a user of nginx gets)."""
+Rows with "gzip" make the request that Prometheus makes.  nginx then sends a file that was compressed before (gzip_static, the
+harder comparison), or compresses for each request (gzip on, the usual configuration)."""
 import gzip
 import shutil
 import time
@@ -17,7 +17,7 @@ ASK = ("Accept-Encoding: gzip",)
 
 
 def settled(service):
-    """The page once it has its final length: some figures appear after ten seconds."""
+    """Returns the page when it has its final length: some figures appear only after ten seconds."""
     size, same, end = 0, 0, time.monotonic() + 30
     while same < 8 and time.monotonic() < end:
         page = peers.fetch(service.url + "/metrics")
@@ -28,14 +28,14 @@ def settled(service):
 
 
 def one_turn(url, pid, seconds, connections=64, headers=()):
-    """Requests per second, per second of CPU time, and p99 in ns."""
+    """Returns requests per second, requests per second of CPU time, and the 99th percentile in ns."""
     cpu, begin = peers.cpu_seconds(pid), time.monotonic()
     rate, p99 = peers.wrk(url, seconds, connections, headers)
     return rate, rate * (time.monotonic() - begin) / (peers.cpu_seconds(pid) - cpu), p99 * 1e9
 
 
 def turns(ours, theirs, path, seconds, rounds, headers=()):
-    """{figure: (values of ours, values of theirs)}, in turns."""
+    """Measures gpuward and nginx in turn.  Returns {figure: (values of gpuward, values of nginx)}."""
     pairs = [[one_turn(s.url + path, s.pid, seconds, headers=headers) for s in (ours, theirs)] for _ in range(rounds)]
     return {name: ([a[i] for a, _ in pairs], [b[i] for _, b in pairs]) for i, name in enumerate(("rate", "per CPU second", "p99"))}
 

@@ -40,7 +40,7 @@ def wait_for(url, seconds=20):
 
 
 def cpu_seconds(pid):
-    """User and system time of all threads of a process, also of those that have ended; in nanosecond steps."""
+    """Returns the user and system time of all threads of a process, including ended ones, with nanosecond resolution."""
     return time.clock_gettime((~pid << 3) | 2)  # what clock_getcpuclockid() returns
 
 
@@ -52,7 +52,7 @@ def rss_mib(pid):
 
 
 def pss_bytes(pid):
-    """Resident memory, in which a page that n processes share counts as 1/n."""
+    """Returns the resident memory; a page that n processes share counts as 1/n (PSS)."""
     return int(re.search(r"^Pss:\s+(\d+)", open(f"/proc/{pid}/smaps_rollup").read(), re.M)[1]) * 1024
 
 
@@ -117,7 +117,7 @@ class Nginx:
 
     def __enter__(self):
         wait_for(f"{self.url}/{self.first}")
-        # the master only waits
+        # nginx's master process only waits: measure its worker process
         with open(f"/proc/{self.child.pid}/task/{self.child.pid}/children") as f:
             self.pid = int(f.read().split()[0])
         return self
@@ -129,7 +129,7 @@ class Nginx:
 
 
 def wrk(url, seconds, connections=64, headers=()):
-    """Requests per second, and the slowest hundredth in seconds."""
+    """Returns requests per second, and the 99th percentile of the latency in seconds."""
     out = subprocess.run(["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", *(w for h in headers for w in ("-H", h)),
                           url], capture_output=True, text=True, check=True).stdout
     rate = float(re.search(r"Requests/sec:\s+([\d.]+)", out).group(1))
@@ -147,7 +147,7 @@ REMEDY = "run it as root with the network (mmdebstrap makes a root folder, build
 
 @functools.cache
 def root_folder():
-    """The root folder with the peers; made at the first use, which takes a minute.  None if that is not possible."""
+    """Returns the root folder with the peers, or None.  The first call makes the folder, which takes a minute."""
     root = os.environ.get("GPUWARD_CLIENTS_ROOT")
     if os.geteuid() != 0 or (root and not os.path.isdir(root)):
         return None
@@ -161,15 +161,15 @@ def root_folder():
 
 
 def here(needs):
-    """Whether this machine has a program, or the Python modules of "module NAME, NAME"."""
+    """Returns True if this machine has a program, or the Python modules of "module NAME, NAME"."""
     if needs.startswith("module "):
         return subprocess.run(["/usr/bin/python3", "-c", f"import {needs[7:]}"], capture_output=True).returncode == 0
     return shutil.which(needs) is not None
 
 
 def on_simulator(build, folder, scenario, needs, *argv, env=None):
-    """The command that runs a program on the simulator: on this machine if it has what `needs` says (a program, or a Python
-    module), else in the root folder; None if neither has it.  scenario: a file in the folder, or the name of a built-in one."""
+    """Returns the command that runs a program on the simulator: on this machine if it has what `needs` says (a program, or
+    a Python module), else in the root folder; None if neither has it.  scenario: a file in the folder, or the name of a built-in one."""
     env, name = dict(env or {}), os.path.basename(scenario)
     if here(needs):
         env.update({"GPUWARD_SIM": scenario, "LD_LIBRARY_PATH": os.path.join(build, "sim"), "XDG_CONFIG_HOME": folder})

@@ -1,4 +1,4 @@
-"""The usual Python exporter, as a peer: pynvml and prometheus_client, read at each scrape.
+"""A typical Python exporter, with which gpuward is compared: it reads pynvml at each scrape and uses prometheus_client.
 
 Usage: python_exporter.py PORT
 

@@ -1,4 +1,4 @@
-/* rate: what continuous reading costs, as a share of one core.
+/* rate: measures what continuous reading costs, as a share of one core.
  *
  * rate snapshot|bare SECONDS HERTZ [LIBRARY]        prints "name value" lines
  *

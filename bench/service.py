@@ -1,4 +1,4 @@
-"""What the service costs and how fast it answers JSON, on the simulator.
+"""Measures what the service costs and how fast it answers JSON, on the simulator.
 
 Peers: nginx with one worker that serves the same bytes from a file, and a Python server (FastAPI under uvicorn) that answers
 the same JSON.  bench/run metrics has the same for /metrics."""
@@ -53,7 +53,7 @@ class Python:
 
 
 def requests(table, build, quick):
-    """JSON: requests per second and the slowest hundredth, in turns."""
+    """Measures JSON answers of the servers in turn: requests per second and the 99th percentile of the latency."""
     seconds, rounds = (1, 3) if quick else (2, 7)
     with Service(build, "eight-gpus") as s:
         body = fetch(s.url + "/api/gpu/devices")
@@ -65,7 +65,7 @@ def requests(table, build, quick):
 
 
 def start(table, build, quick):
-    """Start to the first answer and to the first reading, in turns with nginx."""
+    """Measures the time from the start to the first answer and to the first reading, in turn with nginx."""
     alive, ready, peer = [], [], []
     for _ in range(5 if quick else 15):
         with Service(build, "h200") as s:
@@ -83,7 +83,7 @@ def start(table, build, quick):
 
 
 def follow(url, count):
-    """So many clients that read a stream; a function that ends them."""
+    """Starts clients that read a stream.  Returns a function that ends them."""
     host, port = url[7:].split(":")
     socks = []
     for _ in range(count):
@@ -129,7 +129,7 @@ def streams(table, build, quick):
 
 
 def stream_cost(build, count, seconds, scenario="two-gpus"):
-    """Share of a core, MiB and messages per second of a stream, with so many streams."""
+    """Returns the share of a core, MiB, and messages per second and stream, with a number of open streams."""
     with Service(build, scenario) as s:
         end, got = follow(s.url, count)
         time.sleep(2)  # what the start of a stream costs does not count
@@ -168,7 +168,7 @@ def calls(url):
 
 
 def scrapers(table, build, quick):
-    """The service makes as many driver calls with 50 clients that scrape as with one scrape per second."""
+    """Checks that the service makes as many driver calls with 50 clients that scrape as with one scrape per second."""
     seconds = 40  # some figures are read every ten seconds
     slow = os.path.join(TOP, "tests", "e2e", "sixteen-slow.toml")
     for scenario, label in (("eight-gpus", "8 GPUs"), (slow, "16 GPUs, 5 ms per call")):
@@ -193,7 +193,7 @@ def peak_mib(pid):
 
 
 def pod(table, build, quick):
-    """Peak memory with what a cluster asks for: a scrape every 15 s, a stream, and a user who reads the page."""
+    """Measures peak memory with the requests of a cluster: a scrape every 15 s, a stream, and a user who reads the page."""
     seconds = 30 if quick else 120
     for scenario in ("h200", "eight-gpus", "sixty-four"):
         with Service(build, scenario) as s:

@@ -2,9 +2,8 @@
  *
  * spawn RUNS PROGRAM [ARG...] -- PROGRAM [ARG...]
  *
- * The programs take turns; their output goes to /dev/null. Prints "name value" lines: the
- * medians, and
- * the largest resident size of each. */
+ * Runs the programs in turn, with their output to /dev/null. Prints "name value" lines: the
+ * median time and the largest resident size of each program. */
 #include "stats.h"
 
 #include <fcntl.h>

@@ -29,8 +29,9 @@ class Table:
         self.skipped = []
 
     def row(self, where, what, ours, unit, peer_name=None, peer=None, target=None, of="ratio", ratios=None):
-        """One figure.  The target bounds the ratio to the peer from above ("ratio") or from below ("least"), the value, or
-        its excess over the peer.  ratios: of each pair of turns; their median is the ratio, and their range is shown."""
+        """Adds one figure.  The target is a bound for the ratio to the peer, from above ("ratio") or from below ("least"), for
+        the value, or for its excess over the peer.  ratios has the ratio of each pair of turns; the table shows their
+        median and range."""
         ratio = statistics.median(ratios) if ratios else ours / peer if peer else None
         bounded = {"ratio": ratio, "least": ratio, "value": ours, "excess": ours - (peer or 0)}[of]
         good = target is None or (bounded >= target if of == "least" else bounded <= target)
@@ -42,12 +43,12 @@ class Table:
             self.show(self.rows[-1])
 
     def turns(self, where, what, unit, peer_name, ours, theirs, target=None, of="ratio"):
-        """One figure from turns: two lists, whose pairs were measured right after each other."""
+        """Adds one figure from two lists.  The two values of a pair were measured directly after each other."""
         ratios = [a / b for a, b in zip(ours, theirs) if b]
         self.row(where, what, statistics.median(ours), unit, peer_name, statistics.median(theirs), target, of, ratios)
 
     def skip(self, what, remedy):
-        """A peer that is not installed."""
+        """Adds a line for a peer that is not installed."""
         self.skipped.append({"peer": what, "remedy": remedy})
         print(f"bench: skipped: {what}; {remedy}", file=sys.stderr, flush=True)
 

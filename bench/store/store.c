@@ -1,4 +1,5 @@
-/* What the store costs: eight GPUs, a day of one reading per second, as fast as possible.
+/* Measures what the store costs: writes one reading per second of eight GPUs for a day, as fast as
+ * possible.
  *
  * bench-store FILE [HOURS]
  *

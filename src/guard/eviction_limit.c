@@ -1,5 +1,5 @@
 /* Limits evictions: a demand that the rules accept may be only reported, or may have to wait
- * (GUARD.md, Where it holds back).
+ * (GUARD.md, Limits on evictions).
  *
  * On a GPU with a display, demand is only reported if neither a threshold nor a rule
  * distinguishes the desktop from a contender. Otherwise the desktop would evict the workers

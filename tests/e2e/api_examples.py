@@ -1,5 +1,5 @@
-"""Makes the examples of /openapi.json out of answers: facts of the machine that gave them are put
-right, so that an example says nothing of where it was taken.
+"""Makes the examples of /openapi.json from real answers. Facts about the machine that answered are replaced, so that an
+example does not depend on the machine.
 
     GPUWARD_EXAMPLES=DIR build/tests/unit/test_openapi && tests/e2e/api_examples.py DIR
 """

@@ -15,7 +15,7 @@ SEED = "GPUWARD_TEST_SEED"
 def pytest_configure(config):
     config.addinivalue_line("markers", "deep: takes long or starts other servers; make test-deep runs it, make test does not")
     if support.JITTER:
-        os.environ.setdefault(SEED, str(random.randrange(10**6)))  # the workers of xdist inherit it
+        os.environ.setdefault(SEED, str(random.randrange(10**6)))  # the processes of xdist inherit this variable
 
 
 def pytest_report_header(config):
@@ -25,20 +25,20 @@ def pytest_report_header(config):
 
 @pytest.fixture(autouse=True)
 def seeded(request):
-    """A test alone has the same jitter as among others."""
+    """Seeds the jitter per test, so that a test that runs alone has the same jitter as in a full run."""
     if support.JITTER:
         support.chance.seed(os.environ[SEED] + request.node.nodeid)
 
 
-# Tests that take longest begin first, so that none of them is waited for at the end.
+# The longest tests begin first, so that the run does not wait for one of them at its end.
 SLOW = ["test_page", "test_page_guard", "test_characterise", "test_measure_clean", "test_guard_journal", "test_ab", "test_service",
         "test_guard_adapters", "test_guard_contention", "test_log", "test_measure", "test_guard_commands", "test_baseline"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Tests that share a fixture of their file stay together (--dist loadgroup), and so do those that install, because the
-    build folder has one log of what was installed; all others may run anywhere."""
+    """Keeps tests that share a fixture of their file in one process (--dist loadgroup). Tests that install gpuward also stay
+    together, because the build folder has only one install log. All others may run in any process."""
     order = {name: i for i, name in enumerate(SLOW)}
     items.sort(key=lambda item: order.get(item.path.stem, len(SLOW)))
     for item in items:
@@ -50,8 +50,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_sessionstart(session):
-    # A process that a script starts in the background ignores SIGINT, one under nohup SIGHUP, and so would all that is started
-    # here: what is ignored stays so in a child, what has a handler does not.
+    # A process that a script starts in the background ignores SIGINT; a process under nohup ignores SIGHUP. A child inherits an
+    # ignored signal, but not a handler. With handlers here, the programs under test do not ignore these signals.
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *_: None)):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, handler)
@@ -61,7 +61,7 @@ def pytest_sessionstart(session):
 
 @pytest.fixture
 def bare(tmp_path):
-    """Options that show the program a machine without any GPU, on whatever machine it runs."""
+    """Returns options with which the program sees a machine without a GPU, on every machine."""
     root = tmp_path / "bare"
     for part in ("proc", "sys", "etc"):
         (root / part).mkdir(parents=True)
@@ -94,7 +94,7 @@ def load(scenario):
 
 @pytest.fixture
 def config(tmp_path):
-    """Runs `gpuward config` where there are no files but those below tmp_path."""
+    """Runs `gpuward config` with no other configuration files than those below tmp_path."""
 
     class Config:
         top, etc, home = tmp_path, tmp_path / "etc" / "gpuward", tmp_path / "home" / "gpuward"
@@ -114,13 +114,13 @@ def config(tmp_path):
 
 @pytest.fixture
 def world(tmp_path):
-    """A simulated card; real processes say how much of its memory they hold."""
+    """A simulated card. Real processes hold its memory: a file for each of them says how much."""
     return workers.World(tmp_path)
 
 
 @pytest.fixture
 def worker(world):
-    """A worker on it that has loaded its model."""
+    """A worker on the simulated card that has loaded its model."""
     with workers.Worker(world) as w:
         Service.wait(lambda: w.resident() == 10 * workers.GIB)
         yield w

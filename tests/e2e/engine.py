@@ -80,7 +80,7 @@ def metrics(address):
 
 
 def scaled(text, factor):
-    """The text of rules or of a configuration with each duration multiplied by factor."""
+    """Returns the text of rules or of a configuration with each duration multiplied by factor."""
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     return re.sub(r"\b(\d+)([smhd])\b", lambda m: f"{round(int(m[1]) * seconds[m[2]] * factor * 1000)}ms", text)
 
@@ -93,7 +93,7 @@ def prometheus(home, nodes, interval="1s", rules=None, alertmanager=None, evalua
         pytest.skip("prometheus is not installed")
     files = [str(f) for f in ((RULES / "gpuward.rules.yml", RULES / "alerts.yml") if rules is None else rules)]
     port = support.free_port()
-    (home / "prometheus.yml").write_text(json.dumps({  # JSON is YAML
+    (home / "prometheus.yml").write_text(json.dumps({  # JSON is valid YAML
         "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": evaluate or interval},
         "rule_files": files,
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}] if alertmanager else []},
@@ -147,7 +147,7 @@ class Receiver:
         self.server.server_close()
 
     def firing(self):
-        """[(receiver, instance, names of the alerts)] of each message that reports a fault."""
+        """Returns [(receiver, instance, names of the alerts)], one row per message that reports a fault."""
         return [(where, m["groupLabels"].get("instance"), sorted(a["labels"]["alertname"] for a in m["alerts"]))
                 for where, m in list(self.messages) if m["status"] == "firing"]
 

@@ -28,7 +28,7 @@ def key_of(query):
 
 
 def nodes(count=3, gpus=8, **labels):
-    """The answers about `count` healthy nodes n1, n2, ... with 8 GPUs each."""
+    """Returns the answers about `count` healthy nodes n1, n2, ... with 8 GPUs each."""
     all_nodes = [{"instance": f"n{i + 1}", **labels} for i in range(count)]
     named = [{**n, "job": "gpuward"} for n in all_nodes]
     return {
@@ -79,7 +79,7 @@ class FakePrometheus:
             daemon_threads = True
 
             def handle_error(self, request, address):
-                pass  # the client gave up
+                pass  # the client closed the connection
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"

@@ -1,4 +1,4 @@
-"""Inference workers that hold no model: HTTP servers that speak each worker's API as its adapter uses it.
+"""Fake inference workers: HTTP servers without a model that implement the part of each worker's API that its adapter uses.
 
     with Ollama(models=["llama3:8b"]) as w:
         w.url           # http://127.0.0.1:PORT
@@ -6,7 +6,7 @@
         w.calls         # [("POST", "/api/generate", {...}), ...]
         w.fail["/api/generate"] = status(500)
 
-A failure is put in front of one path: a status, a delay, silence, a connection that breaks off.
+fail[PATH] makes requests to a path fail: with a status, a delay, no answer, or a connection that is closed early.
 """
 import http.server
 import json
@@ -41,7 +41,7 @@ def hang(h):
 
 
 def reset_mid_body(h):
-    """Half of the answer that was promised, then the end."""
+    """Sends half of the announced body and then closes the connection."""
     h.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{\"models\":")
     h.close_connection = True
     return True
@@ -64,7 +64,7 @@ def endless(h):
 
 
 def times(n, failure):
-    """The failure n times, then no more."""
+    """Fails n times; later requests succeed."""
     left = [n]
 
     def do(h):
@@ -159,7 +159,7 @@ def metrics(rows):
 
 
 class Worker:
-    """What all have: models that are loaded, work in flight, failures, a record of what was asked."""
+    """The common part of all fake workers: loaded models, requests in flight, failures, and a record of the requests."""
     open_paths = ()
     unauthorized = {"error": {"message": "unauthorized"}}
 
@@ -168,12 +168,12 @@ class Worker:
         self.known = list(known) + list(models)
         self.token = token
         self.busy = busy    # requests in flight
-        self.keeps = keeps  # says yes and frees nothing
-        self.context = context  # of TLS
+        self.keeps = keeps  # True: the server answers with success but frees nothing
+        self.context = context  # the context of TLS
         self.calls, self.headers, self.fail = [], [], {}
-        self.times = []  # of the calls, seconds of time.monotonic()
+        self.times = []  # times of the calls: seconds of time.monotonic()
         self.lock = threading.Lock()
-        self.tokens = {}  # [prompt, generated] of each model
+        self.tokens = {}  # {model: [prompt tokens, generated tokens]}
         self.metrics = True  # False: the server was started without the option for /metrics
         self.stop = threading.Event()
         self.drained = threading.Event()
@@ -202,7 +202,7 @@ class Worker:
         return path in self.open_paths or headers.get("Authorization") == "Bearer " + self.token
 
     def asked(self, method=None):
-        """Paths that were asked, with their queries."""
+        """Returns the requested paths with their queries."""
         return [p for m, p, _ in self.calls if method in (None, m)]
 
     def unload(self, model=None):
@@ -215,12 +215,12 @@ class Worker:
 
 
 class Ollama(Worker):
-    """embeds: models for embeddings; cloud: models that are listed and hold no memory."""
+    """embeds has the models for embeddings. cloud has models that are listed but hold no memory."""
 
     def __init__(self, *args, embeds=(), cloud=(), expires_at="2030-01-01T00:00:00Z", **kw):
         super().__init__(*args, **kw)
         self.embeds, self.cloud, self.expires_at = list(embeds), list(cloud), expires_at
-        self.options = {}  # of each model that a request loaded
+        self.options = {}  # {model: options of the request that loaded it}
 
     def respond(self, method, path, query, body, headers):
         if (method, path) == ("GET", "/api/ps"):
@@ -276,7 +276,7 @@ class LlamaCpp(Worker):
         return self.status_of(model)["value"] != "unloaded"
 
     def stopped(self):
-        """The router killed the models that did not stop: their exit status is not 0."""
+        """Plays that the router killed the models that did not stop. Their exit status is then not 0."""
         self.failed += self.stopping
         self.stopping = []
 
@@ -380,7 +380,7 @@ class LlamaCpp(Worker):
 
 
 class LlamaSwap(Worker):
-    """Unloading stops its servers with their requests in flight."""
+    """Unloading stops its servers and aborts their requests in flight."""
 
     def __init__(self, *args, old=False, **kw):
         super().__init__(*args, **kw)
@@ -416,7 +416,7 @@ class LlamaSwap(Worker):
 
 
 class VLLM(Worker):
-    """loaded holds "weights" and "kv_cache"."""
+    """The list loaded has "weights" and "kv_cache" instead of names of models."""
 
     def __init__(self, dev=True, pauses=True, sleeps=True, asserts=False, **kw):
         super().__init__(models=["weights", "kv_cache"], **kw)
@@ -485,7 +485,7 @@ class VLLM(Worker):
 
 
 class SGLang(Worker):
-    """A scheduler that fails an assertion, or does not find a tag, ends the server."""
+    """The server ends if its scheduler fails an assertion or does not find a tag, as in the real SGLang."""
 
     def __init__(self, saver=True, old=False, **kw):
         super().__init__(models=["weights", "kv_cache", "cuda_graph"], **kw)
@@ -715,7 +715,7 @@ class A1111(Worker):
 
 
 class Engine(Worker):
-    """Docker's or Podman's API on a socket; loaded holds the containers that run."""
+    """The API of Docker or Podman on a UNIX socket. The list loaded has the running containers."""
 
     def __init__(self, path, known, running):
         super().__init__(models=running, known=known)
@@ -746,14 +746,14 @@ class Engine(Worker):
 
 
 class Kind(typing.NamedTuple):
-    """How tests play a kind of worker that has an HTTP server."""
+    """What tests need to know about a kind of worker with an HTTP server."""
     fake: type
-    path: str                # what an eviction asks
-    models: list = []        # what is loaded; some fakes have their own
-    known: list = []         # what can be loaded, too
-    lazy: bool = False       # loads again when a client asks, not when it is resumed
-    shows_work: bool = False # says whether requests are in flight
-    keys: dict = {}          # of its table, where all of its adapter is wanted
+    path: str                # the request of an eviction
+    models: list = []        # the loaded models; some fakes have other defaults
+    known: list = []         # further models that can be loaded
+    lazy: bool = False       # True: the worker loads a model when a client requests it, not when it is resumed
+    shows_work: bool = False # True: the worker reports whether requests are in flight
+    keys: dict = {}          # keys of its [[worker]] table that enable everything in its adapter
 
     def make(self, models=None, **kw):
         models = self.models if models is None else models

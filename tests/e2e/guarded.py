@@ -24,12 +24,12 @@ QUICK = {"quiet_s": 0.3, "min_resident_s": 0, "post_action_s": 0, "verify_s": 1.
 
 
 def keys(**values):
-    """Lines of a TOML table; match_NAME stands for match.NAME."""
+    """Returns the lines of a TOML table; the argument match_NAME becomes the key match.NAME."""
     return "".join(f"{k.replace('match_', 'match.')} = {json.dumps(v, default=str)}\n" for k, v in values.items())
 
 
 def quick(**changes):
-    """[guard.defaults] with short times."""
+    """Returns [guard.defaults] with short times."""
     return "[guard.defaults]\n" + keys(**{**QUICK, **changes})
 
 
@@ -42,17 +42,17 @@ def rule(action, **match):
 
 
 def configure(*workers, mode="enforce", guard="", defaults=quick(), more=""):
-    """workers: tables, or (name, Worker) of an Ollama."""
+    """Returns a configuration. workers has TOML tables, or pairs (name, Worker) for an Ollama."""
     tables = (w if isinstance(w, str) else table(w[0], "ollama", url=w[1].url) for w in workers)
     return f'[guard]\nmode = "{mode}"\nsimulated = true\n{guard}\n{defaults}\n' + "".join(tables) + more
 
 
-IGNORE_SLEEP = rule("ignore", name="sleep")  # /bin/sleep is what a Contender runs
+IGNORE_SLEEP = rule("ignore", name="sleep")  # a Contender runs /bin/sleep
 BY_HEAT = "[health]\ntemp_override_c = {}\ninterval_s = 0.2\n"
 
 
 class Guarded(Service):
-    """A service with a guard, and what it answers."""
+    """A running service with a guard, and functions that query it."""
 
     def __init__(self, world, config, *args, **kw):
         super().__init__(world.scenario, *args, config=config, token=True, **kw)
@@ -72,11 +72,11 @@ class Guarded(Service):
         self.wait(lambda: self.now(name) == "active" and w.resident() == size)
 
     def settled(self, size=10 * GIB, name="ollama"):
-        """Waits until the guard has observed a worker with all that it holds."""
+        """Waits until the guard has observed a worker with all its memory."""
         self.wait(lambda: self.now(name) == "active" and self.worker(name)["resident_bytes"] == size)
 
     def observes(self, seconds=0.8):
-        """Waits until the guard has observed the GPUs for so long: more than enough to act, if it wanted to."""
+        """Waits until the guard has observed the GPUs for so long that it would have acted if it wanted to."""
         def observed():
             at = self.get("/api/v1/guard").json()["looked_utc"]
             return at and datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) > end
@@ -87,14 +87,14 @@ class Guarded(Service):
         return self.get("/api/v1/guard?limit=128").json()["decisions"]
 
     def course(self, name="ollama"):
-        """The states that a worker came to, in their order."""
+        """Returns the states of a worker in the order in which it reached them."""
         return [d["to"] for d in self.decisions() if d["worker"] == name and d["from"] != d["to"]]
 
     def reservations(self):
         return self.get("/api/v1/guard").json()["reservations"]
 
     def reserve(self, size, **body):
-        """Reserves memory; the reservation."""
+        """Reserves memory and returns the reservation."""
         done = self.post("/api/v1/guard/reservations", token=True, json={"bytes": size, "ttl_s": 600, **body})
         assert done.status_code == 201, done.text
         return done.json()
@@ -103,7 +103,7 @@ class Guarded(Service):
         assert self.ask("DELETE", f"/api/v1/guard/reservations/{reservation}", token=True).status_code == 204
 
     def processes(self, gpu=UUID):
-        """Processes on a GPU as the guard classifies them, by their number."""
+        """Returns the processes on a GPU as the guard classifies them, by pid."""
         got = self.get(f"/api/v1/guard/gpus/{gpu}")
         return {p["pid"]: p for p in got.json()["processes"]} if got.status_code == 200 else {}
 
@@ -111,7 +111,7 @@ class Guarded(Service):
         return {pid: p["class"] for pid, p in self.processes().items()}
 
     def events(self, kind=None):
-        """Texts of the events."""
+        """Returns the texts of the events."""
         events = self.get("/api/v1/events?limit=1000").json()["events"]
         return [e["text"] for e in events if kind in (None, e["kind"])]
 
@@ -128,7 +128,7 @@ class Guarded(Service):
             f.write(text)
 
     def reload(self, text):
-        """Another file, read by the running service."""
+        """Writes another configuration and makes the running service read it."""
         self.write(text)
         self.child.send_signal(signal.SIGHUP)
 
@@ -163,7 +163,7 @@ def config(mode="enforce", worker=WORKER, more=""):
 
 
 def service(directory, memory="4 GiB", mode="enforce", **kw):
-    """memory: what the worker holds, and never frees."""
+    """Starts a service with a worker that holds this memory and never frees it."""
     scenario = directory / "world.toml"
     scenario.write_text(WORLD.format(memory=memory))
     return Service(scenario, token=True, config=config(mode), **kw)
@@ -171,7 +171,7 @@ def service(directory, memory="4 GiB", mode="enforce", **kw):
 
 @contextlib.contextmanager
 def leaving(directory, size, after=0, **kw):
-    """The same with a worker that frees its memory, so many seconds after it is evicted."""
+    """Starts a service with a worker that frees its memory a number of seconds after its eviction."""
     world = World(directory, gpu=XORG)
     with Process(world, ["/bin/sleep", "1000"]) as p:
         world.hold(p.pid, size)
@@ -197,7 +197,7 @@ AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 
 
 def why_not_another_user():
-    """Why this test run cannot start the program as another user; None if it can."""
+    """Returns why this test run cannot start the program as another user, or None if it can."""
     if os.getuid() != 0 or not shutil.which("setpriv"):
         return "needs root to become another user"
     if subprocess.run([*AS_NOBODY, "test", "-x", str(support.PROGRAM)], check=False).returncode != 0:
@@ -208,7 +208,7 @@ def why_not_another_user():
 needs_root = pytest.mark.skipif(why_not_another_user() is not None, reason=str(why_not_another_user()))
 
 
-# A process that writes down each signal that it gets, and lives on.
+# A program that writes each received signal to a file and does not end.
 RECORDER = """
 import signal, sys
 log = open(sys.argv[1], "a", buffering=1)
@@ -243,9 +243,10 @@ def by_signal(pidfile):
 
 
 def held(world, kind, size, process=None, per_model=False, **kw):
-    """A fake worker, and a process that holds the memory of its models: cheap, and for the driver it is real.
+    """Starts a fake worker, and a process that holds the memory of its models. The (simulated) driver lists this process.
 
-    kind: a row of fake_workers.KINDS.  per_model: each model has this size.  Its server is a thread of the test, its process sleeps; in worker.py both are one tree.
+    kind is a row of fake_workers.KINDS; per_model is the size of each model.  The server is a thread of the test, and the
+    process only sleeps.  (In worker.py, server and process are one tree of processes.)
     """
     class Held(fake_workers.KINDS[kind].fake):
         def __enter__(self):

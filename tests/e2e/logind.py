@@ -1,4 +1,4 @@
-"""A system bus with a stand-in for logind: a real dbus-daemon, and the few messages that are needed.
+"""A system bus for tests: a real dbus-daemon, and a fake logind that knows only the necessary messages.
 
     with Bus(tmp_path) as bus, Logind(bus) as logind:
         ... DBUS_SYSTEM_BUS_ADDRESS=bus.address ...
@@ -72,7 +72,7 @@ class Bus:
 
 
 class Client:
-    """A client of the bus that sends whatever a test wants."""
+    """A client of the bus that sends any message."""
 
     def __init__(self, bus):
         self.socket = socket.socket(socket.AF_UNIX)
@@ -96,7 +96,7 @@ class Client:
 
 
     def settle(self):
-        """Waits until the bus has passed on what was said."""
+        """Waits until the bus has delivered all earlier messages."""
         said = b""
         self.bus("GetId")
         while not re.search(rb"[0-9a-f]{32}\0", said):
@@ -104,7 +104,8 @@ class Client:
 
 
 class Logind(Client):
-    """locks: the read ends of the pipes that were given out; one that is at its end was given back."""
+    """A fake logind. locks has the read ends of the pipes that it gave to clients. A client has released its lock when the
+    pipe is at its end."""
 
     def __init__(self, bus):
         super().__init__(bus)
@@ -150,5 +151,5 @@ class Logind(Client):
         os.close(theirs)
 
     def held(self):
-        """How many of the locks are not given back."""
+        """Returns the number of locks that clients have not released."""
         return sum(not select.select([fd], [], [], 0)[0] for fd in self.locks)

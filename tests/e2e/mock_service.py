@@ -1,7 +1,7 @@
-"""A small stand-in for `gpuward serve`: the same paths, made of `gpuward snapshot --watch`.
+"""A small replacement for `gpuward serve`: the same paths, with data from `gpuward snapshot --watch`.
 
-For work on the page without the daemon, and for what a daemon rarely does (a past of weeks, a
-driver that hangs on demand).  Not a model of the real one: no security, no cache, no database.
+Use it to work on the web page without the service, and for rare cases (a history of weeks, a driver that hangs on demand).
+It has no security, no cache and no database.
 
     tests/e2e/mock_service.py [--port N] [--simulate SCENARIO] [--token T] [--past SECONDS]
 """
@@ -41,7 +41,7 @@ def utc(t):
 
 
 class Model:
-    """The latest snapshot, what is kept of the past, events and windows."""
+    """The latest snapshot, the history, the events and the windows."""
 
     def __init__(self, options):
         self.options = options
@@ -57,7 +57,7 @@ class Model:
         self.started = time.time()
 
     def invent_past(self, device, now):
-        """Points every second for ten minutes, every minute before, with a hole."""
+        """Returns an invented history with a gap: a point per second for the last ten minutes, and a point per minute before."""
         points = self.past.setdefault(device["uuid"], [])
         times = [now - s for s in range(600, 0, -1)]
         times = [now - s for s in range(int(self.options.past), 600, -60)] + times

@@ -1,5 +1,5 @@
-"""Whether an OpenAPI 3.1 document holds together: what it refers to is there, what it requires is
-declared, and its examples are what its schemas say.
+"""Checks an OpenAPI 3.1 document: each reference has its target, each required key is declared, and each example matches
+its schema.
 
     tests/e2e/openapi_check.py FILE
 """
@@ -32,7 +32,7 @@ def refs(node):
 
 
 def operations(doc):
-    """(path, method, operation) of all."""
+    """Returns (path, method, operation) of each operation."""
     for path, item in doc["paths"].items():
         for method, operation in item.items():
             assert method in METHODS, (path, method)
@@ -44,14 +44,14 @@ def whole(doc, node):
 
 
 def validate(doc, schema, value, what):
-    """value against a schema of the document."""
+    """Validates a value against a schema of the document."""
     resolver = jsonschema.RefResolver("", doc)
     errors = list(jsonschema.Draft202012Validator(schema, resolver=resolver).iter_errors(value))
     assert not errors, f"{what}: {errors[0].message[:300]} at {list(errors[0].absolute_path)}"
 
 
 def unnamed(doc, schema, value, where="$"):
-    """Keys of value that the schema does not name.  Programs must bear them; our tests need not."""
+    """Returns the keys of value that the schema does not name.  Clients must accept such keys; our tests do not."""
     parts = list(parts_of(doc, schema))
     if isinstance(value, list):
         for i, item in enumerate(value):
@@ -69,7 +69,7 @@ def unnamed(doc, schema, value, where="$"):
 
 
 def parts_of(doc, schema):
-    """A schema with every $ref followed, and those that it is made of."""
+    """Returns a schema with every $ref resolved, and the schemas that it is composed of."""
     if "$ref" in schema:
         yield from parts_of(doc, follow(doc, schema["$ref"]))
     for part in schema.get("allOf", []) + schema.get("anyOf", []) + schema.get("oneOf", []):

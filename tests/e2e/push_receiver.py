@@ -86,7 +86,7 @@ def message(data, **known):
 
 
 def remote_write(body):
-    """[(labels, value bits, milliseconds)]"""
+    """Returns [(labels, bits of the value, milliseconds)] of a remote write request."""
     out = []
     for series in message(body, series_=(1, 2))["series_"]:
         m = message(series, labels_=(1, 2), samples_=(2, 2))
@@ -112,7 +112,7 @@ def attributes(items):
 
 
 def otlp(body):
-    """[(resource, metric, type, unit, [(attributes, value or None, start, time)])]"""
+    """Returns [(resource, metric, type, unit, [(attributes, value or None, start, time)])] of an OTLP request."""
     out = []
     for rm in message(body, resource_metrics_=(1, 2))["resource_metrics_"]:
         rm = message(rm, resource=(1, 2), scope_metrics_=(2, 2))
@@ -203,7 +203,7 @@ class Receiver:
         return otlp(gzip.decompress(body))
 
     def times(self, name="gpuward_up"):
-        """Times of the values of a series, in the order in which they came."""
+        """Returns the times of the values of a series, in the order of their arrival."""
         return [t for labels, bits, t in list(self.samples) if labels["__name__"] == name and bits != STALE]
 
     def __enter__(self):

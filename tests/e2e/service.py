@@ -1,4 +1,4 @@
-"""The running service, for tests: started on a free port, ended at the end.
+"""Runs the service for tests, on a free port, until the end of the block.
 
     with service.Service("demo") as s:
         s.get("/api/gpu/devices")          # a requests.Response
@@ -21,7 +21,7 @@ EVERY_METRIC = {"GPUWARD_METRICS_INCLUDE": "*"}  # environment of a service that
 
 
 class Service:
-    """args: more options; config: text of its file; token: it has one, in a file."""
+    """A running service. args has further options, config the text of its configuration file. token: it requires a token."""
 
     def __init__(self, scenario="two-gpus", *args, config=None, token=False, state=None, env=None, listen="127.0.0.1:0",
                  simulate=True):
@@ -73,7 +73,7 @@ class Service:
         self.dir.cleanup()
 
     def stop(self, how=signal.SIGTERM):
-        """Its exit status."""
+        """Stops the service and returns its exit status."""
         if self.child.poll() is None:
             self.child.send_signal(how)
         try:
@@ -98,7 +98,7 @@ class Service:
             return f.read()
 
     def kept(self, *words):
-        """Waits until its file has a document with these words: what is in it outlives a kill."""
+        """Waits until the database has a document with these words, because only stored data survives a kill."""
         def there():
             with contextlib.suppress(sqlite3.Error), \
                     contextlib.closing(sqlite3.connect(f"file:{self.state}?mode=ro", uri=True)) as db:
@@ -108,7 +108,7 @@ class Service:
 
     @staticmethod
     def wait(true, seconds=support.TIMEOUT, what="the condition"):
-        """Waits until true() is true; a service that does not answer may yet."""
+        """Waits until true() is true. A service that does not answer yet is not an error."""
         return support.wait(true, what, seconds, (requests.RequestException,))
 
     def ticks(self, n=2):

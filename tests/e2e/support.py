@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: running the program and judging its documents.
+"""The common functions of the end-to-end tests: they run the program and check its documents.
 
 The program that is tested is build/gpuward, or the one below GPUWARD_BUILD.  No test asserts a
 time: TIMEOUT only keeps a hang from blocking the run.
@@ -41,7 +41,7 @@ chance = random.Random()  # conftest.py seeds it for each test
 
 OK, FAILED, USAGE, NO_GPU, PARTIAL = 0, 1, 2, 3, 4  # exit codes, src/cli/cli.h
 
-# A card that always takes as much, and has done so for a while.
+# A card that draws constant power, and has done so for a while.
 WATTS = 400
 CONSTANT = f"""
 [time]
@@ -56,7 +56,7 @@ level = {WATTS}
 
 
 def environment(**changes):
-    """A small, known environment; a value of None takes the variable away."""
+    """Returns a small, known environment; a value of None removes the variable."""
     env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "xterm", "HOME": "/"}
     for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
         if name in os.environ:
@@ -89,13 +89,13 @@ def gpuward(*args, env=None, program=PROGRAM, **kw):
 
 
 def started(*args, env=None, **kw):
-    """The program in the background, with pipes."""
+    """Starts the program in the background, with pipes."""
     kw = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **kw}
     return subprocess.Popen([str(PROGRAM), *map(str, args)], env=env or environment(), **kw)
 
 
 class Terminal:
-    """The program on a terminal of its own, in a session of its own."""
+    """Runs the program on its own terminal, in its own session."""
 
     def __init__(self, columns, *args, **env):
         def lead():
@@ -110,7 +110,7 @@ class Terminal:
         os.write(self.master, data)
 
     def read(self, until=None):
-        """What it prints until then, or until it ends."""
+        """Returns the output until then, or until the program ends."""
         out = b""
         with contextlib.suppress(OSError):  # EIO: the other side has closed
             while until is None or until not in out:
@@ -118,14 +118,14 @@ class Terminal:
         return out.decode().replace("\r\n", "\n")
 
     def end(self):
-        """What it prints until it ends, and its exit code."""
+        """Returns the output until the program ends, and its exit code."""
         out, code = self.read(), self.child.wait(TIMEOUT)
         os.close(self.master)
         return out, code
 
 
 def on_terminal(columns, *args, **env):
-    """What the program prints on a terminal so wide, and its exit code."""
+    """Runs the program on a terminal of this width; returns its output and its exit code."""
     return Terminal(columns, *args, **env).end()
 
 
@@ -136,7 +136,7 @@ def free_port():
 
 
 def make_certificate(path):
-    """A certificate of localhost that it signed itself, and its key."""
+    """Makes a self-signed certificate for localhost, and its key."""
     if not shutil.which("certtool"):
         pytest.skip("certtool is not installed")
     cert, key, template = path / "cert.pem", path / "key.pem", path / "template"
@@ -149,7 +149,8 @@ def make_certificate(path):
 
 
 def wait(true, what="the condition", seconds=TIMEOUT, ignore=()):
-    """Waits until true() is true; its value.  Exceptions in ignore mean: not yet.  what may be a function of nothing."""
+    """Waits until true() is true and returns its value.  An exception in ignore counts as false.  what is the text of the error,
+    or a function without arguments that returns it."""
     end = time.monotonic() + seconds
     while True:
         with contextlib.suppress(*ignore):
@@ -157,11 +158,11 @@ def wait(true, what="the condition", seconds=TIMEOUT, ignore=()):
             if value:
                 return value
         assert time.monotonic() < end, f"in {seconds} s there was not: {what() if callable(what) else what}"
-        time.sleep(0.02)  # between two looks at the condition
+        time.sleep(0.02)  # time between two checks of the condition
 
 
 def until_caught(child, number):
-    """Waits until child handles the signal or waits for it; before that it would just die of it."""
+    """Waits until child handles the signal or waits for it.  Before that, the signal would end the child."""
     twice = [False]
 
     def caught():
@@ -169,7 +170,7 @@ def until_caught(child, number):
         status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
         masks = re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)
         twice.append(any(int(mask, 16) >> number - 1 & 1 for mask in masks))
-        return all(twice[-2:])  # once may be while it starts a thread, which blocks all signals
+        return all(twice[-2:])  # a single success may be chance: the program blocks all signals while it starts a thread
     wait(caught, f"a handler of signal {number}")
 
 
@@ -195,7 +196,7 @@ def validator(command):
 
 
 def resolve(schema, name):
-    """The parts of a schema with every $ref followed, each with the file that it is in."""
+    """Returns the parts of a schema with every $ref resolved, each with its file."""
     if "$ref" in schema:
         where, _, path = schema["$ref"].partition("#")
         name = where or name
@@ -212,7 +213,7 @@ load_once = functools.lru_cache(maxsize=None)(load)
 
 
 def unknown_keys(instance, parts, path="$"):
-    """Keys that the schema does not name.  Programs must bear them; our tests need not."""
+    """Returns the keys that the schema does not name.  Clients must accept such keys; our tests do not."""
     if isinstance(instance, list):
         for part, name in parts:
             if "items" in part:
@@ -261,8 +262,8 @@ NO_FIGURES_OF_PROCESSES = {"start_ticks", "parent_pid", "name", "command", "uid"
 
 
 def check(command, doc):
-    """The schema, no unknown key, a reason for each null and a null for each reason, and no
-    number that is a driver's way to say "none"."""
+    """Checks a document: it matches the schema, has no unknown key, has a reason for each null and a null for each reason, and
+    no number with which a driver says "none"."""
     validator(command).validate(doc)
     assert list(unknown_keys(doc, [(load_once(command + ".json"), command + ".json")])) == []
     for o in every_object(doc):
@@ -278,8 +279,8 @@ def check(command, doc):
 
 
 def carry_baselines(env, source, target, cwd="/"):
-    """Makes the baselines of one scenario file those of another, as if the GPU of one machine changed.  Each scenario
-    has a folder of its own, named after its path and content (src/cli/cli.c)."""
+    """Copies the baselines of one scenario file to another, as if the GPU of one machine changed.  Each scenario has its own
+    folder, named after its path and content (src/cli/cli.c)."""
     def folder(path):
         total = 0xcbf29ce484222325
         for byte in str(path).encode() + pathlib.Path(cwd, path).read_bytes():
@@ -290,7 +291,7 @@ def carry_baselines(env, source, target, cwd="/"):
 
 @functools.lru_cache(maxsize=None)
 def scenarios():
-    """Names of the built-in scenarios, as the program lists them."""
+    """Returns the names of the built-in scenarios, as the program lists them."""
     done = gpuward("list", "--simulate=help", env=environment(COLUMNS=500))
     assert done.returncode == OK
     lines = [l for l in done.stdout.splitlines() if l.startswith("  ")]

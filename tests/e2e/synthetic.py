@@ -1,4 +1,4 @@
-"""Results as `gpuward measure` writes them, made of a model instead of a GPU.
+"""Results as `gpuward measure` writes them, computed from a model instead of measured.
 
     result(label="fp16", power=300.0, seconds=12.5, iterations=1000)   one file, as a dict
     save(folder, name, result(...))                                   its path
@@ -21,7 +21,7 @@ CODES = {
 
 
 def reader():
-    """Can the program read results?  Without libjansson it cannot, and says so."""
+    """Returns True if the program can read results.  Without libjansson it cannot, and says so."""
     done = gpuward("compare", "/dev/null")
     assert done.returncode == 1
     return "libjansson" not in done.stderr
@@ -31,14 +31,14 @@ needs_reader = pytest.mark.skipif(not reader(), reason="no libjansson here")
 
 
 def band(best, u):
-    """95 % about best, u the relative standard uncertainty."""
+    """Returns the 95 % interval around best; u is the relative standard uncertainty."""
     if best is None:
         return None
     return {"low": max(0.0, best * (1 - 1.96 * u)), "best": best, "high": best * (1 + 1.96 * u)}
 
 
 def each(energy, count, u):
-    """Of one iteration or token: gain and offset are in it, as in energy_joules."""
+    """Returns the energy per iteration or token; its interval includes gain and offset, as that of energy_joules does."""
     return band(energy / count, math.hypot(u, 0.025)) if count else None
 
 
@@ -48,7 +48,7 @@ def worst(codes):
 
 
 def wave(power, seconds, seed, lead=1.0, step=0.02, idle=80.0):
-    """Power as a load has it: idle, a rise, bursts about the mean, idle again."""
+    """Returns the power of a typical load over time: idle, a rise, bursts around the mean, idle again."""
     r = random.Random(seed)
     t, w = [], []
     for i in range(int((seconds + 2 * lead) / step)):
@@ -171,8 +171,8 @@ def run(trial, power, seconds, iterations, tokens, codes, u, devices):
 def result(label="fp16", power=300.0, seconds=12.5, iterations=1000, tokens=None, trials=1,
            codes=(), spread=0.0, u=0.002, uuid=UUID, name="NVIDIA H200", driver="580.159.04",
            size=134217728, simulated=False, gpus=1, series=True, seed=1):
-    """One result; `spread` is the s.d. of ln(power) from trial to trial, `codes` one tuple for
-    all trials or a list with one for each."""
+    """Returns one result. `spread` is the s.d. of ln(power) between trials. `codes` is one tuple for all trials, or a list with
+    a tuple per trial."""
     r = random.Random(seed)
     runs = []
     for i in range(trials):

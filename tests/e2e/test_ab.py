@@ -1,4 +1,4 @@
-"""gpuward ab: the verdict of known differences, and every way in which there is none.
+"""Tests gpuward ab: the verdict for known differences, and every case without a verdict.
 
 The load is constant, so a command that takes 50 % longer takes 50 % more energy.
 """
@@ -12,12 +12,12 @@ from support import CONSTANT, FAILED, NO_GPU, OK, TIMEOUT, USAGE, WATTS, check, 
 GATE_FAILED, UNDECIDED, INVALID, SHARED = 10, 11, 12, 13
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
-A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # a busy machine takes some of the difference
+A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # on a busy machine the measured difference is smaller
 
 
 @pytest.fixture
 def ab(tmp_path):
-    """Runs `gpuward ab OPTIONS -- A -- B`; the finished program and the document, or None."""
+    """Runs `gpuward ab OPTIONS -- A -- B`; returns the finished program, and the document or None."""
     out = tmp_path / "ab.json"
 
     def run(options, a, b, **kw):
@@ -129,7 +129,7 @@ def test_a_is_compared_with_itself_first(load):
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert "smallest effect that 6 pairs can show" in lines[noise]
     said = " ".join((done.stderr + done.stdout).split())
-    assert said.count("of A compared with itself varies by") == 1  # the noise, once
+    assert said.count("of A compared with itself varies by") == 1  # the pairs that measure the noise, run once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")

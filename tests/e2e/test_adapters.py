@@ -69,7 +69,7 @@ ADAPTER = support.BUILD / "tests" / "e2e" / "adapter"
 
 
 def orders(*words, env=None, **worker):
-    """Outcomes of the orders, as adapter.c prints them."""
+    """Returns the outcomes of the orders, as adapter.c prints them."""
     argv = [str(ADAPTER)]
     for key, value in worker.items():
         argv += [f"{key}={v}" for v in (value if isinstance(value, (list, tuple)) else [value])]
@@ -149,7 +149,7 @@ def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
         w.fail[path] = fake.status(code, Location="http://127.0.0.1:1/") if code == 307 else fake.status(code)
         before = list(w.loaded)
         out = order("evict", kind=kind, url=w.url)
-        # Some say by a status that there is nothing to do (a model that has gone), or have an older way.
+        # Some servers use this status to say that there is nothing to do (the model is already gone), or for an older API.
         if (kind, code) in (("ollama", 404), ("llamaswap", 404)):
             assert out["ok"], out
             return
@@ -425,7 +425,7 @@ def test_llamacpp_loads_a_model_that_was_still_on_its_way_out():
     with fake.LlamaCpp(models=["a"], stops="late") as w:
         out = order("evict", kind="llamacpp", url=w.url)
         assert w.status_of("a") == {"value": "loaded"} and w.loaded == []
-        later = threading.Timer(0.5, w.stopped)  # by force: the router then lists it as failed
+        later = threading.Timer(0.5, w.stopped)  # the router killed it and then lists it as failed
         later.start()
         back = order("resume", kind="llamacpp", url=w.url, notes=out["notes"], deadline_ms=30000)
         later.join()
@@ -480,7 +480,7 @@ def test_a_worker_lists_what_it_loaded(kind):
         assert back["ok"] and back["listed"] and not out["listed"], back
 
 
-# The signs of life that would generate, or that stay wrong after one error.
+# Health checks that would generate text, or that stay wrong after one error.
 @pytest.mark.parametrize("make", [lambda: fake.SGLang(), lambda: fake.SGLang(old=True), lambda: fake.Tabby(models=["m"], healthy=False),
                                   lambda: fake.Tabby(models=["m"], healthy=False, old=True)],
                          ids=["sglang", "old sglang", "tabby", "old tabby"])
@@ -1024,7 +1024,7 @@ def test_a_process_that_a_hook_started_keeps_running(tmp_path):
     out = order("resume", kind="exec", resume_argv=["/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid"])
     assert out["ok"], out
     child = int((tmp_path / "pid").read_text())
-    assert alive(child)  # the order is over, so that nothing is going to end it
+    assert alive(child)  # the order has ended, so nothing would stop the process later
     os.kill(child, signal.SIGKILL)
 
 
@@ -1053,7 +1053,7 @@ while True:
 
 @pytest.fixture
 def process(tmp_path):
-    """Starts processes that write down the signals that they handle."""
+    """Starts processes that write the signals that they handle to a file."""
     started = []
 
     def start(*handled):

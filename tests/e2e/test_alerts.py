@@ -128,7 +128,7 @@ def test_each_fault_is_notified_once_and_a_busy_gpu_never(tmp_path):
             "500ms"))
 
         def evaluated():
-            """The time of the newest evaluation of the rules."""
+            """Returns the time of the newest evaluation of the rules."""
             found = ask.values("max(timestamp(instance:gpuward_gpu_down:count))")
             return found and found[0][1]
 

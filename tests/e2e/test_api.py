@@ -1,4 +1,4 @@
-"""What the service answers, asked over HTTP: R4.1 to R4.3, R4.6, energy windows, the stream."""
+"""Tests the answers of the service over HTTP: routes, energy windows, the event stream."""
 import concurrent.futures
 import json
 import signal
@@ -111,7 +111,7 @@ def test_a_window_gives_the_energy_of_its_parts(live):
     path = made.headers["Location"]
 
     def more(samples=40):
-        """Waits until the window has so many samples more."""
+        """Waits until the window has this many more samples."""
         def collected():
             return live.get(path).json()["devices"][0]["samples"]["collected"]
         before = collected()
@@ -216,7 +216,7 @@ def test_with_a_token_configured_windows_need_it(live):
 
 
 def messages(response):
-    """(name, id, data) of a stream, as they come, for a while."""
+    """Yields (name, id, data) of the messages of a stream for a limited time."""
     name = number = None
     end = time.monotonic() + TIMEOUT
     for line in response.iter_lines(decode_unicode=True, chunk_size=1):

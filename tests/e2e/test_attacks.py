@@ -1,4 +1,4 @@
-"""Attacks of a local user on the service, the guard and the store.  Each of them succeeded once.
+"""Tests attacks of a local user on the service, the guard and the store.  Each attack worked in an earlier version.
 
 The deep stage runs this file with the sanitizers (tools/test deep).  More attacks on HTTP are in test_http_abuse.py, more
 hostile files in test_bad_input.py.
@@ -33,10 +33,10 @@ from worker import GIB, Process
 
 pytestmark = pytest.mark.deep
 OTHER = 4242
-SANITIZED = any(word in support.PROGRAM.read_bytes() for word in (b"__asan_init", b"__tsan_init"))  # reserve terabytes
+SANITIZED = any(word in support.PROGRAM.read_bytes() for word in (b"__asan_init", b"__tsan_init"))  # they reserve terabytes
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
 
-# Notes each signal in a file.
+# A program that writes each signal to a file.
 VICTIM = """
 import pathlib, signal, sys
 said = pathlib.Path(sys.argv[1])
@@ -48,7 +48,7 @@ while True:
 
 
 def limited(*args, files=None, cpu_s=None, bytes_=None, **kw):
-    """Runs the program with limits; ends with what it said."""
+    """Runs the program with limits and returns what it printed."""
     def limit():
         for what, value in ((resource.RLIMIT_NOFILE, files), (resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_AS, bytes_)):
             if value:
@@ -290,7 +290,7 @@ def test_the_guard_counts_its_looks_over_a_restart(world):
 
 
 def lasting_counters(s):
-    """The counters of /metrics that continue after a restart, by series."""
+    """Returns the counters of /metrics that continue after a restart, by series."""
     names = r"gpuward_(energy_joules|energy_measured_seconds|workload_\w+|guard_looks)_total"
     return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1])
             for line in s.get("/metrics").text.splitlines() if re.match(names, line)}

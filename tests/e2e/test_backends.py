@@ -1,4 +1,4 @@
-"""Machines of all kinds: without a GPU, with nvidia-smi alone, with AMD or Intel GPUs, and what CUDA would see of them."""
+"""Tests machines without a GPU, with only nvidia-smi, with AMD or Intel GPUs, and which GPUs CUDA would see."""
 import datetime
 import json
 import os

@@ -1,4 +1,4 @@
-"""Wrong input gets one sentence that names what is wrong, on the right stream (R6.3)."""
+"""Tests that wrong input gets one sentence on standard error that names what is wrong."""
 import json
 import os
 import shutil
@@ -12,7 +12,7 @@ from synthetic import result, save
 
 
 def complaint(*args, code=USAGE, **kw):
-    """The one line on stderr of a run that must print nothing else."""
+    """Returns the one line on stderr of a run that must print nothing else."""
     done = gpuward(*args, **kw)
     assert done.returncode == code
     assert done.stdout == ""
@@ -183,7 +183,7 @@ def test_a_library_below_stubs_is_refused_before_it_is_called(tmp_path):
     (tmp_path / "stubs").mkdir()
     stub = tmp_path / "stubs" / "libnvidia-ml.so.1"
     shutil.copy(SIMULATOR, stub)
-    # In this scenario the first call prints: answer() wants silence.
+    # In this scenario the first call prints something, but answer() requires that nothing is printed.
     source = answer(stub, env=environment(GPUWARD_SIM="stub"))
     assert source["cause"] == "stub_library"
     assert str(stub) in source["message"]
@@ -279,7 +279,7 @@ def test_results_are_refused_with_the_reason(command, tmp_path):
 
 # ---- files that do not end, and pipes to which nothing is written
 
-# Arguments, and what is said of an endless file.
+# Arguments, and the message for an endless file.
 NO_RESULT = "/dev/zero: not a result: a result of gpuward is JSON and begins with {"
 READERS = [
     (["compare", "{}"], NO_RESULT), (["diff", "{}", "{}"], NO_RESULT), (["report", "{}"], NO_RESULT), (["plot", "{}"], NO_RESULT),
@@ -297,7 +297,7 @@ MOST_KIB = 256 << 10  # the peak of a child includes that of this program before
 
 
 def peak(args):
-    """Exit status, stderr and the largest resident memory in KiB."""
+    """Returns exit status, stderr and the peak resident memory in KiB."""
     with subprocess.Popen([str(PROGRAM), *args], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                           stderr=subprocess.PIPE, encoding="utf-8") as child:
         said = child.stderr.read()
@@ -343,7 +343,7 @@ def test_a_table_that_memory_has_no_room_for_is_an_error(args):
 
 
 def test_an_output_that_is_no_regular_file_is_written_to(tmp_path):
-    """One rule for every -o: a log refuses a file that is there, a document replaces it and says so."""
+    """The rule is the same for every -o: a log refuses an existing file; a document replaces it and says so."""
     saved = save(tmp_path, "in.json", result())
     commands = {
         "measure": ["measure", "--simulate=demo", "-o", None, "--", "true"],

@@ -1,4 +1,4 @@
-"""gpuward baseline on the simulator: taken, kept, refused, shown, forgotten."""
+"""Tests gpuward baseline on the simulator: baselines are measured, stored, refused, shown and removed."""
 import json
 import pathlib
 import re
@@ -21,7 +21,7 @@ def env(tmp_path):
 
 
 def kept(env):
-    """The files of baselines, below their folder; those of a scenario are in one of its own."""
+    """Returns the stored baseline files; each scenario has its own folder."""
     folder = pathlib.Path(env["XDG_CACHE_HOME"], "gpuward/baseline")
     return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
 

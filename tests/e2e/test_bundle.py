@@ -1,4 +1,4 @@
-"""Bundles: kept while it is measured, worked out again, replayed; killed, full and damaged ones."""
+"""Tests bundles: written during the measurement, recomputed, replayed; after a kill, on a full disk, and damaged."""
 import json
 import os
 import re
@@ -53,7 +53,7 @@ def test_a_killed_measurement_keeps_what_was_read(tmp_path):
     def windows():
         done = gpuward("recompute", "--json", str(bundle))
         return json.loads(done.stdout)["windows"] if done.stdout else []
-    # the files hold readings from which an energy follows
+    # the files have enough readings to compute an energy
     Service.wait(lambda: len(windows()) == 2 and all(w["energy_joules"]["best"] for w in windows()))
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()

@@ -1,4 +1,4 @@
-"""--calibrate: the joules of a sensor with known faults, corrected by a meter that has none."""
+"""Tests --calibrate: the energy of a sensor with known errors is corrected with an external meter without errors."""
 import csv
 import datetime
 import hashlib
@@ -12,7 +12,7 @@ import pytest
 
 from support import FAILED, OK, USAGE, carry_baselines, check, environment, gpuward
 
-GAIN, OFFSET = 0.94, 9.0  # the sensor says GAIN x true power + OFFSET
+GAIN, OFFSET = 0.94, 9.0  # the sensor reports GAIN x true power + OFFSET
 LAG = 0.7
 
 SCENARIO = f"""
@@ -29,7 +29,7 @@ points = [[0, 150], [0.9, 400], [1.7, 250], [2.9, 600], [3.6, 200], [4.3, 500]]
 period = 5
 """
 
-# The command that is measured: it takes its time, and then writes what a faultless meter would have shown so far.
+# The measured command: it runs for a while and then writes what an external meter without errors would have recorded.
 METER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -40,7 +40,7 @@ write(sys.argv[3], outside(sys.argv[2]))
 
 
 def clocks(bundle):
-    """What the wall clock is ahead of the readings' times, in seconds."""
+    """Returns how many seconds the wall clock is ahead of the times of the readings."""
     text = open(f"{bundle}/manifest.toml").read()
     wall = re.search(r"created = (\S+)Z", text).group(1)
     mono = int(re.search(r"monotonic_ns = (\d+)", text).group(1))
@@ -48,13 +48,13 @@ def clocks(bundle):
 
 
 def true_power(bundle):
-    """(seconds on the monotonic clock, watts), of the samples, with the faults taken out."""
+    """Returns (seconds on the monotonic clock, watts) of the samples, without the errors of the sensor."""
     lines = [l.split() for l in open(f"{bundle}/gpu0.events") if l[:2] == "P\t" and l[-1] == "\n"]
     return [(int(w[1]) * 1e-9, (float(w[2]) - OFFSET) / GAIN) for w in lines]
 
 
 def outside(bundle, every=0.25, lag=LAG, change=lambda w: w):
-    """Points (unix seconds, watts) of a meter that shows means, late."""
+    """Returns points (unix seconds, watts) of a meter that reports means with a delay."""
     power, ahead, points = true_power(bundle), clocks(bundle), []
     at = power[0][0]
     while at + every < power[-1][0]:
@@ -80,11 +80,11 @@ def utc(t):
 
 
 def truth(bundle):
-    """Joules between the two edges of the run, by the trapezoid rule over what was true."""
+    """Returns the joules between the two edges of the run: the trapezoid rule on the true power."""
     events = [l.split("\t") for l in open(f"{bundle}/gpu0.events")]
     begin = next(int(e[1]) for e in events if e[0] == "O") * 1e-9
     end = next(int(e[1]) for e in events if e[0] == "X") * 1e-9
-    power, joules = [(t - 0.017, w) for t, w in true_power(bundle)], 0.0  # the ring is late by that
+    power, joules = [(t - 0.017, w) for t, w in true_power(bundle)], 0.0  # the delay of the ring
     for (t0, w0), (t1, w1) in zip(power, power[1:]):
         a, b = max(t0, begin), min(t1, end)
         if b > a:
@@ -179,7 +179,7 @@ def test_a_bundle_is_calibrated_later(measured):
     folder, bundle, trace, doc, _ = measured
     found = json.loads(recompute("--json", "--calibrate", trace, bundle).stdout)
     window = found["windows"][0]
-    assert window["same"]  # its readings give what they gave
+    assert window["same"]  # the recorded readings give the same result as before
     assert window["energy_raw_joules"] == doc["runs"][0]["devices"][0]["energy_raw_joules"]
     assert window["energy_joules"]["low"] <= truth(bundle) <= window["energy_joules"]["high"]
     assert found["calibration"]["gain"] == pytest.approx(doc["calibration"]["gain"], rel=0.01)
@@ -308,7 +308,7 @@ def test_points_that_scatter_give_the_offset_alone_and_another_reason(measured, 
     assert "compared with the scatter of the points, the power varied too little to determine the gain" in fit["notes"][0]
 
 
-# The command that is measured: what another meter shows every 0.1 s while it runs, 32 points or more.
+# The measured command: it writes what another meter shows every 0.1 s, at least 32 points.
 STEADY = """
 import sys, time
 end, points = time.time() + 3.2, []
@@ -320,7 +320,7 @@ open(sys.argv[1], "w").write("unix_s,power_w\\n" + "".join(points))
 
 
 def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_path):
-    """500 W that stand still, of a sensor that reads 4 % low: the offset that is found there is not the baseline's."""
+    """A constant 500 W and a sensor that reads 4 % too low: the fitted offset is not valid at the power of the baseline."""
     env = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
     head = '[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\nnoise = 0\n[gpu.sensor]\ngain = 0.96\n'
     idle, busy = tmp_path / "idle.toml", tmp_path / "busy.toml"

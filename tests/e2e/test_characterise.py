@@ -1,6 +1,6 @@
-"""gpuward characterise: what it learns of a simulated GPU, what it keeps, and what it refuses.
+"""Tests gpuward characterise: what it measures on a simulated GPU, what it stores, and what it refuses.
 
-Learning takes its half minute once, on the GPUs of one world: it is about real time.
+The measurement runs once for the whole file, because it takes half a minute of real time.
 """
 import json
 

@@ -1,5 +1,5 @@
-"""Every code block of README.md, of the guides named in PAGES and of the public headers works as it is written, and so do
-the examples.
+"""Tests that every code block of README.md, of the guides in PAGES and of the public headers works as written, and that the
+examples work.
 
 A block for which there is no runner below fails, so a new kind of block needs a runner.
 """
@@ -28,7 +28,7 @@ PAGES = ["README.md", "docs/COMMANDS.md", "docs/LIBRARY.md"]
 
 
 def page_blocks(page):
-    """Runs of lines that are indented by four or more; shorter indents are text of lists."""
+    """Returns the blocks of a page: runs of lines that are indented by four or more. Shorter indents are text of lists."""
     found, block = [], []
     for line in (TOP / page).read_text().splitlines() + ["end"]:
         if line.startswith("    ") or (block and not line.strip()):
@@ -43,7 +43,7 @@ def page_blocks(page):
 
 
 def header_blocks(path):
-    """What is indented by a tab in the comment at the top."""
+    """Returns the blocks that are indented by a tab in the comment at the top of a header."""
     head = path.read_text().split("*/", 1)[0]
     lines = [l[2:] if l.startswith(" *") else l for l in head.splitlines()]
     text = "\n".join(l[1:] if l.startswith("\t") else "" if not l.strip() else "\0" for l in lines)
@@ -73,7 +73,7 @@ def kind(block):
     if first.startswith("PYTHONPATH=python "):
         return "program"
     if first.startswith(("make ", "sudo ", "meson ")):
-        return "build"  # what builds and installs: run by the tests of the library and by CI
+        return "build"  # commands that build and install; the tests of the library and CI run them
     if first.startswith(("gpuward ", "GPUWARD_SIM=")):
         return "commands"
     return None
@@ -89,7 +89,7 @@ def of(*kinds):
 
 
 def shell(command, folder, **changes):
-    """Runs a line as a reader would: `gpuward` and the folders of the source tree are there."""
+    """Runs a line as a reader would. `gpuward` is in PATH, and the folder has links to the source tree."""
     (folder / "bin").mkdir(exist_ok=True)
     for link, target in (("bin/gpuward", PROGRAM), ("build", BUILD), ("include", TOP / "include")):
         if not (folder / link).exists():
@@ -157,7 +157,7 @@ def test_c_runs_with_and_without_a_gpu(block, tmp_path):
 @of("c")
 @pytest.mark.parametrize("failing", [1, 2, 3, 4, 5, 6, 7, 8])
 def test_c_blocks_survive_failing_allocations(block, tmp_path, failing):
-    """The same with each of the first allocations of the library failing: an error, never a crash."""
+    """If one of the first allocations of the library fails, the program reports an error and does not crash."""
     source, program, broken = tmp_path / "program.c", tmp_path / "program", tmp_path / "broken.c"
     source.write_text(block + "\n")
     broken.write_text("""#define _GNU_SOURCE
@@ -206,7 +206,7 @@ def test_the_lines_that_run_a_python_program_run_it(block, tmp_path):
 
 
 def commands(block):
-    """Commands of a block without what stands behind them, and the lines that they printed."""
+    """Yields each command of a block without the remark after it, and the output that the page shows."""
     session = block.startswith("$ ")
     for part in re.split(r"^\$ ", block, flags=re.M) if session else block.splitlines():
         if part.strip():
@@ -215,7 +215,7 @@ def commands(block):
 
 
 def prepared(command):
-    """The same command on the simulator, and for a short time."""
+    """Returns the command changed to run on the simulator and for a short time."""
     command = command.replace("sleep 12", "sleep 1").replace("nvml-program", "gpuward list")
     command = command.replace("-- python3 matmul.py 500 float32", "--simulate=idle-h200 -- sleep 0.2")
     if "--simulate" not in command and "GPUWARD_SIM" not in command:
@@ -315,7 +315,7 @@ def test_the_compiler_lines_compile(block, tmp_path):
 @plain
 @pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")
 def test_the_exports_of_the_readme_replace_an_installation(tmp_path):
-    """Only what the block exports leads to the program, the library, its header and the module."""
+    """The program, the library, its header and the module are found only through the exports of the block."""
     (block,) = [b for b in page_blocks("README.md") if "export PATH" in b]
     exports = [l for l in block.splitlines() if l.startswith("export ")]
     (compile_line,) = [b for b in page_blocks("README.md") if kind(b) == "compile"]
@@ -337,7 +337,7 @@ LOCAL = {"config", "doctor", "setup"}  # these commands do not use a service
 
 
 def shown():
-    """Commands in blocks (words after two blanks say what they do), in sentences and in gamemode.ini."""
+    """Returns the commands in blocks (without the remark after two blanks), in sentences and in gamemode.ini."""
     found = [re.split(r"  +", line.strip())[0] for line in re.findall(r"^ {4}(gpuward .*)$", TEXT, re.M)]
     found += [" ".join(c.split()) for c in re.findall(r"`(gpuward [^`]*)`", TEXT)]
     found += [line for _, _, b in BLOCKS if kind(b) == "guard" for line, _ in commands(b)]
@@ -367,7 +367,7 @@ def test_every_command_of_the_guide_works(world, worker, tmp_path):
                 assert support.gpuward(name, *words, "--help").returncode == support.OK
                 continue
             if name == "guard":
-                s.guard("release")  # they are alternatives, not a story
+                s.guard("release")  # the commands are independent: each starts without a hold
             got = support.gpuward(name, *words) if name in LOCAL else s.cli(name, *words)
             assert got.returncode == support.OK or (name == "doctor" and got.returncode == support.FAILED), (text, got)
             done.add((name, *words[:1]))
@@ -382,7 +382,7 @@ def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
     assert len(blocks) == 6
     port = str(support.free_port())
     script = "\necho -----\n".join(blocks).replace("/tmp/try-guard", str(tmp_path / "try")).replace("9495", port)
-    # what each sleep is for, however slow the machine
+    # wait for the state that each sleep is for, so that a slow machine passes too
     states = iter(["active .*8.0 GiB", "evicted", "active .*is back", "evicted .*manual", "active .*is back"])
     script = re.sub(r"^sleep \d$", lambda m: f'until gpuward guard status --address 127.0.0.1:{port} 2>&1 | '
                     f'grep -q "^model *{next(states)}"; do sleep 0.1; done', script, flags=re.M)
@@ -411,7 +411,7 @@ WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1}
 
 
 def lacking(*commands):
-    """The commands that the built program does not have."""
+    """Returns those of the commands that the built program does not have."""
     helped = gpuward("--help").stdout.splitlines()
     have = {line.split()[0] for line in helped if line.startswith("  ") and line.split()}
     return [c for c in commands if c not in have]
@@ -490,7 +490,7 @@ def test_the_precision_example_compares_three_results(tmp_path):
         assert result["model_size_bytes"] == 512 * 512 * WEIGHT_BYTES[precision]
         (once,) = result["runs"]
         assert once["latency_seconds"] == pytest.approx(once["seconds"] / 400)
-        # Marks that a busy machine reads many at a time have no times of their own.
+        # If a busy machine reads many marks at once, single iterations have no times.
         assert once["latency_p50_seconds"] is None or once["latency_p50_seconds"] > 0
         assert once["energy_joules"]["low"] < once["energy_joules"]["best"]
         assert [w["label"] for w in once["windows"]] == ["warm-up", "inference"]

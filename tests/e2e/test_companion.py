@@ -1,5 +1,5 @@
-"""The companion: which clients it serves, which processes it touches, and that no request breaks it.  Real processes of
-real users; a libcuda.so.1 with files for processes; a systemctl that records its calls."""
+"""Tests the companion: which clients it serves, which processes it touches, and that no request breaks it.  Processes and
+users are real; libcuda.so.1 is a fake that keeps its processes in files; systemctl is a fake that records its calls."""
 import contextlib
 import functools
 import json
@@ -38,7 +38,7 @@ def name(pid, shift=0):
 
 
 def as_user(uid, function):
-    """What function returns, called by a process of that user."""
+    """Calls function in a process of that user and returns its result."""
     r, w = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -58,13 +58,13 @@ def as_user(uid, function):
 
 @functools.lru_cache(maxsize=None)
 def as_packaged():
-    """The capabilities of the unit, where this machine lets us give others up."""
+    """Returns a command prefix that keeps only the capabilities of the unit; [] if this machine does not allow that."""
     argv = ["setpriv", "--no-new-privs", "--bounding-set", "-all,+kill,+sys_ptrace,+dac_override"]
     return argv if subprocess.run([*argv, "true"], capture_output=True).returncode == 0 else []
 
 
 def answer_of(s):
-    """All that comes; a peer that has not read everything resets the connection after its answer."""
+    """Returns everything that the peer sends.  A peer that has not read everything resets the connection after its answer."""
     got = b""
     with contextlib.suppress(ConnectionResetError):
         while True:
@@ -119,10 +119,10 @@ class Companion:
         return [int(p) for p in pathlib.Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()]
 
     def ask(self, text, uid=NOBODY):
-        """The last line of the answer."""
+        """Sends a request and returns the last line of the answer."""
         def talk():
             with socket.socket(socket.AF_UNIX) as s:
-                s.connect(self.socket)  # waits while as many wait as may
+                s.connect(self.socket)  # this client waits, because the maximum number of clients is already served
                 s.settimeout(support.TIMEOUT)
                 with contextlib.suppress(BrokenPipeError):
                     s.sendall(text if isinstance(text, bytes) else text.encode())
@@ -142,7 +142,7 @@ class Companion:
         return path.read_text().splitlines() if path.exists() else []
 
     def order(self, *words, uid=NOBODY, **worker):
-        """Outcomes of the guard's orders, given by an unprivileged process."""
+        """Gives orders from an unprivileged process and returns their outcomes."""
         return json.loads(self.begin(*words, uid=uid, **worker).communicate(timeout=support.TIMEOUT)[0].splitlines()[-1])
 
     def begin(self, *words, uid=NOBODY, companion=True, **worker):
@@ -226,7 +226,7 @@ def test_a_signal_reaches_an_allowed_process_and_no_other(companion, worker):
     companion.allow(f"signal exe={EXE} uid={OWNER}")
     assert companion.ask(request) == "ok 1 "
     wait(lambda: worker.said.read_text() == "x", "the signal")
-    # One that may not be touched keeps the others from it.
+    # If one process may not be touched, the request touches none of the others.
     with subprocess.Popen(["/bin/sleep", "100"]) as other:
         answer = companion.ask(f"signal 10 {name(worker.pid)} {name(other.pid)}\n")
         assert answer.startswith("no 4 ") and "(sleep)" in answer
@@ -341,7 +341,7 @@ def test_a_checkpoint_goes_on_after_a_hangup_and_after_sigterm(companion, worker
     said = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
     guard = companion.begin("evict:3", **said)
     wait(lambda: f"holding {worker.pid}" in companion.calls(), "it is under way")
-    # Nobody else works on that process meanwhile, and others are served.
+    # No other request works on that process meanwhile; requests for other processes are served.
     assert "in use by another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
     guard.kill()
     guard.communicate()
@@ -392,7 +392,7 @@ def test_a_missing_companion_is_reported_with_the_unit_that_starts_it(companion)
     (None, False, "did not answer in time"),
 ])
 def test_the_guard_survives_invalid_answers_of_the_companion(companion, answer, retry, words):
-    """answer None: nothing comes, and it does not hang up."""
+    """With answer None the companion sends nothing and keeps the connection open."""
     companion.stop()
     os.unlink(companion.socket)
     with socket.socket(socket.AF_UNIX) as listening:
@@ -473,7 +473,7 @@ def test_a_flood_of_connections_is_bounded_and_over_when_it_ends(companion):
 
 
 def test_systemd_hands_over_the_socket(companion):
-    """As systemd does: descriptor 3, LISTEN_PID and LISTEN_FDS."""
+    """The test passes the socket as systemd does: descriptor 3, LISTEN_PID and LISTEN_FDS."""
     companion.stop()
     companion.allow("unit a.service")
     os.unlink(companion.socket)
@@ -514,7 +514,7 @@ max_level = 3
 
 
 class Unprivileged(service.Service):
-    """Its folder and its process are NOBODY's; what is put away leaves the simulated card."""
+    """A service that runs as NOBODY in a folder of NOBODY.  A checkpointed process leaves the simulated card."""
 
     def __init__(self, world, companion):
         self.text = CONFIG.format(socket=companion.socket, uid=OWNER)
@@ -528,7 +528,7 @@ class Unprivileged(service.Service):
         return got.json()["state"] if got.status_code == 200 else None
 
     def recover(self):
-        """gpuward guard recover, as the unit runs it: the same user, the same configuration."""
+        """Runs gpuward guard recover as the unit does: same user, same configuration."""
         etc = pathlib.Path(self.path, "root", "etc", "gpuward")
         etc.mkdir(parents=True)
         (etc / "gpuward.toml").write_text(f'[history]\npath = "{self.state}"\n{self.text}')
@@ -545,7 +545,7 @@ def world(companion):
 
 @contextlib.contextmanager
 def following(world, companion, pid):
-    """The card has the process's memory while it is not put away."""
+    """Keeps the process's memory on the simulated card while the process is not checkpointed."""
     over = threading.Event()
 
     def follow():
@@ -584,7 +584,7 @@ def test_when_the_companion_refuses_the_service_shows_the_missing_line(companion
         s.wait(lambda: s.state_of() == "active")
         s.post("/api/v1/guard/workers/w/evict", token=True, json={"ttl_s": 600})
         s.wait(lambda: f"{companion.file}: checkpoint " in s.get("/api/v1/guard?limit=128").text)
-        # Fixed while it runs: it is tried again, and succeeds.
+        # When the fault is fixed at run time, the next try succeeds.
         companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
         s.wait(lambda: s.state_of() == "evicted")
 

@@ -1,4 +1,4 @@
-"""compare: what it says follows from the results, and bad results are refused in a sentence."""
+"""Tests compare: its figures follow from the results, and bad results are refused with a sentence."""
 import csv
 import io
 import json
@@ -31,7 +31,7 @@ def rows(*args):
 
 
 def student_factor(df, alpha=0.05):
-    """By summing the density, nothing of which the program does."""
+    """Returns Student's factor by summing the density, a method that the program does not use."""
     if df == math.inf:
         return 1.959963984540054
     c = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
@@ -50,7 +50,8 @@ def log_moments(values):
 
 
 def expected_change(a, b, extra):
-    """Welch on logarithms, and a part that more runs do not lessen.  One run scatters as the others do."""
+    """Returns the expected change: Welch's t on logarithms, and a part that more runs do not reduce.  A single run is assumed to
+    vary like the others."""
     (ma, va), (mb, vb) = log_moments(a), log_moments(b)
     if len(b) == 1:
         u2, df = va * (1 + 1 / len(a)), len(a) - 1
@@ -99,7 +100,7 @@ def test_one_run_each_has_the_meters_uncertainty_and_the_offset(tmp_path):
     assert change["low"] == pytest.approx(0.5 * math.exp(-1.96 * u) - 1, abs=1e-6)
     assert change["high"] == pytest.approx(0.5 * math.exp(1.96 * u) - 1, abs=1e-6)
     assert got["b"]["energy_per_iteration_joules"]["change_basis"] == "budget"
-    # How long a single run took is known, how runs differ is not.
+    # The length of a single run is known; how much runs vary is not known.
     assert got["b"]["latency_seconds"]["change_ratio"]["low"] is None
 
 
@@ -132,7 +133,7 @@ def test_one_run_is_taken_to_scatter_as_the_trials_do(tmp_path):
     assert got["b"]["latency_seconds"]["change_ratio"]["low"] is not None
     assert any("the single run is assumed to vary like the others" in n for n in doc["notes"])
     assert any("ratios of geometric means" in n for n in doc["notes"])
-    # The other way round it is the same interval, turned round.
+    # With the results exchanged, the interval is the inverse.
     turned = rows(once, trials)[0]["a"]["energy_per_iteration_joules"]["change_ratio"]
     assert (1 + turned["low"]) * (1 + figure["change_ratio"]["high"]) == pytest.approx(1)
 
@@ -171,7 +172,7 @@ def test_the_true_value_is_never_known_better_than_a_comparison(tmp_path):
                                         ("energy_per_token_joules", 500),
                                         ("energy_joules", 1), ("power_mean_watts", 12.5)])
 def test_no_number_of_trials_lessens_gain_and_offset(tmp_path, key, count):
-    """The interval of each run holds the gain: that of their mean cannot be without it."""
+    """The interval of each run includes the gain error, so the interval of their mean must include it too."""
     given = dict(iterations=None) if key == "energy_joules" else dict(tokens=500)
     for trials in (1, 2, 5, 20):
         doc = result("a", trials=trials, spread=0.001, u=0.002, seed=trials, **given)
@@ -324,7 +325,7 @@ def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path
     assert change["high"] - change["low"] > 0.5 * 2 * 1.96 * 0.03
     assert got["b"]["other_scale"] is True
     assert any("different calibrations" in n for n in doc["notes"])
-    assert "cancels in" not in "".join(doc["notes"])  # there is no change in which it does
+    assert "cancels in" not in "".join(doc["notes"])  # there is no change in which the gain error cancels
     _, doc = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.07), calibrated("c", 300, 1.06))
     assert "of one GPU with one calibration it cancels" in doc["notes"][-1]
 
@@ -543,7 +544,7 @@ def test_net_energy_is_shown_if_every_run_has_a_baseline(tmp_path):
 
 
 def test_net_energy_close_to_zero_keeps_its_whole_interval(tmp_path):
-    """Relative uncertainties of values around 0 say nothing: 13 J of 0.05 J is 26,000 %."""
+    """A relative uncertainty of a value near 0 has no meaning: 13 J of 0.05 J is 26,000 %."""
     doc = result("near", trials=2)
     for run, best in zip(doc["runs"], (-0.05, 0.0501)):
         run["energy_net_joules"] = {"low": best - 13, "best": best, "high": best + 13}
@@ -642,7 +643,7 @@ def test_a_small_change_has_enough_digits_to_show_its_interval(tmp_path):
         paths = [save(tmp_path, f"{n}.json", result(n, power=p, trials=5, spread=spread)) for n, p in (("a", 300), ("b", power))]
         return compare(*paths, "--metric=energy", "--format=markdown").stdout + compare(*paths, "--format=sentence").stdout
     small = change(300.03, 1e-6)
-    assert "+0.010 % |" in small and "is 0.010 % higher (95 %" in small  # no digit shows the width
+    assert "+0.010 % |" in small and "is 0.010 % higher (95 %" in small  # the interval is narrower than the last digit
     assert re.search(r"\+0\.00 % \[-0\.0[1-9], \+0\.0[1-9]\]", change(300, 1e-4))
     none = change(300, 1e-7)
     assert "| no difference [within 0.001 %]" in none or "no difference [within 0.001 %] |" in none
@@ -957,7 +958,7 @@ def test_runs_with_and_without_a_clean_room_are_compared_with_a_warning(tmp_path
 
 def test_a_clean_room_that_was_lost_is_reported_once_with_the_reason(tmp_path):
     lost = in_room(result("b", trials=2), broken="someone released it after 3 s")
-    lost["runs"][1]["part"] = "decode"  # a row of its own, of the same file
+    lost["runs"][1]["part"] = "decode"  # its own row, from the same file
     b = save(tmp_path, "b.json", lost)
     got, doc = rows(b)
     assert [r["clean_room"] for r in got.values()] == ["lost", "lost"]

@@ -1,4 +1,4 @@
-"""gpuward config, its files and the units that start the service with them."""
+"""Tests gpuward config, the configuration files, and the units that start the service."""
 import configparser
 import json
 import re
@@ -173,7 +173,7 @@ def origins(config):
 
 
 def test_the_example_does_not_override_a_profile(config):
-    """Copied to /etc, with the guard in a file of its own as the guide has it."""
+    """The example is copied to /etc; the guard has its own file, as in the guide."""
     config.write(EXAMPLE.read_text(), config.etc / "gpuward.toml")
     config.write(GUARD, config.etc / "gpuward.d" / "guard.toml")
     done = config("check")

@@ -1,4 +1,5 @@
-"""What users build upon: JSON documents, metrics, configuration keys, options, exit codes and the guard's decisions.
+"""Tests the interfaces that users depend on: JSON documents, metrics, configuration keys, options, exit codes and the guard's
+decisions.
 
 Each is compared with a file in tests/golden/contract.  Only what must not change is kept: keys, their order, types and
 stable values.  Sentences for people become "text", measured numbers "number", times "time"; a run of equal list items
@@ -38,12 +39,12 @@ TEXT = set("""advice clears configured detail ghost driver_call dry_run_why erro
 # Keys with values that differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
 VARIES = set("""aa_alarm change_basis change_verdict code codes ending files file how id nvml_library operation outcome path
     reservation source validity verdict version version_now version_then""".split())
-# Objects with facts of the machine, absent ones too.
+# Objects with facts about the machine; they may be absent.
 MACHINE = {"host", "cpu", "ram", "nvidia", "rapl"}
-# Keys with numbers that are no measurements.
+# Keys with numbers that are not measured and do not change.
 NUMBERS = set("""backoff column device device_index exit_code exit_status index level line minimum maximum maxItems maxLength
     minItems minLength pairs priority runs schema_version status trial""".split())
-# Keys of what is measured or timed: null where there was too little time for it.
+# Keys of measured values and times; null if there was too little time.
 MEASURED = re.compile(r".*_(bytes|bytes_per_second|celsius|hertz|joules|ratio|seconds|utc|watts)|p\d+|mean|sd|min|max|low|best|high")
 # Lists that are longer where more has happened: of their items only the keys are kept.
 HISTORY = {"decisions", "events"}
@@ -51,7 +52,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def masked(value, key="", machine=False):
-    """value with all that may change replaced by its type."""
+    """Returns value with everything that may change replaced by its type."""
     if isinstance(value, dict):
         if (machine and key == "absent") or key in TEXT:
             return key
@@ -82,7 +83,7 @@ def masked(value, key="", machine=False):
 
 
 def pretty(value, indent=""):
-    """JSON in lines of at most 160 columns that are filled with what fits there."""
+    """Returns JSON in filled lines of at most 160 columns."""
     text = json.dumps(value, ensure_ascii=False)
     if len(indent + text) <= 160 or not isinstance(value, (dict, list)):
         return text
@@ -97,7 +98,7 @@ def pretty(value, indent=""):
 
 
 def compare(name, got):
-    """got, a text or what json.dumps() takes, is what the golden file has."""
+    """Asserts that got, a text or a value for json.dumps(), is equal to the golden file."""
     path = GOLDEN / name
     if not isinstance(got, str):
         got = pretty(got) + "\n"
@@ -139,7 +140,7 @@ CHOICES = {  # the variable of each setting that takes one of several words, and
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with what the commands read."""
+    """A folder with the files that the commands read."""
     top = tmp_path_factory.mktemp("contract")
     (top / "constant.toml").write_text(CONSTANT)
     (top / "bad.toml").write_text(BAD)
@@ -188,7 +189,7 @@ DOCUMENTS = {  # name: (exit code, words); "%" is the folder
 
 
 def parsed(text):
-    """One document, or one on each line."""
+    """Parses one document, or one document per line."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -241,7 +242,7 @@ def test_options_of_every_command(place):
     compare("options.txt", lines(options()))
 
 
-CALLS = [  # what a call ends with, besides those that test_bad_input.py refuses
+CALLS = [  # exit codes of calls, in addition to those in test_bad_input.py
     [], ["--help"], ["--version"], ["version"], ["help"], ["list", "--backend=none"], ["list", "--simulate"], ["list", "--simulate=mig", "--gpu=9"],
     ["list", "--simulate=lost-gpu"], ["list", "--simulate=version-mismatch"], ["list", "--simulate=help"],
     ["list", "--simulate", "-q", "-v"], ["snapshot", "--simulate", "--gpu=0", "--no-processes"],
@@ -283,7 +284,8 @@ def test_exit_codes(place):
 
 @pytest.mark.parametrize("trace", [p.stem for p in RECORDINGS])
 def test_a_recording_replays_to_the_same_decisions(place, trace):
-    """Rules are sentences with the names of files in them: R1, R2 ... say which decisions have the same."""
+    """Rules are sentences that contain file names, so they are replaced by R1, R2, ...: decisions with the same rule get the same
+    name."""
     rules = {None: None}
     decisions = [json.loads(line) for line in run(place, "guard", "replay", trace, "--json", "--quiet").splitlines()]
     for d in decisions:
@@ -296,12 +298,12 @@ STATEFUL = {"getWindows", "getEvents", "getSeries", "getDeviceSeries", "getSelf"
 
 
 def keys(value):
-    """The keys of a document, in their order.  Its lists and measured objects may be empty, and are left out."""
+    """Returns the keys of a document in their order.  Lists and measured objects are left out, because they may be empty."""
     return {k: keys(v) if not MEASURED.fullmatch(k) else None for k, v in value.items()} if isinstance(value, dict) else None
 
 
 def keep(name, got, replies, what=masked):
-    """Compares the document of a good reply; a problem is a line of replies."""
+    """Compares the document of a successful reply; an error becomes a line of replies."""
     kind = got.headers.get("Content-Type", "").partition(";")[0]
     doc = got.json() if "json" in kind and got.content else None
     bad = got.status_code >= 400
@@ -311,10 +313,11 @@ def keep(name, got, replies, what=masked):
 
 
 def test_every_answer_of_the_service(live, early, stuck, watched, document):  # noqa: F811
-    """In whatever state the service is by then: therefore keys alone, except of what does not depend on it."""
+    """The state of the service at that time is not known, so only keys are compared, except for documents that do not depend on
+    it."""
     known = {o["operationId"] for _, _, o in openapi_check.operations(document)}
     replies = []
-    # Those that want a service without readings come first: it has none for a minute.
+    # Requests that need a service without readings come first: it has no readings for a minute.
     for name, status, how in sorted(test_openapi.cases(document, live, early, stuck, watched), key=lambda c: c[1] != 503):
         if name in known - {"getOpenapi"} - test_openapi.PAGE:
             keep(name, how(), replies, masked if name in test_openapi.GETS and name not in STATEFUL else keys)
@@ -368,7 +371,7 @@ def test_documents_of_a_guard_that_acts(world, worker):
 
 
 def structure(node):
-    """A JSON schema or an OpenAPI document without what is written for people."""
+    """Returns a JSON schema or an OpenAPI document without its texts for people."""
     if isinstance(node, list):
         return [structure(v) for v in node]
     if not isinstance(node, dict):
@@ -379,7 +382,7 @@ def structure(node):
 
 
 def inlined(name, doc, *place):
-    """doc with each named part that the golden file does not have put where it is used: naming a part changes nothing."""
+    """Returns doc with each named part that the golden file lacks inserted where it is used: a new name for a part is no change."""
     def parts(d):
         for step in place:
             d = d.get(step, {})
@@ -399,7 +402,7 @@ def inlined(name, doc, *place):
             node = {**node, "allOf": node.get("allOf", []) + [own[part]]}
             del node["$ref"]
         node = {k: walk(v) for k, v in node.items()}
-        for base in node.pop("allOf", []):  # an object that extends another is the two of them in one
+        for base in node.pop("allOf", []):  # an object that extends another one is merged with it
             for key, join in (("properties", lambda a, b: {**a, **b}), ("required", lambda a, b: a + b)):
                 if key in base and key in node:
                     node[key] = join(base[key], node[key])
@@ -420,7 +423,7 @@ def test_schemas(document):  # noqa: F811
     document["info"].pop("version")
     compare("openapi.json", inlined("openapi.json", document, "components", "schemas"))
     own = [p for p in sorted((TOP / "docs" / "schema").glob("*.json")) if p.name not in ("api.json", "quantities.json")]
-    for path in own:  # those two are in /openapi.json as they are
+    for path in own:  # /openapi.json contains these two unchanged
         name = f"schema/{path.name}"
         compare(name, inlined(name, structure(json.loads(path.read_text())), "$defs"))
 

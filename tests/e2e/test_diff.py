@@ -1,4 +1,4 @@
-"""diff: it shows what differs between two measurements, and not what is equal."""
+"""Tests diff: it shows what differs between two measurements, and does not show what is equal."""
 import json
 import math
 import os
@@ -126,7 +126,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         assert reach == pytest.approx(1.96 * math.sqrt(2 * 0.002**2 + offset**2), rel=1e-3)
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
-    # However far apart: one run each does not show how runs scatter.
+    # No verdict, however large the difference: one run each does not show how much runs vary.
     assert row["change_interval"]["low"] > 0 and "A and B have one run each, so the variation between runs is unknown" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 

@@ -12,7 +12,7 @@ KIB, MIB, S, MS, MINUTE = 1 << 10, 1 << 20, 10**9, 10**6, 60 * 10**9
 
 
 def define(path, name, per=1):
-    """The value of #define NAME in a file, divided by per."""
+    """Returns the value of #define NAME in a file, divided by per."""
     text = (TOP / "src" / path).read_text()
     found = re.search(rf"^#define {name}[ \t]+(.+?)[ \t]*(?:/\*.*)?$", text, re.M)
     assert found, f"src/{path} does not define {name}"
@@ -24,13 +24,13 @@ def define(path, name, per=1):
 
 
 def setting(section, key):
-    """The default of a setting, as config.def writes it."""
+    """Returns the default of a setting in config.def."""
     text = (TOP / "src/daemon/config.def").read_text()
     return float(re.search(rf'^[FO]\({section}, {key}, \w+, "([\d.]+)[a-z]*"', text, re.M)[1])
 
 
 def found(path, pattern):
-    """The number that a pattern finds in a file."""
+    """Returns the number that a pattern finds in a file."""
     return float(re.search(pattern, (TOP / path).read_text(), re.M)[1])
 
 

@@ -55,7 +55,7 @@ def readings(s, n):
 
 
 def spent(s, use, loaded=True):
-    """Driver time in microseconds per second while use() runs, and the calls per second."""
+    """Returns the driver time in microseconds per second while use() runs, and the calls per second."""
     before, begin = calls(s)
     use()
     after, end = calls(s)

@@ -1,4 +1,4 @@
-"""gpuward fleet and GET /api/v1/fleet: with a real Prometheus and a real VictoriaMetrics that scrape simulated
+"""Tests gpuward fleet and GET /api/v1/fleet with a real Prometheus and a real VictoriaMetrics that scrape simulated
 services, and with a fake Prometheus that has faults."""
 import contextlib
 import http.client
@@ -454,7 +454,7 @@ def test_the_service_without_an_engine_says_how_to_name_one(tmp_path):
 
 def test_the_service_asks_once_for_many_clients(fake, tmp_path):
     with service(tmp_path, fake.url) as address:
-        assert fake.queries == []  # nobody has looked
+        assert fake.queries == []  # no client has requested the fleet
         replies = []
         threads = [threading.Thread(target=lambda: replies.append(get(address))) for _ in range(8)]
         for t in threads:

@@ -1,7 +1,7 @@
-"""Whole outputs, compared with tests/golden.
+"""Compares whole outputs with the files in tests/golden.
 
 GPUWARD_GOLDEN=write writes them again; read the difference before you commit it.
-The world stands still (stepped time) and the host is a fixture, so every byte is known.
+The simulated time does not run (stepped time) and the host is a fixture, so every byte is known.
 """
 import json
 import os
@@ -35,7 +35,7 @@ CHANGING = ("time_utc", "monotonic_seconds", "architecture", "version")
 
 
 def still(text, name):
-    """The text without what no two runs or machines share."""
+    """Returns the text without what differs between runs or machines."""
     text = text.replace(str(SIMULATOR), "/SIMULATOR")
     if name.endswith(".json"):
         doc = json.loads(text)

@@ -1,5 +1,6 @@
-"""Workers of every kind under a real service: everything that can go wrong with their servers (A10 of docs/GUARD.md), a
-service that their unloading kills, and containers.  Each kind is a row of fake_workers.KINDS.
+"""Tests workers of every kind with a real service: everything that can go wrong with their servers (row a10 of
+docs/GUARD-MACHINE.md), a service that is killed while a worker unloads, and containers.  Each kind is a row of
+fake_workers.KINDS.
 """
 import contextlib
 import json
@@ -31,7 +32,7 @@ BUSY = [k for k in KINDS if KINDS[k].shows_work]
 
 
 class Company:
-    """A worker of each kind for each way to misbehave, and one service that guards them all: a row of the list is one run."""
+    """One service that guards a worker of each kind for each fault.  All faults are tested in one run."""
 
     def __init__(self, path, drain=0.5, budget=6, kinds=KINDS, modes=("",), size=SIZE, **more):
         self.world = World(path, profile="h200")
@@ -83,7 +84,7 @@ class Company:
         self.order("evict")
 
     def asked(self, mode="", within=float("inf")):
-        """How often each was asked to leave, within so many seconds of the first time."""
+        """Returns how often each worker was asked to leave, within a number of seconds after the first time."""
         def count(n):
             w = self.fakes[n]
             at = [t for t, (m, p, _) in zip(w.times, w.calls) if m == "POST" and p.partition("?")[0] == self.path(n)]
@@ -197,7 +198,7 @@ def test_a10_refused_and_not_freed_are_stuck_and_the_third_try_may_succeed(tmp_p
         c.leave()
         c.all("evicted", resident=0, mode="-twice")
         assert c.asked("-twice") == c.each(3, "-twice")
-        for mode in ("-gone", "-keeps"):  # 200 is never proof
+        for mode in ("-gone", "-keeps"):  # status 200 does not prove that memory was freed
             c.all("stuck", resident=4 * GIB, mode=mode)
         now = c.states()
         for n in c.of("-keeps"):
@@ -230,7 +231,7 @@ def test_a10_a_worker_that_hangs_costs_its_budget_and_delays_no_other(tmp_path):
 
 
 def test_a10_a_reload_storm_is_named_after_three(tmp_path):
-    """Clients load the model again as soon as it is evicted: from the third time on that is reported."""
+    """Clients load the model again as soon as it is evicted.  The guard reports this from the third time on."""
     with Company(tmp_path, kinds=("ollama", "llamacpp", "comfy")) as c:
         c.leave()
         for n in range(1, 4):
@@ -331,7 +332,8 @@ def test_kobold_restarts_its_server_process_and_is_no_other_worker(world):
             w.child.stdout.close()
 
 
-# Frees its memory on one signal, kills the service, and only then goes on; takes the memory again on the other.
+# A program that frees its memory on one signal, kills the service and then continues; on the other signal it takes the
+# memory again.
 BY_SIGNAL = """
 import os, signal, sys
 held, victim = sys.argv[1:]
@@ -353,7 +355,8 @@ while True:
 
 
 def killed_and_back(s, world, holds):
-    """A contender comes, the eviction kills the service, it is started again; the contender goes, and all is as before."""
+    """A contender comes, the service is killed during the eviction and started again; the contender goes, and the worker is
+    as before."""
     with Contender(world, 4 * GIB):
         assert s.child.wait(support.TIMEOUT) == -signal.SIGKILL
         assert holds() == 0
@@ -365,7 +368,7 @@ def killed_and_back(s, world, holds):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.deep
 def test_a_server_comes_back_after_its_unloading_killed_the_service(world, kind):
-    """Its notes were in the journal before the call: the worker comes back as it was, whatever its kind."""
+    """The notes about the worker were in the journal before the call, so a worker of each kind comes back as it was."""
     victims = []
     w = held(world, kind, SIZE)
     answer = w.respond
@@ -422,7 +425,7 @@ def contained(path, name):
 
 
 def groups():
-    """Where control groups can be made."""
+    """A folder in which control groups can be made."""
     for line in open("/proc/mounts"):
         _, where, kind, *_ = line.split()
         if kind == "cgroup2" and os.access(where, os.W_OK):
@@ -431,7 +434,7 @@ def groups():
 
 
 class Container:
-    """One that the engine has; it runs or not."""
+    """A container of the engine, running or stopped."""
 
     def __init__(self, world, size):
         self.world, self.size = world, size
@@ -456,7 +459,7 @@ class Container:
 
 
 class Engine:
-    """containers: by name."""
+    """A fake container engine.  containers maps names to containers."""
 
     def __init__(self, path, containers):
         engine = self

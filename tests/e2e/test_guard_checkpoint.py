@@ -1,5 +1,5 @@
-"""Checkpoints: how long they take, the advice that makes them faster, and gpuward guard recover, which restores processes
-that a killed service left checkpointed.  The driver is a libcuda whose processes outlive the programs that ask it
+"""Tests checkpoints: how long they take, the advice that makes them faster, and gpuward guard recover, which restores processes
+that a killed service left checkpointed.  The driver is a fake libcuda whose processes continue when the program that called it ends
 (fake_cuda)."""
 import contextlib
 import json
@@ -23,7 +23,7 @@ CONFIG = configure(table("w", "checkpoint", match_name="holder", max_level=3))
 
 
 class Driver:
-    """What it knows of each process is in a file next to the library."""
+    """The fake driver.  It keeps the state of each process in a file next to the library."""
 
     def __init__(self, path):
         self.path = pathlib.Path(path)
@@ -72,7 +72,7 @@ def held(world, driver, tmp_path, size=4 * GIB):
 
 
 def recover(s, driver=None, *args, card=None, more=""):
-    """As the unit runs it: after the service, with its configuration; card: the world in which NVML is."""
+    """Runs recover as the unit does: after the service, with its configuration.  card is the world that NVML shows."""
     etc = pathlib.Path(s.path, "root", "etc", "gpuward")
     etc.mkdir(parents=True, exist_ok=True)
     (etc / "gpuward.toml").write_text(f'[history]\npath = "{s.state}"\n{CONFIG}{more}')
@@ -95,7 +95,7 @@ def change(s, record):
 
 @contextlib.contextmanager
 def killed(world, driver, tmp_path):
-    """A service that put its worker away and was killed then."""
+    """A service that was killed after it had checkpointed its worker."""
     with held(world, driver, tmp_path) as p, Guarded(world, CONFIG, env=driver.env) as s:
         s.until("active", name="w")
         s.guard("hold", "evicted", "w", "--for", "1h")
@@ -113,7 +113,7 @@ def test_a_process_that_a_killed_service_checkpointed_comes_back(world, driver, 
         assert driver.state(p.pid) == 0
         assert driver.calls() == [f"{c} {p.pid}" for c in ("lock", "checkpoint", "restore", "unlock")]
         service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
-        done = recover(s, driver)  # once more does nothing
+        done = recover(s, driver)  # a second call does nothing
         assert done.returncode == 0 and len(driver.calls()) == 4
 
 
@@ -158,7 +158,7 @@ def test_without_free_memory_it_stays_checkpointed(world, driver, tmp_path):
         done = recover(s, driver, card=world)
         assert done.returncode == 0, done.stderr
         service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
-        with Contender(world, 19 * GIB):  # one that is back needs no room
+        with Contender(world, 19 * GIB):  # a process that was restored needs no further memory
             assert recover(s, driver, card=world).returncode == 0
 
 
@@ -242,7 +242,7 @@ def test_a_process_that_ended_or_has_another_start_time_is_left_alone(world, dri
         assert done.returncode == 0, done.stderr
         assert done.stdout == (f"process {p.pid} of worker w ended, and another process has its pid now: "
                                f"nothing to restore\nprocess {2 ** 22 + 1} of worker w ended: nothing to restore\n")
-        assert driver.state(p.pid) == 2  # not the one that was meant
+        assert driver.state(p.pid) == 2  # not the process of the record
 
 
 def test_a_service_that_starts_with_a_wrong_match_keeps_its_checkpoint(world, driver, tmp_path):
@@ -303,14 +303,14 @@ def explained(s):
 
 
 def figures(size, always, otherwise):
-    """The estimate for `size` on this machine, from the figures of an H200."""
+    """Returns the estimate for `size` on this machine, from the figures of an H200."""
     mode = "always" if PAGES.exists() and "[always]" in PAGES.read_text() else "madvise"
     seconds = size / (16.6 * GIB) * (always if mode == "always" else otherwise)
     return f"takes about {seconds:.1f} s ({size / GIB:.1f} GiB), estimated from figures of an H200 with transparent_hugepage={mode}"
 
 
 def says(text, word, last):
-    """True if a sentence has the figures of the JSON: seconds are rounded there to ms, in the sentence to a tenth."""
+    """Returns True if a sentence has the figures of the JSON.  Seconds are rounded to ms in JSON, and to a tenth in the sentence."""
     cause = f" {last['cause']}" if last.get("cause") else ""
     found = re.search(rf"The worker last {word} at [\d-]+ [\d:]+ \S+{re.escape(cause)}: 4\.0 GiB in ([0-9.]+) s(?:, ([0-9.]+) GiB/s)?\.", text)
     assert last["level"] == 3 and last["bytes"] / last["bytes_per_second"] == pytest.approx(last["seconds"], abs=0.0006)

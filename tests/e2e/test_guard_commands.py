@@ -1,4 +1,4 @@
-"""gpuward guard and gpuward run: what people ask of the guard, and what it answers them."""
+"""Tests the commands gpuward guard and gpuward run, and their answers."""
 import http.server
 import json
 import os
@@ -109,7 +109,7 @@ def test_while_the_guard_is_paused_no_worker_moves_and_the_status_shows_why(worl
         shown = s.guard("status").stdout
         assert "active, no end" in shown
         assert [re.sub(r"masks contention: pid \d+ .*", "", s.worker(n)["why"]) for n in ("a", "b")] == ["hold active "] * 2
-        s.restart()  # it outlives the service
+        s.restart()  # the hold continues after the service ends
         s.wait(lambda: s.worker("a")["hold"] == "active")
         assert all(w.acted() == [] for _, w in workers)
         s.guard("release")
@@ -138,7 +138,7 @@ def test_a_hold_evicted_shows_its_reason_and_why(both):
     s.wait(lambda: s.worker("a")["hold"] == "evicted")
     shown = s.cli("guard", "status", env=support.environment(COLUMNS=120)).stdout
     row = next(line for line in shown.split("\n") if line.startswith("a "))
-    assert re.search(r"manual +evicted, 1 h left .* 1 h +requested by a client with the token$", row.rstrip()), shown  # each fact once
+    assert re.search(r"manual +evicted, 1 h left .* 1 h +requested by a client with the token$", row.rstrip()), shown  # each fact is said once
     text = " ".join(s.guard("explain", "a").stdout.split())
     assert "Ends in 1 h, or earlier with gpuward guard release a." in text and "at the earliest" not in text, text
     assert re.search(r"a has been evicted for \d+ s and holds", text), text

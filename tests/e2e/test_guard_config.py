@@ -1,4 +1,4 @@
-"""The guard's tables of gpuward.toml, read and printed by gpuward config."""
+"""Tests how gpuward config reads and prints the guard's tables of gpuward.toml."""
 import json
 import re
 
@@ -48,7 +48,7 @@ def printed(config, path, **variables):
 
 
 def plain(entries):
-    """Entries without where they stood."""
+    """Returns the entries without their positions in the file."""
     return [{k: v for k, v in e.items() if k != "origin"} for e in entries]
 
 

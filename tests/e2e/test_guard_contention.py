@@ -1,6 +1,7 @@
-"""A contender comes and goes: which workers the guard moves, how far it goes, and what it leaves alone.
+"""Tests what happens when a contender comes and goes: which workers the guard moves, up to which level, and what it does not
+touch.
 
-Tests whose name begins with the letter a and a number check a row of the acceptance list in docs/GUARD.md.
+Tests whose name begins with the letter a and a number check a row of the acceptance list in docs/GUARD-MACHINE.md.
 """
 import contextlib
 import json
@@ -81,7 +82,7 @@ def test_only_as_many_workers_leave_as_needed_lowest_priority_first(world):
         with Guarded(world, configure(table("a", "ollama", url=a.url, priority=5), ("b", b))) as s:
             for w in "ab":
                 s.settled(6 * GIB, w)
-            with Contender(world, 10 * GIB):  # it is not known how much it will want: all leave
+            with Contender(world, 10 * GIB):  # how much memory it will need is unknown, so all workers leave
                 for w in "ab":
                     s.until("evicted", name=w)
             s.back(a, 6 * GIB, "a")
@@ -103,7 +104,7 @@ def test_workers_leave_until_the_last_game_is_over(s, worker):
         try:
             s.guard("game", "start", "--pid", str(one.pid), "--reason", "gamemode")
             s.guard("game", "start", "--pid", str(two.pid))
-            s.guard("game", "start", "--pid", str(two.pid))  # again is not twice
+            s.guard("game", "start", "--pid", str(two.pid))  # registering a game again does not count twice
             s.until("evicted")
             assert s.worker()["mask"] == ["contention"]
             assert any("2 games are registered" in (d["evidence"] or "") or "1 game is" in (d["evidence"] or "")
@@ -113,12 +114,12 @@ def test_workers_leave_until_the_last_game_is_over(s, worker):
             s.guard("game", "end", "--pid", str(one.pid))
             s.observes()
             assert s.now() == "evicted"
-            two.kill()  # it crashed without an end
+            two.kill()  # the game crashed and did not report its end
             two.wait()
             s.until("active")
             assert s.get("/api/v1/guard/games").json()["games"] == []
             s.guard("game", "end", "--pid", str(one.pid), code=support.FAILED)
-            s.guard("game", "start", "--pid", str(os.getpid()), "--for", "1s")  # over with its time
+            s.guard("game", "start", "--pid", str(os.getpid()), "--for", "1s")  # the registration ends after its time
             s.wait(lambda: s.worker()["evictions_total"] == 2)
             s.until("active")
             s.guard("game", "start", "--pid", "2147483647", code=support.FAILED)  # no process
@@ -148,7 +149,7 @@ def test_while_drivers_are_released_the_guard_does_nothing(s, world, worker):
 
 
 def test_a01_the_desktop_alone_never_evicts(s, world, worker):
-    """Programs of the desktop are known by name and place: these have both."""
+    """The guard knows programs of the desktop by name and folder; these processes have both."""
     programs = ["/usr/local/bin/" + n for n in ("Xorg", "gnome-shell", "kwin_wayland")]
     if not os.access("/usr/local/bin", os.W_OK) or any(map(os.path.exists, programs)):
         pytest.skip("no programs can be put into /usr/local/bin here")
@@ -196,7 +197,7 @@ def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(worl
         assert "at 30 W" in said["evidence"] and "600 J" in said["evidence"]
         calls = len(worker.acted())
         s.observes()
-        assert s.now() == "evicted" and len(worker.acted()) == calls  # it is left in peace
+        assert s.now() == "evicted" and len(worker.acted()) == calls  # the guard does not touch it
         requests.post(worker.url + "/api/generate", json={"model": "llama3:8b"}, timeout=10).raise_for_status()
         s.wait(lambda: s.now() == "active" or s.worker()["evictions_total"] == 2)
         s.wait(lambda: s.worker()["evictions_total"] == 2 and s.now() == "evicted")
@@ -238,7 +239,7 @@ def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):
 
 @pytest.mark.parametrize("back", ["resume", "release", "contender goes"])
 def test_a_worker_that_sleeps_without_freeing_is_woken(world, back):
-    """Some releases of vLLM free little when they sleep: stuck, but asleep, and it must not be left so."""
+    """Some releases of vLLM free little when they sleep.  Such a worker is stuck but asleep, so the guard must wake it."""
     with held(world, "vllm", 6 * GIB, keeps=True) as w, contextlib.ExitStack() as guests:
         with Guarded(world, configure(w.table("vllm"))) as s:
             s.until("active", name="vllm")
@@ -349,13 +350,13 @@ def processor_seconds(pid):
 
 
 def test_a19_one_observation_per_second_costs_next_to_nothing(world, ollama):
-    """0.33 % of a core for the whole service on a quiet machine, 0.05 of it the guard's; the bound is 0.5."""
+    """On a quiet machine the whole service takes 0.33 % of a core, and the guard 0.05 % of it.  The bound is 0.5 %."""
     with Guarded(world, configure(ollama.table("ollama"), guard="poll_ms = 1000")) as s:
         s.until("active")
         s.ticks(1)
         before = processor_seconds(s.child.pid)
-        time.sleep(3)  # what it costs in 3 s; to ask it anything meanwhile would cost more
-        assert processor_seconds(s.child.pid) - before < 3 * 0.015  # three times the bound: others are busy here
+        time.sleep(3)  # the cost of 3 s without a request, because a request would cost more
+        assert processor_seconds(s.child.pid) - before < 3 * 0.015  # three times the bound, because other tests run at the same time
 
 
 OLD_METRICS = ("gpu_other_processes_count", "gpu_evictions_total", "gpu_temperature_celsius", "gpu_utilization_percent",

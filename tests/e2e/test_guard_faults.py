@@ -1,4 +1,5 @@
-"""Faults of the driver and of the GPU: the guard keeps still where it cannot see, and leaves a GPU that is hot or broken."""
+"""Tests faults of the driver and of the GPU: a guard that cannot read a GPU moves nothing, and workers leave a GPU that is
+hot or broken."""
 import os
 import re
 import time
@@ -44,7 +45,7 @@ def test_a07_a_driver_that_is_loaded_again_moves_no_worker(tmp_path):
 
 @pytest.mark.parametrize("code, word", [(18, "different versions"), (999, "unknown error")])
 def test_a07_a_driver_that_fails_altogether_moves_no_worker(tmp_path, code, word):
-    """18: another version was installed; 999: a container without device nodes."""
+    """Error 18: another version of the driver was installed.  Error 999: a container without device nodes."""
     fault = Fault(tmp_path, f"code = {code}", "*", "nvmlInit_v2")
     world = World(tmp_path, more=fault.text)
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
@@ -118,7 +119,7 @@ def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
             assert "Xid 79" in s.get("/api/v1/events").text
             s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["clears_seconds"])
             left = s.get("/api/v1/health/gpus/0").json()["clears_seconds"]
-            sick, = s.worker()["reasons"]  # the guard says of its end what health does
+            sick, = s.worker()["reasons"]  # the guard and health report the same end
             assert "no problem for 300 s" in sick["clears"] and left - 10 < sick["clears_seconds"] <= left, (sick, left)
             said = " ".join(s.guard("explain").stdout.split())
             assert re.search(r"no problem for 300 s, .*at the earliest in [45] min", said), said
@@ -151,13 +152,13 @@ def test_a16_a_fault_older_than_the_service_is_found(tmp_path):
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker()["mask"] == ["health"])
         assert not any(e.get("kind") == "xid" for e in s.get("/api/v1/events").json()["events"])
-        got = s.post("/api/v1/health/gpus/0/clear", json={}, token=True)  # its cause is not past
+        got = s.post("/api/v1/health/gpus/0/clear", json={}, token=True)  # its cause still exists
         assert got.status_code == 409 and "reset the GPU" in got.json()["detail"]
         assert s.get("/api/v1/health/gpus/0").json()["quarantine"] is True
 
 
 def rooted(path, lines):
-    """A root like the machine's own, with a log of its own."""
+    """A root folder like that of the machine, with its own kernel log."""
     root = path / "root"
     (root / "dev").mkdir(parents=True)
     for name in ("proc", "sys", "etc", "run"):

@@ -1,4 +1,5 @@
-"""Which process is a worker: how it is found, what is said when it is not, and that no other process is ever touched."""
+"""Tests which process is a worker: how the guard finds it, what it reports if it does not, and that it never touches another
+process."""
 import contextlib
 import json
 import os
@@ -17,7 +18,7 @@ import support
 from guarded import AS_NOBODY, IGNORE_SLEEP, NOBODY, Guarded, Recorder, by_signal, configure, held, needs_root, quick, rule, table
 from worker import GIB, UUID, Contender, Process, Worker, World
 
-# Records its signals with the name that it has then; becomes another program when a file is there.
+# A program that records its signals with its current name, and runs another program (exec) when a file exists.
 BECOMES = """
 import os, signal, sys, time
 name, log, flag = sys.argv[1:]
@@ -38,7 +39,7 @@ KILL = quick(max_level=6, allow_kill=True)
 
 
 def matched(worker, **match):
-    """A configuration that finds the worker by this match alone."""
+    """Returns a configuration that finds the worker only by this match."""
     return configure(table("ollama", "ollama", url=worker.url, **match))
 
 
@@ -123,7 +124,7 @@ def test_an_evicted_worker_is_not_lost_while_its_pidfile_is_empty(world, signall
         s.until("active", name="w")
         s.guard("evict", "w")
         evicted(s, world, w)
-        with Contender(world, 20 * GIB) as c:  # ignored, but there is no room
+        with Contender(world, 20 * GIB) as c:  # the process is ignored, but there is not enough memory
             s.wait(lambda: s.classes().get(c.pid) == "ignored")
             s.guard("resume", "w")
             s.wait(lambda: any(d["rule"] == "resume_blocked" for d in s.decisions()))
@@ -174,7 +175,7 @@ def test_a_server_that_is_not_configured_is_never_called(world, worker):
 
 
 def test_a_process_that_two_workers_match_is_reported_once(world):
-    """One matches the program and one the name: that both mean one process shows only when it runs."""
+    """One worker matches the program, the other the name.  Only at run time can the guard see that both match one process."""
     two = [table("one", "checkpoint", match_exe="*/sleep"), table("two", "checkpoint", match_name="sleep*")]
     with Guarded(world, configure(*two, mode="observe")) as s, Contender(world, GIB) as c:
         says = f"process {c.pid} (sleep) matches worker one and worker two: narrow the match of one of them"
@@ -186,7 +187,7 @@ def test_a_process_that_two_workers_match_is_reported_once(world):
 
 
 def reborn(world, pid, path, size):
-    """A recorder with this process id; None where it cannot be chosen."""
+    """Returns a recorder with this pid, or None if a pid cannot be chosen on this machine."""
     last = "/proc/sys/kernel/ns_last_pid"
     for _ in range(50):
         try:
@@ -203,7 +204,7 @@ def reborn(world, pid, path, size):
 
 
 def test_a06_a_process_id_that_is_used_again_is_another_process(world, tmp_path):
-    """The worker may be killed; a later process with its number may not, and is a contender."""
+    """The guard may kill the worker, but not a later process with its pid: that process is a contender."""
     first = Recorder(world, tmp_path / "first")
     keeps = held(world, "ollama", 10 * GIB, process=first, models=["m"], keeps=True)
     with keeps as w, held(world, "ollama", 4 * GIB, models=["n"]) as o:
@@ -287,7 +288,7 @@ HOSTILE = [b"a\nlevel=error x", b'"quote\\', b"\x1b[2J\x1b]0;t\x07", b"\xff\xfe\
 
 
 def clean(data):
-    """Text without a character that would act on a terminal or begin a line of its own."""
+    """Returns data as text.  Asserts that it has no character that would control a terminal."""
     shown = data.decode("utf-8")  # strict
     assert not [c for c in shown if ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160], shown
     return shown
@@ -358,7 +359,7 @@ def test_a18_in_a_namespace_memory_without_a_process_is_demand(tmp_path):
 
 
 def test_a_program_in_a_pid_namespace_is_known_by_its_socket(world, worker, tmp_path):
-    """gpuward run is process 1 or 2 there; the service finds its number in its own namespace."""
+    """In the namespace, gpuward run has pid 1 or 2.  The service finds its pid in its own namespace."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode:
         pytest.skip("no PID namespaces here")
@@ -383,7 +384,7 @@ def test_a_program_in_a_pid_namespace_is_known_by_its_socket(world, worker, tmp_
 
 
 class Unprivileged(Guarded):
-    """The service as the package runs it: its user may not see which programs others run, nor their ports."""
+    """A service with the rights of the packaged one: it cannot see the programs and ports of other users' processes."""
 
     def __init__(self, world, config, capabilities=None):
         super().__init__(world, config)
@@ -394,7 +395,7 @@ class Unprivileged(Guarded):
 
 
 def by_port(url, mode="enforce"):
-    """A worker that its port finds, and a rule that needs the path of a program."""
+    """Returns a configuration with a worker that is found by its port, and a rule that needs the path of a program."""
     return configure(table("ollama", "ollama", url=url), mode=mode, guard='unknown = "contend"', defaults="",
                      more=rule("contend-now", exe="*/games/*"))
 

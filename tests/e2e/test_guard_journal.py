@@ -1,4 +1,4 @@
-"""What the guard keeps over the end, a crash or a restart of the service, and how two services share a GPU."""
+"""Tests what the guard remembers after the end, a crash or a restart of the service, and how two services share a GPU."""
 import concurrent.futures
 import contextlib
 import json
@@ -18,7 +18,7 @@ from worker import GIB, Contender, Process, World, ticks
 
 SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_write.so"
 with_shim = pytest.mark.skipif(not SHIM.exists(), reason=f"{SHIM.name} is not built")
-MOST = 20  # there are fewer writes in a life
+MOST = 20  # more than the number of writes in one life
 SIZE = 8 * GIB
 
 
@@ -32,7 +32,7 @@ def test_a11_a_killed_service_knows_which_worker_it_evicted(s, world, worker):
         assert worker.resident() == 0
         assert len(worker.acted()) == 1  # neither brought back nor evicted twice
     s.back(worker)
-    assert len(worker.acted()) == 2  # with the notes from before it died
+    assert len(worker.acted()) == 2  # with the notes that were written before the service died
 
 
 def test_a11_a_hold_outlives_the_service(s, worker):
@@ -70,7 +70,7 @@ RETURNS = ["evicted", "quiet", "precheck", "resume", "verify-up", "active"]
 @pytest.mark.parametrize("state", LEAVES)
 def test_a11_a_service_killed_while_it_evicts_finds_what_is_true(s, world, worker, state):
     with Contender(world, 8 * GIB):
-        s.until(*LEAVES[LEAVES.index(state):])  # or a later one, which may be quicker than the question
+        s.until(*LEAVES[LEAVES.index(state):])  # or a later state, if the worker changed before the request arrived
         s.restart(signal.SIGKILL)
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
         assert len(worker.acted()) == 1  # it is not evicted twice
@@ -96,7 +96,7 @@ def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker
 
 
 class Mortal(Guarded):
-    """Dies once, at a write of its journal."""
+    """A service that is killed once, at a write of its journal."""
 
     def __init__(self, world, text, when, n):
         super().__init__(world, text)
@@ -111,7 +111,7 @@ class Mortal(Guarded):
             return self
 
     def live(self):
-        """Starts it again if it has died."""
+        """Starts the service again if it has died."""
         if self.child.poll() is None:
             return
         assert self.child.returncode == -9, self.messages()
@@ -134,14 +134,14 @@ class Mortal(Guarded):
         return super().ask(method, path, **kw)
 
     def request(self, what, **body):
-        """True if the service confirms it."""
+        """Sends a request; returns True if the service confirms it."""
         try:
             return self.post(f"/api/v1/guard/workers/ollama/{what}", token=True, json=body).status_code < 300
         except requests.RequestException:
             return False
 
     def course_of_writes(self):
-        """w: a record was written, s: what was written is on the disk."""
+        """Returns the order of writes: w for a written record, s when the written data is on the disk."""
         return open(self.tally).read() if os.path.exists(self.tally) else ""
 
     def writes(self):
@@ -153,7 +153,7 @@ def asked(w, out):
 
 
 def insist(s, hold, what, **body):
-    """Requests it again where the service died before it confirmed."""
+    """Repeats a request if the service died before it confirmed the request."""
     if s.request(what, **body):
         return
     s.reach(lambda: s.now() not in (None, "reconcile"), what)
@@ -163,7 +163,7 @@ def insist(s, hold, what, **body):
 
 @contextlib.contextmanager
 def mortal(path, when, n, defaults=quick(quiet_s=0.2, verify_s=2, drain_s=0.5, budget_s=30), record=None, **kw):
-    """A worker and the service that guards it, which dies or fails at its n-th write."""
+    """A worker and its service, which dies or fails at its n-th write."""
     world = World(path)
     process = Recorder(world, record) if record else None
     with held(world, "ollama", 10 * GIB, process=process, models=["m"], **kw) as w:
@@ -215,7 +215,7 @@ def test_a11_a_record_is_on_the_disk_before_its_order_is_given(tmp_path):
 
 @with_shim
 def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
-    """The worker is asked to leave, which it can undo itself; it is not ended, and the status says why."""
+    """The guard asks the worker to unload, but does not end it, and the status says why."""
     kill = quick(max_level=6, allow_kill=True, budget_s=5)
     with mortal(tmp_path, "full", 1, defaults=kill, keeps=True, record=tmp_path / "signals") as (_, w, s):
         s.until("active")
@@ -314,7 +314,7 @@ def restart_with(s, text, how=signal.SIGKILL):
 
 
 def is_lost(s):
-    """Evicted, and not found by the configuration that the service has now."""
+    """Returns True if the worker is evicted and the present configuration does not find it."""
     return s.now("w") == "absent" and LOST in s.worker("w")["why"]
 
 

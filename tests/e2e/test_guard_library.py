@@ -1,4 +1,4 @@
-"""A program that links libgpuward and is called back: real processes on a simulated card, in real time."""
+"""Tests a program that links libgpuward and is called back: real processes on a simulated card, in real time."""
 import json
 import subprocess
 import sys
@@ -40,7 +40,7 @@ hold(SIZE)
 
 
 class Program:
-    """Python code that guards itself, its lines of JSON, and what it holds."""
+    """A Python program that guards itself, the lines of JSON that it prints, and the memory that it holds."""
 
     def __init__(self, world, code):
         self.world = world

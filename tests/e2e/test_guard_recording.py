@@ -1,4 +1,4 @@
-"""A recording has everything that the guard received: a replay decides the same again, to the byte."""
+"""Tests that a recording has every input of the guard, so that a replay makes the same decisions, byte for byte."""
 import json
 import re
 import shutil
@@ -19,7 +19,7 @@ def trace(tmp_path):
 
 
 def replay(trace, *args, config=None):
-    """What `gpuward guard replay` prints, where the only configuration is config, if any."""
+    """Returns the output of `gpuward guard replay`. config is the only configuration file, if any."""
     home = trace.parent / f"home-{config.stem if config else 'empty'}"
     (home / ".config/gpuward").mkdir(parents=True, exist_ok=True)
     if config:
@@ -35,19 +35,19 @@ def replayed(trace, **kw):
 
 
 def kept(decisions, name=None):
-    """What of decisions is compared; of one worker, or of all."""
+    """Returns the compared parts of the decisions, for one worker or for all."""
     return [[d[k] for k in KEYS] for d in decisions if name in (None, d["worker"])]
 
 
 def assert_same(s, trace):
-    """A replay decides what the service has decided.  The service may go on meanwhile, and its file is a little late."""
+    """Asserts that a replay makes the decisions of the service.  The service continues meanwhile, and its file may lag a little."""
     was = s.decisions()
     s.wait(lambda: len(replayed(trace)) >= len(was))
     assert was and kept(replayed(trace))[:len(was)] == kept(was)
 
 
 def assert_ends_alike(s, trace):
-    """The same of a recording that began while the guard ran, when nothing happens any more."""
+    """Asserts the same for a recording that began while the guard ran, after the last decision."""
     was, now = s.decisions(), replayed(trace)
     assert len(now) >= 3 and kept(now) == kept(was[-len(now):])
 
@@ -270,7 +270,7 @@ def test_a_simulated_policy_compares_the_command_lines_with_its_own_patterns(wor
 
 
 def parts(trace):
-    """The beginning of a recording and its last whole scene."""
+    """Returns the beginning of a recording and its last complete scene."""
     lines = trace.read_text().rpartition("\n")[0].splitlines()
     head = next(i for i, line in enumerate(lines) if line[1] == "\t")
     end = max(i for i, line in enumerate(lines) if line[:2] == "E\t")

@@ -1,4 +1,4 @@
-"""SIGHUP gives a running guard another configuration: a worker that is in both goes on as it was."""
+"""Tests SIGHUP, which gives a running guard another configuration: a worker in both configurations keeps its state."""
 import shutil
 
 import pytest
@@ -73,7 +73,7 @@ def test_an_evicted_worker_that_is_removed_is_reported_and_returns_when_it_is_co
     s.reports("worker ollama was removed from the configuration while it is evicted (level 2)")
     s.wait(lambda: names(s) == [])
     assert worker.resident() == 0
-    s.restart()  # what is kept of it outlives the service
+    s.restart()  # its record stays after the service ends
     s.reload(configure(("ollama", worker)))
     s.until("evicted")
     assert s.worker()["hold"] == "evicted" and 0 < s.worker()["hold_until_seconds"] <= 3600
@@ -123,7 +123,7 @@ def test_workers_keep_their_state_when_their_order_in_the_file_changes(world):
 
 
 def test_an_order_under_way_ends_before_the_tables_change(world, tmp_path):
-    """A hook that takes its time: until it has ended the old configuration counts."""
+    """A hook runs for a while.  The old configuration stays in force until the hook has ended."""
     said = tmp_path / "said"
     hook = tmp_path / "hook"
     hook.write_text(f"""#!/bin/sh

@@ -1,4 +1,4 @@
-"""The guard over HTTP, in a running service: documents, requests, operations, simulation and metrics.
+"""Tests the guard over HTTP in a running service: documents, requests, operations, simulation and metrics.
 
 GPUWARD_EXAMPLES=DIR writes the answers there, as examples of /openapi.json (see api_examples.py).
 """
@@ -34,7 +34,7 @@ def live(tmp_path_factory):
 
 @pytest.fixture
 def calm(live):
-    """No hold and no reservation is left of another test."""
+    """Removes holds and reservations of earlier tests."""
     assert live.post(OLLAMA + "/release", token=True).status_code == 202
     for room in live.get(GUARD).json()["reservations"]:
         assert live.ask("DELETE", ROOMS + "/" + room["id"], token=True).status_code == 204
@@ -46,7 +46,7 @@ def worker(s):
 
 
 def metrics(s):
-    """{(name, labels as a frozen set): value}"""
+    """Returns {(name, labels as a frozen set): value} of /metrics."""
     families = parser.text_string_to_metric_families(s.get("/metrics").text)
     return {(x.name, frozenset(x.labels.items())): x.value for f in families for x in f.samples}
 
@@ -294,7 +294,7 @@ def test_a_reservation_that_makes_no_sense_is_refused(calm, body):
 
 
 def test_the_answer_waits_until_the_worker_has_left(tmp_path):
-    """The order is carried out at once and the memory comes free later."""
+    """The order is carried out at once, and the memory becomes free later."""
     with guarded.leaving(tmp_path, 18 * GIB, after=1) as s:
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
         assert got.status_code == 201, got.text

@@ -1,7 +1,7 @@
-"""What the HTTP server does with good requests, bad ones and worse.
+"""Tests the HTTP server with correct, invalid and hostile requests.
 
-Asks tests/e2e/http_server, which serves a few small answers through the same code as `gpuward
-serve`.  Deadlines are short there; nothing here asserts a time more tightly than TIMEOUT.
+The tests use tests/e2e/http_server, which serves a few small answers with the code of `gpuward serve`.  Its deadlines are
+short.  No test asserts a time shorter than TIMEOUT.
 """
 import contextlib
 import gzip
@@ -22,7 +22,7 @@ import support
 from support import wait
 
 SERVER = support.BUILD / "tests" / "e2e" / "http_server"
-SANITIZED = SERVER.exists() and b"__asan_init" in SERVER.read_bytes()  # takes memory of its own
+SANITIZED = SERVER.exists() and b"__asan_init" in SERVER.read_bytes()  # needs its own memory
 TIMEOUT = 20
 TOKEN = "0123456789abcdef-token"
 
@@ -47,7 +47,7 @@ class Server:
         return socket.create_connection(self.address, timeout=TIMEOUT)
 
     def raw(self, data, read=True):
-        """Sends bytes, returns all that comes until the end."""
+        """Sends bytes and returns the whole answer."""
         with self.connect() as s:
             with contextlib.suppress(ConnectionError):
                 s.sendall(data)
@@ -329,7 +329,7 @@ def test_lengths_that_contradict_are_400_and_end_the_connection(server, extra):
     assert b"smuggled" not in got and b"200 OK" not in got
 
 
-LENIENT = (  # each a head that another program may read otherwise
+LENIENT = (  # heads that another program may parse differently
     b"Content-Length : %d\r\n", b"Content-Length\t: %d\r\n", b"X: y\r\nContent-Length: %d\r\n x\r\n",
     b"Content-Length: %d\r\n x\r\n", b"Content-Length: %d\r\n\t\r\n", b"X: a\r\n \r\n",
     b"Transfer-Encoding : chunked\r\nContent-Length: %d\r\n", b"Content Length: %d\r\n", b"X(y): %d\r\n",
@@ -541,7 +541,7 @@ def test_guessing_tokens_is_slowed(token):
 
 
 def test_a_page_of_another_origin_may_not_send_anything_but_get(server):
-    """Where no token is set, too: /open is a route that needs none."""
+    """This also holds without a token: the route /open needs none."""
     host, port = server.address
     body, kind = b"{}", "Content-Type: application/json"
     for origin, status in ((f"http://{host}:{port}", 200), ("null", 403), (f"http://{host}:{port + 1}", 403),
@@ -752,7 +752,7 @@ def test_a_client_that_never_ends_the_handshake_is_cut_and_costs_little(certific
             assert time.monotonic() < end, "other timers wait for ever"
         for c in half:
             assert drain(c) == b"" and time.monotonic() < end, "it is still there"
-        assert SANITIZED or cpu_seconds(s) - before < 1.5  # two seconds, if it were run all the time
+        assert SANITIZED or cpu_seconds(s) - before < 1.5  # this would take two seconds if the loop ran without a pause
         for c in half:
             c.close()
 
@@ -768,7 +768,7 @@ def test_an_idle_connection_is_closed_and_a_slow_reader_is_cut():
 
 
 IDLE = b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n"
-UNUSED = {  # bytes that leave a connection open without a use for it, and whether they are answered
+UNUSED = {  # bytes after which a connection stays open but unused, and whether they get an answer
     "silent": (b"", False),
     "half a head": (b"GET /tick HTTP/1.1\r\nHost: lo", False),
     "half a body": (b"POST /open HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{", False),
@@ -833,7 +833,7 @@ def test_with_all_places_in_use_health_and_the_unix_socket_are_answered(tmp_path
         assert refused.status == 503 and "service.connections" in refused.json["remedy"]
         for _ in range(20):
             assert s.ask("/alive").status == 200
-        probes = [s.connect() for _ in range(30)]  # health checks that never ask
+        probes = [s.connect() for _ in range(30)]  # connections to the health check that send no request
         assert s.ask("/alive").status == 200
         with socket.socket(socket.AF_UNIX) as local:
             local.connect(str(tmp_path / "s"))

@@ -1,4 +1,4 @@
-"""libgpuward for programs: it compiles, links to libc alone, exports its own names only."""
+"""Tests libgpuward for programs: it compiles, links only to libc, and exports only its own names."""
 import json
 import os
 import re
@@ -123,7 +123,7 @@ def test_install_brings_every_part(installed):
 
 
 def test_what_was_installed_can_be_removed(tmp_path):
-    """Another test may install from the same folder, and the log is its log then: again."""
+    """Another test may install from the same folder and replace the install log; then this test tries again."""
     if not shutil.which("meson") or not os.access(BUILD / "meson-logs", os.W_OK):
         pytest.skip("installing needs meson and a build folder that is ours")
     kept = tmp_path / "keep"
@@ -142,7 +142,7 @@ def test_what_was_installed_can_be_removed(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")
 def test_a_program_with_an_own_prefix_is_built_as_documented(installed, tmp_path):
-    """The lines of LIBRARY.md; the prefix is below the folder that was installed to."""
+    """Runs the lines of LIBRARY.md, with a prefix below the installation folder."""
     page = (TOP / "docs" / "LIBRARY.md").read_text()
     program = re.search(r"    #include <gpuward.h>\n.*?\n    }\n", page, re.S)[0]
     (tmp_path / "program.c").write_text(re.sub(r"(?m)^    ", "", program))

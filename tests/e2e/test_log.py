@@ -1,4 +1,4 @@
-"""gpuward log on the simulator: every line, every ending."""
+"""Tests gpuward log on the simulator: its lines, and every way in which it ends."""
 import csv
 import datetime
 import io
@@ -31,7 +31,7 @@ def rows(text):
 
 
 def accounted(lines):
-    """Ticks of these lines: their own and those that they count as missed."""
+    """Returns the number of ticks in these lines, including those that the lines count as missed."""
     return len(lines) + sum(int(l["missed"]) for l in lines)
 
 
@@ -42,7 +42,7 @@ def test_the_summary_is_available_as_json(tmp_path):
     validator("log-summary").validate(doc)
     assert doc["kind"] == "log-summary" and doc["simulated"] is True
     assert [d["device_index"] for d in doc["devices"]] == [0, 1]
-    for d in doc["devices"]:  # the figures that people get
+    for d in doc["devices"]:  # the figures in the text for people
         assert f'GPU {d["device_index"]}: {d["lines"]["collected"]} of {d["lines"]["expected"]} samples' in done.stderr
         assert f'mean {d["line_power_watts"]["mean"]:.2f} W' in done.stderr
         assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
@@ -102,7 +102,7 @@ def test_every_line_and_the_summary_are_marked_as_simulated():
 
 
 def test_lines_of_a_tick_stand_in_the_order_of_the_gpus():
-    """A GPU that is later than 100 ms is not waited for: a line is overtaken by older ones alone."""
+    """gpuward does not wait for a GPU that is more than 100 ms late.  Only lines of older ticks may come after a line."""
     argv = [str(PROGRAM), "log", "--simulate=eight-gpus", "-i", "20ms", "-d", "1s"]
     with subprocess.Popen(argv, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as p:
         came = [(line, time.time()) for line in p.stdout]
@@ -325,7 +325,7 @@ def test_a_reader_that_never_reads_does_not_hold_it():
 
 
 def log_until(fault, scenario, *args):
-    """Two seconds, of which the fault begins after some lines: exit code and summary."""
+    """Logs for two seconds; the fault begins after some lines.  Returns the exit code and the summary."""
     world = scenario('[[gpu]]\nprofile = "h100"\n' + fault.text)
     p = subprocess.Popen([str(PROGRAM), "log", world, "-i", "50ms", "-d", "2s", *args], env=environment(),
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -380,7 +380,7 @@ while "-lms" in sys.argv:
 
 
 def fake_smi(tmp_path, silent=1000, growth=0):
-    """The PATH with such an nvidia-smi, and the file of its starts."""
+    """Returns a PATH with such an nvidia-smi, and the file that records its starts."""
     starts, program = tmp_path / "starts", tmp_path / "bin/nvidia-smi"
     program.parent.mkdir()
     program.write_text(FAKE_SMI.format(starts=str(starts), silent=silent, growth=growth))
@@ -390,7 +390,7 @@ def fake_smi(tmp_path, silent=1000, growth=0):
 
 @pytest.fixture
 def smi(tmp_path):
-    """Runs gpuward log on such an nvidia-smi; the text and JSON of its summary and the starts of nvidia-smi."""
+    """Runs gpuward log with such an nvidia-smi.  Returns the summary as text and JSON, and the starts of nvidia-smi."""
     def run(seconds, silent):
         path, starts = fake_smi(tmp_path, silent)
         summary = tmp_path / "summary.json"

@@ -1,4 +1,4 @@
-"""gpuward measure: what it measures, what it leaves alone, and what is left when things go wrong.
+"""Tests gpuward measure: what it measures, what it does not change, and what remains after a failure.
 
 The load is simulated and runs in real time, so each command is short.
 """
@@ -27,7 +27,7 @@ PYTHON = sys.executable
 
 @pytest.fixture
 def measure(tmp_path):
-    """Runs `gpuward measure OPTIONS -- COMMAND`; the run and the document, None without one."""
+    """Runs `gpuward measure OPTIONS -- COMMAND`; returns the run, and the document or None."""
     out = tmp_path / "result.json"
 
     def run(options, *command, **kw):
@@ -131,9 +131,9 @@ def test_trials_are_shown_as_one_mean_with_an_interval(measure, load):
     said = re.search(r"Mean of 3 +([\d.]+) (?:±|\+-) ([\d.]+) J", done.stderr)
     assert said, done.stderr
     assert float(said[1]) == pytest.approx(mean, abs=float(said[2]) / 5)
-    # What the sensor may be off by, 2.5 % and 2.5 W each as standard uncertainty, stays.
+    # The error of the sensor stays: a standard uncertainty of 2.5 % and of 2.5 W.
     least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
-    # What the runs differ by, on a busy machine, comes to it: Student's t of two degrees of freedom.
+    # The variation between runs on a busy machine is added: Student's t with two degrees of freedom.
     spread = 4.303 * statistics.stdev(r["energy_joules"]["best"] for r in doc["runs"]) / 3**0.5
     assert 0.9 * least < float(said[2]) < 2 * (least + spread)
     each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 iterations per run\)", done.stderr)
@@ -188,7 +188,7 @@ def test_what_a_command_counts_before_and_after_is_the_count(measure, load, tmp_
         each = run[f"energy_per_{name[:-1]}_joules"]
         best, high = run["energy_joules"]["best"], run["energy_joules"]["high"]
         assert each["best"] == pytest.approx(best / 400)
-        # What may have been made before the beginning and after the end.
+        # Tokens that may have been generated before the beginning and after the end.
         assert high / 400 < each["high"] < high / 100
 
 
@@ -233,9 +233,9 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
     assert "counted as" not in text  # the interval contains 0, so the baseline is not wrong
     assert "baseline-stale" not in codes(doc["runs"][0])
-    # In one unit, that of the larger, without digits that say nothing.
+    # Both in the unit of the larger value, without insignificant digits.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
-    # What is shorter than a sample is no better known above idle than as a whole.
+    # The net energy of a run shorter than a sample is no more certain than its gross energy.
     _, doc = measure([idle], "true", env=environment(**cache))
     gross, net = (doc["runs"][0][f"energy_{k}joules"] for k in ("", "net_"))
     assert net["high"] - net["best"] >= 0.999 * (gross["high"] - gross["best"])
@@ -258,7 +258,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert "baseline-stale" in device["codes"] and run["validity"] == "suspect"
     assert "degrees Celsius" in codes(run)["baseline-stale"]["evidence"]
     assert "GPU 0 has no suitable baseline: the stored baseline was taken at" in done.stderr
-    # One of this state needs no excuse.
+    # A baseline of this state causes no warning.
     _, doc = measure([cool, "--baseline=kept"], "sleep", "0.2", env=env)
     assert "baseline-stale" not in codes(doc["runs"][0])
 
@@ -350,7 +350,7 @@ def test_a_wait_for_a_cool_gpu_counts_down_on_a_terminal(scenario):
     assert "waiting for" not in quiet
 
 
-# Programs that are measured: their sleeps are the work.
+# Measured programs. Their sleeps represent the work.
 MARKS = """
 import os, time
 f = os.fdopen(int(os.environ["GPUWARD_MARK_FD"]), "w", buffering=1)
@@ -399,7 +399,7 @@ def test_a_part_on_several_gpus_has_the_sum_of_their_joules(measure):
     assert len(energies) == 2
     shown = re.search(r"Parts +x: ([\d.]+) ± ([\d.]+) J in ", done.stderr)
     assert float(shown[1]) == pytest.approx(sum(e["best"] for e in energies), rel=0.01)
-    width = sum(e["high"] - e["low"] for e in energies) / 2  # boards of one kind err alike
+    width = sum(e["high"] - e["low"] for e in energies) / 2  # boards of one kind may have the same error
     assert float(shown[2]) == pytest.approx(width, rel=0.05)
 
 
@@ -634,14 +634,14 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_pa
     assert code in codes(run) and code in done.stderr
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
-    # Up to a second before the end was still in the driver; what is not known is not made up.
+    # The driver still had the samples of up to a second before the end; gpuward does not invent them.
     assert run["energy_joules"]["low"] < WATTS * seconds < run["energy_joules"]["high"]
     assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
 
 
 def test_the_counter_of_a_new_driver_has_nothing_to_do_with_the_old_one(measure, scenario):
-    # A world that begins with the run: after the reload it outgrows what it was.
+    # The scenario begins with the run; after the reload the counter grows above its earlier value.
     text = CONSTANT.replace("begin = 30", "begin = 0.5") + RELOAD.replace("33", "1.9")
     done, doc = measure([scenario(text)], "sleep", "4.5")
     run = doc["runs"][0]
@@ -686,7 +686,7 @@ def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
 
 def test_an_older_result_is_kept_whatever_its_name_is(measure, load, tmp_path):
     out, old = tmp_path / "result.json", tmp_path / "result.json.old"
-    far = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))  # another file system: no second name there
+    far = pathlib.Path(tempfile.mkdtemp(dir="/dev/shm"))  # another file system, where a hard link is not possible
     try:
         (far / "real.json").write_text("previous")
         (far / "real.json.old").write_text("older")

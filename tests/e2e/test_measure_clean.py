@@ -1,4 +1,4 @@
-"""gpuward measure --clean-room: the guard's workers stay off the measured GPU, and come back whatever happens."""
+"""Tests gpuward measure --clean-room: the guard's workers stay off the measured GPU, and come back in every case."""
 import contextlib
 import datetime
 import json
@@ -61,7 +61,7 @@ def measure(s, *options, command=("true",), **kw):
 
 
 def start(s, *options, command=("sleep", "1000")):
-    """Starts it and waits until the command runs."""
+    """Starts gpuward measure and waits until the command runs."""
     begun = s.path_of / "begun"
     argv = words(s, *options, command=["sh", "-c", f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec \"$@\"", "sh", *command])
     child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=support.environment(), stdin=subprocess.DEVNULL,
@@ -81,7 +81,7 @@ def back(s):
 
 @pytest.fixture(scope="module", autouse=True)
 def killed(tmp_path_factory):
-    """One that was killed before the other tests begin: what it leaves behind needs its time to end."""
+    """A measurement that is killed before the other tests begin, because the holds that it leaves take a while to expire."""
     with guarding(tmp_path_factory.mktemp("killed")) as service:
         child = start(service)
         child.kill()
@@ -256,7 +256,7 @@ def test_a_worker_that_does_not_leave(tmp_path):
         assert "worker ollama did not leave within 1s (it is " in said
         assert "wait longer with --clean-room=TIME; nothing was measured" in said
         assert s.worker()["hold"] == "none"
-        # A signal while it is waited for ends that.
+        # A signal ends the wait for the worker.
         argv = words(s, "--clean-room=1h", command=["touch", tmp_path / "started"])
         child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=support.environment(),
                                  stderr=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""gpuward measure --count-url: tokens as a server counts them, over http."""
+"""Tests gpuward measure --count-url, which reads the token counter of a server over HTTP."""
 import contextlib
 import http.server
 import json
@@ -19,7 +19,8 @@ NAME = "vllm:generation_tokens_total"
 
 
 class Counter:
-    """A server that answers each request with the next of its texts; the last again and again.  None: it hangs up."""
+    """A server that answers each request with the next of its texts, and then repeats the last one.  For a text None it closes
+    the connection."""
 
     def __init__(self, *answers, status=200, kind="text/plain"):
         self.answers, self.asked = list(answers), []
@@ -182,7 +183,7 @@ def test_a_server_that_is_gone_at_the_end_leaves_the_run(tmp_path, load):
         os.mkfifo(go)
 
         def leave():
-            begun.write_text("")  # the command has begun: it reads there
+            begun.write_text("")  # the command has begun: it reads from the pipe
             stack.close()
             go.write_text("")
         thread = threading.Thread(target=leave)
@@ -234,7 +235,7 @@ def test_invalid_count_options_are_refused(words, said):
 
 
 class Silent:
-    """A server that answers so many times, and then takes requests without a word; asked is set when it does."""
+    """A server that answers a number of requests.  It accepts later requests but does not answer; then it sets asked."""
 
     def __init__(self, answers):
         self.answers, self.asked, self.kept = answers, threading.Event(), []
@@ -264,7 +265,7 @@ class Silent:
 
 
 def interrupted(load, asked, *words):
-    """Ctrl-C when asked() says so: exit status, what was said and how long it took from then on."""
+    """Sends SIGINT when asked() is true.  Returns the exit status, the output and the time from the signal to the end."""
     child = subprocess.Popen([str(PROGRAM), "measure", load, *map(str, words)], env=environment(),
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert asked()
@@ -341,7 +342,7 @@ def test_ctrl_c_ends_a_command_that_counts(tmp_path, load):
 
 
 class Router:
-    """llama.cpp's router: a question loads the model that it names, unless it says autoload=false."""
+    """A fake llama.cpp router: a request loads the model that it names, unless it has autoload=false."""
 
     def __init__(self, loaded=()):
         self.loaded = list(loaded)

@@ -1,4 +1,4 @@
-"""gpuward measure --service: the running service measures, and no driver is opened by the command."""
+"""Tests gpuward measure --service: the running service measures, and the command opens no driver."""
 import http.server
 import json
 import pathlib
@@ -18,7 +18,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 def s(tmp_path_factory):
-    """A service with two GPUs that always take as much."""
+    """A service with two GPUs that draw constant power."""
     scenario = tmp_path_factory.mktemp("constant") / "two.toml"
     scenario.write_text(CONSTANT + CONSTANT.partition("begin = 30\n")[2])
     with Service(scenario, token=True) as service:
@@ -46,7 +46,7 @@ def measure(service, tmp_path, *options, command=("true",)):
 
 
 def start(service, tmp_path, *options, then="exit 0"):
-    """Starts it and waits until the command runs, which ends when there is a file `go`."""
+    """Starts gpuward measure and waits until the command runs.  The command ends when the file `go` exists."""
     script = f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; " \
              f"while ! [ -e {tmp_path}/go ]; do sleep 0.02; done; {then}"
     argv = words(service, tmp_path / "result.json", *options, command=["sh", "-c", script])
@@ -102,7 +102,7 @@ def test_a_device_is_described_as_by_a_run_without_the_service(s, tmp_path):
 
 
 def test_what_a_slow_service_counts_too_much_is_in_the_interval(tmp_path):
-    """The end arrives while it is stopped: the window goes on after the command."""
+    """The request to end the window arrives while the service is stopped, so the window is longer than the command."""
     scenario = tmp_path / "one.toml"
     scenario.write_text(CONSTANT)
     with Service(scenario) as service:
@@ -110,7 +110,7 @@ def test_what_a_slow_service_counts_too_much_is_in_the_interval(tmp_path):
         service.child.send_signal(signal.SIGSTOP)
         (tmp_path / "go").touch()
         Service.wait(lambda: not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
-        time.sleep(0.5)  # for so long the window goes on after the command
+        time.sleep(0.5)  # the window continues for this time after the command
         service.child.send_signal(signal.SIGCONT)
         status, errors, doc = end(child, tmp_path)
     run = doc["runs"][0]

@@ -1,5 +1,5 @@
-"""The metrics of every scenario, judged by the tools that will read them: promtool and both parsers
-of python3-prometheus-client; names against tests/golden; what packaging/ names against the names.
+"""Tests the metrics of every scenario with the programs that will read them: promtool and both parsers of
+python3-prometheus-client.  Names are compared with tests/golden, and packaging/ may use only these names.
 
 GPUWARD_GOLDEN=write writes the list of names and the table of docs/METRICS.md again: names are an
 interface, so rows are only ever added.
@@ -51,13 +51,13 @@ def page(scenario):
 
 @functools.lru_cache(maxsize=None)
 def names():
-    """The frozen names: {name: (type, labels)}."""
+    """Returns the frozen names: {name: (type, labels)}."""
     rows = (re.fullmatch(r"(\S+) (\w+) \{(.*)\}", l) for l in GOLDEN.read_text().splitlines())
     return {m[1]: (m[2], tuple(filter(None, m[3].split(",")))) for m in rows}
 
 
 def samples(text):
-    """(name, labels as written, value) of each sample of a page in text format."""
+    """Yields (name, labels as written, value) of each sample of a page in text format."""
     for line in text.splitlines():
         if line and not line.startswith("#"):
             series, value = line.rsplit(" ", 1)
@@ -184,7 +184,7 @@ def test_process_memory_is_bounded_and_has_no_pid():
 
 
 def named(expression):
-    """Metrics that a PromQL expression names."""
+    """Returns the metrics that a PromQL expression names."""
     bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", expression)
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", bare)
     bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
@@ -213,7 +213,7 @@ def known():
 
 
 def needed():
-    """{metric of /metrics: rules, alerts and dashboards that read it}."""
+    """Returns {metric of /metrics: rules, alerts and dashboards that read it}."""
     readers = {"rules": [r["expr"] for r in load_rules("gpuward.rules.yml")],
                "alerts": [r["expr"] for r in load_rules("alerts.yml")]}
     readers.update((uid, panel_queries(board)) for uid, board in load_boards().items())

@@ -109,7 +109,7 @@ def test_everything_is_served_if_asked_for(tmp_path):
 
 def test_a_family_that_is_not_served_leaves_no_sample_under_another_name(tmp_path):
     def shapes(text):
-        """{(name, names of its labels)}"""
+        """Returns {(name, names of its labels)} of a page."""
         return {(l.split("{")[0], tuple(re.findall(r'[{,](\w+)="', l))) for l in series(text)}
     config = "[metrics]\nprocesses = 4\n"
     process = '[[gpu.process]]\nname = "train"\nmemory = "1 GiB"\n'

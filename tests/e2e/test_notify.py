@@ -1,4 +1,4 @@
-"""gpuward notify: shows the guard's moves as desktop notifications, on a real bus with a fake desktop."""
+"""Tests gpuward notify, which shows the guard's moves as desktop notifications: on a real bus with a fake desktop."""
 import http.server
 import json
 import shutil
@@ -45,7 +45,7 @@ class Reader:
 
 
 class Desktop(logind.Logind):
-    """shown: [(id, replaced id, summary, body, actions)]"""
+    """A fake desktop. shown has [(id, replaced id, summary, body, actions)]."""
 
     def __init__(self, bus, refuses=False):
         self.shown, self.refuses, self.changed = [], refuses, threading.Condition()
@@ -71,7 +71,7 @@ class Desktop(logind.Logind):
             self.changed.notify_all()
 
     def wait(self, words):
-        """The first notification with these words in its summary."""
+        """Waits for the first notification with these words in its summary, and returns it."""
         def found():
             return next((s for s in self.shown if words in s[2]), None)
         with self.changed:

@@ -1,5 +1,5 @@
-"""/openapi.json of the running service: it holds together, and every path, status and example that it
-promises is real.  A status that no case here provokes may not be documented."""
+"""Tests /openapi.json of the running service: it is consistent, and each path, status and example in it is real.  A status
+that no case here causes may not be documented."""
 import concurrent.futures
 import contextlib
 import json
@@ -45,7 +45,7 @@ def live():
 
 @pytest.fixture(scope="module")
 def early(tmp_path_factory):
-    """A service that still opens the driver."""
+    """A service that is still opening the driver."""
     scenario = tmp_path_factory.mktemp("early") / "slow.toml"
     scenario.write_text(SLOW_OPENING)
     s = Service(scenario, token=True, config="[device]\ntimeout = \"60s\"\n")
@@ -57,7 +57,7 @@ def early(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stuck(tmp_path_factory):
-    """A driver call has not returned."""
+    """A service in which a driver call has not returned."""
     scenario = tmp_path_factory.mktemp("stuck") / "hangs.toml"
     scenario.write_text(HANGS)
     with Service(scenario, token=True, config="[device]\ntimeout = \"0.5s\"\n") as s:
@@ -68,7 +68,7 @@ def stuck(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory):
-    """There is a guard."""
+    """A service with a guard."""
     with guarded.service(tmp_path_factory.mktemp("guard"), env=ALL_OF_COMMON_TIERS) as s:
         yield guarded.ready(s)
 
@@ -83,7 +83,7 @@ def test_the_openapi_document_is_consistent(document):
 
 
 def test_openapi_check_detects_mistakes(document):
-    """What openapi_check is for."""
+    """openapi_check reports each mistake that it was written for."""
     def broken(change):
         doc = json.loads(json.dumps(document))
         change(doc)
@@ -100,7 +100,7 @@ def test_openapi_check_detects_mistakes(document):
 
 @pytest.fixture(scope="module")
 def validators(document, tmp_path_factory):
-    """A folder with the document and the validators of others, from npm."""
+    """A folder with the document and with validators from npm."""
     if not shutil.which("npm"):
         pytest.skip("npm is not there")
     folder = tmp_path_factory.mktemp("node")
@@ -125,7 +125,7 @@ def test_a_validator_of_others_accepts_it(validators):
 
 
 def lint(folder, name):
-    """What Redocly finds with its recommended rules, errors and warnings."""
+    """Returns the errors and warnings of Redocly with its recommended rules."""
     done = validate(folder, "@redocly/cli/bin/cli.js", "lint", "--format=json", name)
     assert done.stdout.startswith("{"), done.stdout + done.stderr
     return json.loads(done.stdout)["problems"]
@@ -196,7 +196,7 @@ GAMES = "/api/v1/guard/games"
 
 
 def wished(s, verb, *before, **kw):
-    """What a worker is asked after it was released and asked for `before`."""
+    """Releases the worker, sends the request `before`, and then the request under test."""
     assert s.post(WORKER + "/release", token=True).status_code == 202
     for word, body in before:
         assert s.post(f"{WORKER}/{word}", token=True, json=body).status_code == 202
@@ -204,7 +204,7 @@ def wished(s, verb, *before, **kw):
 
 
 def keyed_room(s, body):
-    """Asked for with a key that had {"bytes": 1, "ttl_s": 60}."""
+    """Reserves with a key that was used before with {"bytes": 1, "ttl_s": 60}."""
     key = {"Idempotency-Key": str(time.monotonic())}
     assert s.post(ROOMS, token=True, headers=key, json={"bytes": 1, "ttl_s": 60}).status_code == 201
     return s.post(ROOMS, token=True, headers=key, json=body)
@@ -228,7 +228,7 @@ def given_back(s, **kw):
 
 
 def too_many_games(s):
-    """Each of a process of its own: those of this machine are enough, or as many are started."""
+    """Registers a game for each of many processes: those of this machine, and further ones that are started if needed."""
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             child = stack.enter_context(subprocess.Popen(["/bin/sleep", "600"]))
@@ -344,7 +344,7 @@ GUARD_NOT_FOUND = {
     "getCapacityFit": "/api/v1/capacity/fit?bytes=1&gpu=99",
 }
 VERBS = ("evict", "resume", "hold", "release")
-HELD = {"evict": "active", "resume": "evicted"}  # what stands against it
+HELD = {"evict": "active", "resume": "evicted"}  # the reasons against the worker
 MODE = "/api/v1/guard/mode"
 SIMULATE = "/api/v1/guard/simulate"
 CLEAR = "/api/v1/health/gpus/0/clear"
@@ -437,7 +437,7 @@ def guard_cases(early, watched):
 
 
 def cases(document, live, early, stuck, watched):
-    """(operation, status, how) of everything that is promised here."""
+    """Returns (operation, status, how) of each documented answer that is tested here."""
     documented = {(o["operationId"], int(status)) for _, _, o in openapi_check.operations(document)
                   for status in o["responses"]}
     for (name, status), how in CHANGES.items():
@@ -456,7 +456,7 @@ def cases(document, live, early, stuck, watched):
 
 
 def judge(document, operations, name, status, got):
-    """The answer is one that the document promises."""
+    """Checks that the document describes the answer."""
     operation = operations[name]
     assert got.status_code == status, f"{name}: {got.status_code}, not {status}: {got.text[:300]}"
     promised = openapi_check.whole(document, operation["responses"][str(status)])
@@ -476,10 +476,10 @@ def judge(document, operations, name, status, got):
 def test_every_promised_status_is_real(document, live, stuck, watched, early):
     operations = {o["operationId"]: o for _, _, o in openapi_check.operations(document)}
     seen = set(ELSEWHERE)
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # these take their time to give up
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # these wait until their time limit
         waiting = {("letGo", 503): pool.submit(early.post, "/api/v1/let-go", token=True),
                    ("resume", 503): pool.submit(early.post, "/api/v1/resume", token=True)}
-        # Those for which it is early come first: it is for a minute.
+        # Cases that need a service without readings come first: it has no readings for a minute.
         for name, status, how in sorted(cases(document, live, early, stuck, watched), key=lambda c: c[1] != 503):
             if name not in operations or (name in MANAGE and str(status) not in operations[name]["responses"]):
                 continue

@@ -1,7 +1,7 @@
-"""The page in a real Chromium: what people see, hear and type.
+"""Tests the web page in a real Chromium: what people see, hear and type.
 
-The service is `gpuward serve` where the program has it, else mock_service.py; PAGE_SERVICE=mock
-asks for the latter.  No test asserts a time: wait() only keeps a hang from blocking the run.
+The service is `gpuward serve` if the program has it, else mock_service.py; PAGE_SERVICE=mock
+selects the latter.  No test asserts a time: wait() only keeps a hang from blocking the run.
 """
 import contextlib
 import json
@@ -202,7 +202,7 @@ class Page:
         return self.find(selector).is_displayed()
 
     def complaints(self):
-        """What the console said that is no consequence of a service that was taken away."""
+        """Returns the messages of the console, except those that follow from a stopped service."""
         return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
 
 
@@ -273,7 +273,7 @@ def test_charts_are_drawn_and_have_a_text_for_screen_readers(page, demo):
     open_first(page)
 
     def columns(i, hue):
-        """Columns of pixels that have the colour of the line."""
+        """Returns the columns of pixels that have the colour of the line."""
         return page.driver.execute_script(
             "const c = document.querySelectorAll('.plot canvas')[arguments[0]];"
             "const hex = getComputedStyle(document.documentElement).getPropertyValue(arguments[1]);"
@@ -1163,7 +1163,7 @@ def test_docs_show_the_operations_without_another_host(page, demo):
     assert page.js("window.violations") == []
     assert page.complaints() == []
     messages = [json.loads(e["message"])["message"] for e in page.driver.get_log("performance")]
-    # of this page alone: one that was open before may still have asked
+    # only requests of this page: an earlier page may still have sent some
     asked = [m["params"]["request"]["url"] for m in messages
              if m["method"] == "Network.requestWillBeSent" and m["params"]["documentURL"].startswith(demo.url)]
     ground = "getComputedStyle(document.documentElement).backgroundColor"

@@ -1,4 +1,5 @@
-"""The guard's panel in a real Chromium, with a real service and a worker that is a real process tree on a simulated card."""
+"""Tests the guard's panel in a real Chromium, with a real service and a worker that is a tree of processes on a simulated
+card."""
 import re
 
 import pytest
@@ -33,7 +34,7 @@ class Panel(Page):
         wait(lambda: self.state() in states, f"state {states}")
 
     def press(self, word):
-        """The button of the worker that has this word; its dialog is open then."""
+        """Presses the worker's button with this word, which opens its dialog."""
         wait(lambda: word in self.js(f"[...document.querySelectorAll('{ROW} button')].map(b => b.textContent)"), word)
         self.driver.execute_script(
             f"const b = [...document.querySelectorAll('{ROW} button')].find(b => b.textContent === arguments[0]);"

@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes the service, with the packaged rules loaded."""
+"""Tests the metrics and the packaged rules with a real Prometheus that scrapes the service."""
 import contextlib
 import re
 import subprocess
@@ -135,7 +135,7 @@ def test_recorded_series_appear(prometheus):
 
 
 def queries(nodes):
-    """{expression: where it is} of every rule, alert and panel, with the variables of Grafana replaced."""
+    """Returns {expression: where it is} of every rule, alert and panel, with the variables of Grafana replaced."""
     found = {}
     for name in ("gpuward.rules.yml", "alerts.yml"):
         for rule in test_metrics.load_rules(name):

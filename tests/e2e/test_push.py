@@ -50,7 +50,7 @@ def health(s):
 
 
 def records(queue):
-    """Time of each valid record in the queue's files, as push_queue.c describes them."""
+    """Returns the time of each valid record in the queue's files, which push_queue.c describes."""
     times = []
     for path in sorted(pathlib.Path(queue).glob("*.queue")):
         data, at = path.read_bytes(), 0
@@ -110,7 +110,7 @@ class Engine:
 
 
 def page(s):
-    """{series: value} of /metrics; a series is its name and its labels."""
+    """Returns {series: value} of /metrics; a series is its name and its labels."""
     return {(x.name, frozenset((k, v) for k, v in x.labels.items() if v)): x.value
             for family in text_string_to_metric_families(s.get("/metrics").text) for x in family.samples}
 
@@ -130,7 +130,7 @@ def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_s
         s.wait(lambda: figure(s, "last_success_timestamp_seconds"))
 
         def stored():
-            """{series: its values of the last seconds}"""
+            """Returns {series: its values of the last seconds}."""
             out = {}
             for r in engine.query('{job="gpuward"}[10s]'):
                 labels = dict(r["metric"])
@@ -139,7 +139,7 @@ def test_an_engine_has_the_series_and_values_of_the_page_and_they_end_with_the_s
             return out
 
         def differs():
-            """{series: (page, stored)} of values that do not change between two pages and that the engine stored
+            """Returns {series: (page, stored)} of values that do not change between two pages and that the engine stored
             differently or not at all. VictoriaMetrics keeps about 12 digits."""
             before = page(s)
             s.wait(lambda: max(stored().get(TICKS, [0])) > before[TICKS])
@@ -404,7 +404,7 @@ def test_a_reload_starts_changes_and_stops_the_push(tmp_path):
 
 
 def test_a_reload_does_not_wait_for_a_server_that_hangs(tmp_path):
-    """Until the old request is given up, the service reads the GPUs and answers requests."""
+    """Until the old request ends, the service reads the GPUs and answers requests."""
     begun, end = threading.Event(), threading.Event()
 
     def answer(headers, samples):

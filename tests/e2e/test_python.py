@@ -1,5 +1,4 @@
-"""The Python module: its structs are C's, its windows measure, and nothing of it prints 0 for
-what is not known.  Where the library has no meter yet, the tests of windows are skipped."""
+"""Tests the Python module: its structs match those of C, its windows measure, and an unknown value is never 0."""
 import ast
 import ctypes
 import json
@@ -36,7 +35,7 @@ HEAD = f"import json, os, sys, time, gpuward\nSIM = {str(SIMULATOR)!r}\n"
 
 
 def python(code, sim="two-gpus", rc=0, pass_fds=(), **env):
-    """Runs code in a Python of its own, over the simulator where it asks for SIM."""
+    """Runs code in a separate Python process, on the simulator if the code uses SIM."""
     env = {"PYTHONPATH": PYTHON, "PYTHONDONTWRITEBYTECODE": 1, "GPUWARD_LIBRARY": LIBRARY,
            "GPUWARD_SIM": sim, **env}
     done = subprocess.run(
@@ -47,7 +46,7 @@ def python(code, sim="two-gpus", rc=0, pass_fds=(), **env):
 
 
 def answer(code, **kw):
-    """What the code gave to json.dumps."""
+    """Runs code and returns the value that it passed to json.dumps."""
     done = python(code, **kw)
     assert done.stderr == ""
     return json.loads(done.stdout)
@@ -180,7 +179,7 @@ SYSTEM = "/usr/bin/python3"  # what python3 means after make install
 
 @pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
 def test_python_finds_the_installed_module_without_pythonpath(installed):  # noqa: F811
-    """With the folders in which Python looks, below DESTDIR, and no PYTHONPATH."""
+    """Python searches its usual folders below DESTDIR, without PYTHONPATH."""
     code = ("import sys; sys.path[:0] = [sys.argv[1] + p for p in sys.path]\n"
             "import gpuward; print(gpuward.__file__, gpuward.library_path())")
     done = subprocess.run([SYSTEM, "-I", "-B", "-c", code, str(installed)], capture_output=True, text=True,

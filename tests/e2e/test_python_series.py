@@ -217,7 +217,7 @@ def test_resources_and_environment_are_those_of_the_program(sim):
 
 @pytest.mark.skipif(not shutil.which("mypy"), reason="no mypy here (Debian: mypy)")
 def test_the_type_hints_are_right(tmp_path):
-    """Those of the module, and those that a program sees."""
+    """Checks the type hints in the module, and those that a program sees."""
     program = tmp_path / "program.py"
     program.write_text("""import gpuward
 with gpuward.sampler(interval=0.1) as s:

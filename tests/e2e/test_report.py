@@ -1,4 +1,4 @@
-"""report and plot: one file, well formed, that shows what the results hold."""
+"""Tests report and plot: each writes one well-formed file that shows the content of the results."""
 import re
 import subprocess
 import xml.etree.ElementTree as ET
@@ -23,7 +23,7 @@ def run(command, *args, code=OK):
 
 
 class Page(HTMLParser):
-    """Tags that open and close in order; what a test wants to know of them."""
+    """A parsed page. Checks that tags open and close in order, and keeps what the tests compare."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -77,7 +77,7 @@ def test_the_page_is_whole_and_needs_nothing_else(tmp_path, pair):
 
 
 def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
-    """One run each shows nothing about how runs scatter, and neither do wide trials: no green."""
+    """No green if there is one run each, which does not show how much runs vary, or if the trials vary widely."""
     b = save(tmp_path, "b.json", result("fp16", power=300))
     for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
         page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
@@ -118,7 +118,7 @@ def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):
 
 
 def shaded(svg):
-    """Where the shaded stretch lies, as a time on the axis, and what the axis says there."""
+    """Returns the position of the shaded part as a time on the axis, and the labels of the axis there."""
     root = ET.fromstring(svg.encode())
     ticks = sorted((float(t.get("x")), float(t.text)) for t in root.iter(SVG + "text")
                    if t.get("text-anchor") == "middle" and re.fullmatch(r"-?[\d.]+", t.text or ""))
@@ -131,7 +131,7 @@ def shaded(svg):
 
 @pytest.mark.parametrize("zero", [0.0, 4.0])
 def test_a_part_is_what_is_shaded_and_begins_at_zero(tmp_path, zero):
-    """Series and windows of a file count from one zero: the command's begin or the part's."""
+    """Series and windows of a file have the same zero: the beginning of the command or of the part."""
     doc = result("a", seconds=12.0)
     one = doc["runs"][0]
     one["part"], one["seconds"] = "inference", 5.0

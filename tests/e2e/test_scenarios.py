@@ -1,4 +1,4 @@
-"""Every command in every built-in scenario gives a document that keeps its promises."""
+"""Tests that every command writes a valid document in every built-in scenario."""
 import functools
 import json
 
@@ -171,7 +171,7 @@ def test_a_hung_call_ends_and_is_named(scenario, call, command, code):
 def test_slow_scenarios_end_within_a_short_timeout(name, command):
     done = gpuward(command, f"--simulate={name}", "--timeout=300ms", "--json")
     check(command, json.loads(done.stdout))
-    # A busy machine may be slower than the driver that is simulated; then that is said.
+    # A busy machine may be slower than the simulated driver; then a message says so.
     assert done.returncode == OK or "a driver call has not returned" in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""The service as a whole: it begins, it goes on whatever the driver does, and it ends."""
+"""Tests the whole service: it starts, it continues whatever the driver does, and it ends."""
 import contextlib
 import ctypes
 import fcntl
@@ -42,7 +42,7 @@ def scenario(path, text):
 
 
 def metric(s, name):
-    """Samples of a metric: labels text to value."""
+    """Returns the samples of a metric: {labels as text: value}."""
     found = {}
     for line in s.get("/metrics").text.splitlines():
         if re.match(name + r"[ {]", line):
@@ -172,7 +172,7 @@ def test_failed_initialisations_are_counted_each_and_nothing_else(tmp_path, name
             return len(re.findall(r"^nvmlInit\w*$", calls.read_text(), re.M))
 
         def exact():
-            """True if all figures are what the simulator has counted, before and after they are read."""
+            """Returns True if all figures are equal to the counts of the simulator."""
             before = tried()
             figures = {s.get("/api/v1/self").json()["init_failures"],
                        *(metric(s, f"{prefix}nvml_init_failures_total")[""] for prefix in ("", "gpuward_"))}
@@ -244,7 +244,7 @@ def test_a_call_that_hangs_delays_no_other_gpu(tmp_path):
         threads = s.get("/api/v1/self").json()["threads"]
         s.ticks()
         assert s.get("/api/v1/self").json()["threads"] == threads
-        assert s.stop() == 0  # even so
+        assert s.stop() == 0  # although a call hangs
 
 
 def test_while_a_call_hangs_ages_grow_and_no_gpu_counts_as_up(tmp_path):
@@ -302,7 +302,7 @@ def test_let_go_closes_the_driver_and_resume_opens_it():
 
 def test_the_number_of_driver_calls_does_not_depend_on_the_number_of_clients():
     def rate(s, busy):
-        """Calls of the fast figures for each tick, over some ticks."""
+        """Returns the number of calls for FAST values per tick, over some ticks."""
         def now():
             x = s.get("/api/v1/self").json()
             return x["ticks"], sum(c["count"] for c in x["calls"] if c["name"] == "nvmlDeviceGetUtilizationRates")
@@ -341,8 +341,7 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
 
 
 def since(s):
-    """The times since which the energy of each GPU is counted, without the last digit, because the database keeps a
-    float."""
+    """Returns since when the energy of each GPU is counted, without the last digit, because the database stores a float."""
     return [d["energy_since_utc"][:-2] for d in s.get("/api/v1/devices").json()["devices"]]
 
 
@@ -441,7 +440,7 @@ def log_lines(s):
 
 
 def said(s, level, words):
-    """The lines of the log at this level that contain these words."""
+    """Returns the lines of the log at this level that contain these words."""
     return [x for x in log_lines(s) if x["level"] == level and words in x["msg"]]
 
 
@@ -541,7 +540,7 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
     with Service(scenario(tmp_path, text)) as s:
         s.wait(lambda: s.get("/readyz").status_code == 503)
         driver, up = s.get("/api/gpu/driver").json(), set(metric(s, "gpuward_gpu_up").values())
-        if s.get("/readyz").status_code == 503:  # all the while
+        if s.get("/readyz").status_code == 503:  # during the whole time
             assert driver["driver_version"] is None and driver["error_message"]
             assert up == {0}
         s.wait(lambda: s.get("/readyz").status_code == 200)
@@ -549,7 +548,7 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
 
 
 def holder(path):
-    """Locks the whole file, readers too."""
+    """Locks the whole file, also against readers."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA locking_mode=EXCLUSIVE")
     db.execute("BEGIN EXCLUSIVE")
@@ -598,7 +597,7 @@ def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
         assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
         assert since(s) == began
         s.wait(lambda: state_of(s) == "ok")
-        # What the run before had changed is put back, and nothing of it is left to do.
+        # The changes of the earlier run are restored, and nothing remains to be restored.
         with sqlite3.connect(s.state) as look:
             s.wait(lambda: look.execute("SELECT count(*) FROM document WHERE kind='manage'").fetchone() == (0,))
         assert last_event(s) > shown
@@ -624,7 +623,7 @@ def test_another_writer_of_the_database_hides_nothing():
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A disk of its own, and functions that fill it and make room."""
+    """A separate small disk, and functions that fill it and free space."""
     place = tmp_path / "disk"
     place.mkdir()
     if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "none", place],
@@ -720,11 +719,11 @@ UEVENTS = 15  # of netlink
 
 @contextlib.contextmanager
 def own_network():
-    """Every service on the machine would receive an event of the kernel: it is sent in a network of its own."""
+    """Runs in a separate network namespace, because every service in the namespace receives an event of the kernel."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open("/proc/self/ns/net") as before:
         if libc.unshare(CLONE_NEWNET) != 0:
-            pytest.skip("only who may configure the network can speak in the kernel's stead")
+            pytest.skip("needs the right to make a network namespace")
         try:
             with socket.socket() as s:
                 fcntl.ioctl(s, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))

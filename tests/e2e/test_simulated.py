@@ -1,4 +1,4 @@
-"""Every document with a figure of a simulated GPU says that the GPU is simulated: the routes of /openapi.json, the
+"""Tests that every document with a figure of a simulated GPU says that the GPU is simulated: the routes of /openapi.json, the
 streams, and events of the past.  The two routes with fixed keys (/api/gpu) say so in a header."""
 import json
 import re
@@ -25,12 +25,12 @@ def watched(tmp_path_factory):
 
 
 def is_marked(doc):
-    """The document says that its figures are not real."""
+    """Returns True if the document says that its figures are simulated."""
     return doc.get("simulated") is True or doc.get("source", {}).get("simulated") is True
 
 
 def gets(s):
-    """Every GET route that answers 200 with JSON, its parameters filled in."""
+    """Returns every GET route that answers 200 with JSON, with values for its parameters."""
     known = {"uuid": "0", "worker": "ollama",
              "id": s.post(WINDOW, token=True, json={"label": "x"}).json()["id"],
              "operation": s.post(WORKER + "/hold", token=True, json={"ttl_s": 1}).headers["Location"].rpartition("/")[2]}

@@ -1,4 +1,4 @@
-"""The machine sleeps: the drivers are let go before it, and opened after it, as logind says on the system bus."""
+"""Tests suspend: when logind announces it on the system bus, the service closes the drivers, and opens them again afterwards."""
 import os
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""What people see: nothing wider than the terminal, colours only where they are wanted."""
+"""Tests the output for people: nothing is wider than the terminal, and colours appear only when requested."""
 import os
 import re
 import subprocess

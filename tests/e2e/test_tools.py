@@ -1,4 +1,4 @@
-"""The tools that keep the tree in order and the schemas in docs/schema find what they should."""
+"""Tests that the tools that check the tree, and the schemas in docs/schema, find mistakes."""
 import copy
 import json
 import os

@@ -1,4 +1,4 @@
-"""Streams that end quietly, and many programs at once."""
+"""Tests streams that end without a message, and many programs at the same time."""
 import json
 import os
 import signal
@@ -90,7 +90,7 @@ def test_twenty_snapshots_at_once_all_succeed():
 
 def test_no_descriptor_of_the_caller_is_inherited_by_nvidia_smi(tmp_path):
     fake = tmp_path / "nvidia-smi"
-    # Numbers show nothing: a shell keeps its script open on 10 and what it redirects on 11.
+    # The numbers of descriptors prove nothing: a shell has its script open as 10, and redirected files as 11.
     fake.write_text(f"#!/bin/sh\nls -l /proc/$$/fd >{tmp_path}/fds\nexit 9\n")
     fake.chmod(0o755)
     read, write = os.pipe()

@@ -42,7 +42,7 @@ def joules(s, name):
 
 
 def series(s, family):
-    """{labels: value} of a family."""
+    """Returns {labels: value} of a metric."""
     found = re.findall(r"^%s\{(.*)\} (\S+)$" % family, s.get("/metrics").text, re.M)
     return {labels: float(v) for labels, v in found}
 

@@ -1,5 +1,5 @@
-"""A worker as real as it can be without a GPU: a server process that speaks an inference server's API, with a runner
-below it for each model that is loaded, which says in the simulated world what memory it holds.
+"""A worker that is as real as possible without a GPU: a server process with the API of an inference server, and a child
+process (runner) for each loaded model.  A runner writes into the simulated world how much memory it holds.
 
     with Worker(world, models=["llama3:8b"]) as w:
         w.url, w.pid        # the server process
@@ -7,7 +7,7 @@ below it for each model that is loaded, which says in the simulated world what m
         w.resident()        # bytes that its runners hold
 
 The simulated world follows a folder (docs/SIMULATOR.md, `follow`): World makes it and the scenario.  Contender is a
-process that is no worker.  Run as a program this file is the server, or a runner.
+process that is not a worker.  As a program, this file is the server or a runner.
 """
 import argparse
 import json
@@ -25,12 +25,12 @@ UUID = "GPU-51000000-51d0-4000-8000-000000000001"
 
 
 def ticks(pid):
-    """When it was started, in ticks since the machine was."""
+    """Returns the start time of a process, in ticks since the boot."""
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 class World:
-    """A card of 24 GiB; real processes say how much of its memory they hold."""
+    """A simulated card of 24 GiB.  Real processes hold its memory: a file for each of them says how much."""
 
     def __init__(self, path, more="", gpu="", profile="rtx4090"):
         self.held = pathlib.Path(path) / "held"
@@ -39,7 +39,7 @@ class World:
         self.scenario.write_text(f'[[gpu]]\nprofile = "{profile}"\nfollow = "{self.held}"\n{gpu}\n{more}')
 
     def hold(self, pid, size, kind="compute"):
-        """What pid holds from now on; the file is never seen half written."""
+        """Sets the memory that pid holds.  The file is replaced in one step, so that no reader sees a part of it."""
         if size == 0:
             (self.held / str(pid)).unlink(missing_ok=True)
             return
@@ -55,7 +55,7 @@ class World:
 
 
 class Fault:
-    """What goes wrong with a driver, for as long as a test wants: `text` is for its world, `with` begins and ends it."""
+    """A fault of the driver. `text` is the part of the scenario that describes it; the block of `with` begins and ends it."""
 
     def __init__(self, path, what, *calls):
         self.file = pathlib.Path(path) / "fault"
@@ -88,7 +88,7 @@ class Process:
 
 
 class Contender(Process):
-    """Somebody else's process with memory on the card; exe: the file that it runs."""
+    """Another process with memory on the card; exe is the file that it runs."""
 
     def __init__(self, world, size, kind="compute", exe="/bin/sleep"):
         super().__init__(world, [str(exe), "1000"])
@@ -96,7 +96,7 @@ class Contender(Process):
 
 
 class Worker(Process):
-    """keeps: it says yes and frees nothing.  detached: its runners have a session of their own."""
+    """A running worker.  keeps: it answers with success but frees nothing.  detached: its runners have their own session."""
 
     def __init__(self, world, kind="Ollama", models=("llama3:8b",), size=10 * GIB, keeps=False, detached=False,
                  port=0):
@@ -117,7 +117,7 @@ class Worker(Process):
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def acted(self):
-        """Requests that ask it to do something."""
+        """Returns the requests that change something."""
         return [c for c in self.calls() if c.startswith("POST")]
 
     def runners(self):
@@ -129,7 +129,7 @@ class Worker(Process):
 
 
 def runner(args):
-    """Holds memory until a signal ends it; with a process in between, as real runners have."""
+    """Holds memory until a signal ends it.  A process is between server and runner, as in real servers."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     if args.generations:
         argv = [sys.executable, str(HERE), "runner", "--world", args.world, "--bytes", str(args.bytes), "--server",
@@ -159,7 +159,7 @@ def serve(args):
     running = {}
 
     class Real(base):
-        """What is loaded is a process; what is unloaded is its end."""
+        """A server in which a loaded model is a process; to unload a model ends its process."""
 
         def load(self, model):
             super().load(model)

@@ -142,7 +142,7 @@ static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 		policy_worker_init(w);
 		w->name = name[i];
 		w->kind = WORKER_OLLAMA;
-		w->knobs.max_level = UINT_MAX; /* the standard's */
+		w->knobs.max_level = UINT_MAX; /* use the value of [guard.defaults] */
 		o->w[i] = (struct world_worker){
 			.alive = true, .resident = true, .pid = 100 + i, .start_ticks = 7
 		};

@@ -78,7 +78,7 @@ bool late(int i);
 
 double tick_before(double t_s);
 
-/* Make loads from the counter's increments alone. */
+/* Make loads only from the increments of the counter. */
 void step_load(struct load *out);
 bool burst_load(struct load *out, double on_w, double off_w);
 

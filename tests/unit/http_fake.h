@@ -30,7 +30,7 @@ static struct {
 	const void *data;
 	bool trusted;
 	const char *who; /* NULL: "test" */
-	int64_t uid;     /* 0: nobody's */
+	int64_t uid;     /* user of a UNIX socket client without a token; 0: another client */
 	unsigned flags;  /* flags of the route */
 	unsigned tries;
 } fake;

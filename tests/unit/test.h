@@ -1,5 +1,5 @@
-/* test: included by every unit test.  TEST() defines a test and adds it to the list of the
- * program;
+/* test: included by every unit test.
+ * TEST() defines a test and adds it to the list of the program.
  * TEST_MAIN() runs the list in the order of the source lines.
  *
  *         TEST(what_it_shows)

@@ -282,7 +282,7 @@ TEST(records_that_cannot_be_fitted_are_refused_with_a_reason)
 		assert_true(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)) <
 			    0);
 		assert_in(why, rows[i].word);
-		assert_true(f.gain == 7); /* left alone */
+		assert_true(f.gain == 7); /* not changed */
 		free(w);
 	}
 }

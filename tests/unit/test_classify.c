@@ -359,7 +359,7 @@ TEST(a_worker_with_a_port_is_not_found_by_its_name)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-/* Row a01 of GUARD.md: the desktop. */
+/* Row a01 of GUARD-MACHINE.md: the desktop. */
 TEST(desktop_programs_are_known_by_path_and_name)
 {
 	static const char *const exe[] = {

@@ -2,10 +2,10 @@
  * in three situations, on the simulator in stepped time. Prints one row per call. A cell in
  * which the call is not made must have a reason in this file.
  *
- * start the call fails from before the driver is opened; later it works again steady the call
- * begins to fail after everything was read once; later it works again guard the call begins to
- * fail while a guarded worker holds memory, then a contender
- *          arrives, then the call works again, then the contender leaves */
+ * - start: the call fails from before the driver is opened; later it works again.
+ * - steady: the call begins to fail after everything was read once; later it works again.
+ * - guard: the call begins to fail while a guarded worker holds memory. Then a contender arrives,
+ *   the call works again, and the contender leaves. */
 #include "here.h"
 #include "simtest.h"
 
@@ -936,7 +936,7 @@ static void guard_steps(unsigned n)
 		guard_step(100 * NS_PER_MS);
 }
 
-/* True if the worker reaches this state, with so many evictions and returns in all. */
+/* True if the worker reaches this state with these total numbers of evictions and returns. */
 static bool guard_until(enum gw_worker_state want, unsigned evicted, unsigned resumed)
 {
 	for (unsigned i = 0; i < 600; i++) {

@@ -1,6 +1,6 @@
-/* Tests the acceptance list of the guard (docs/GUARD.md) the parts about scenes. The real scene
- * builder reads process lists of drivers, and real inotify watches device nodes. The name of a
- * test begins with the id of its row. */
+/* Tests the rows about scenes in the acceptance list of the guard (docs/GUARD-MACHINE.md). The
+ * real scene builder reads process lists of drivers, and real inotify watches device nodes. The
+ * name of a test begins with the id of its row. */
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "simtest.h"

@@ -225,7 +225,7 @@ GUARD_TEST(a_process_that_is_known_to_fit_is_explained)
 	world_guest(o, "small", 0, 100 * MIB, 100 * S, 0);
 	world_begin(o);
 	world_until(o, 15 * S);
-	assert_state(o, STATE_EVICTED); /* nobody knew how much memory the job takes */
+	assert_state(o, STATE_EVICTED); /* it was unknown how much memory the job takes */
 	world_until(o, 110 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_string_equal(o->s.process[1].name, "job");

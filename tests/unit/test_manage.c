@@ -299,7 +299,8 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0); /* is 650 W */
 	assert_false(got.changed);
 
-	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0); /* somebody else */
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN),
+			 0); /* another program changes the limit */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
 	assert_true(got.foreign && !got.changed);
 	assert_says("is 500 W; someone else changed it after gpuward set 400 W");

@@ -1,4 +1,4 @@
-/* Utilisation per process through the NVML backend. */
+/* Tests the utilisation per process through the NVML backend. */
 #include "simtest.h"
 
 #include "device/context.h"

@@ -1,4 +1,4 @@
-/* The nvidia-smi backend. */
+/* Tests the nvidia-smi backend. */
 #include "nvsmi_fake.h"
 
 #include <fcntl.h>

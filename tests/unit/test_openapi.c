@@ -1,4 +1,4 @@
-/* The OpenAPI document is JSON and describes every route of the table.
+/* Tests that the OpenAPI document is JSON and describes every route of the table.
  * tests/e2e/openapi_check.py checks more; GPUWARD_OPENAPI=FILE writes the document,
  * GPUWARD_EXAMPLES=DIR the examples. */
 #include "api_fixture.h"

@@ -1,4 +1,4 @@
-/* The store: committed data survives every fault. A layer below SQLite (struct fault) simulates
+/* Tests the store: committed data survives every fault. A layer below SQLite (struct fault) simulates
  * failing disks, which also works for root. The test sets the wall time; nothing waits. */
 #include "daemon/store.h"
 

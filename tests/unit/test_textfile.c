@@ -1,4 +1,4 @@
-/* The file that node_exporter reads. */
+/* Tests the file that node_exporter reads. */
 
 #include "daemon/push.h"
 

@@ -1,4 +1,4 @@
-/* Times and durations in a query. */
+/* Tests times and durations in a query. */
 #include "serve/timespec_parse.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-/* The public TOML 1.0.0 conformance cases: every valid document must give the tree that the
- * tagged JSON next to it describes; every invalid one must be refused with a position. */
+/* Tests the public TOML 1.0.0 conformance cases: every valid document must give the tree that
+ * the tagged JSON next to it describes; every invalid one must be refused with a position. */
 #include "base/toml.h"
 
 #include "test.h"
