@@ -11,23 +11,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GPUS 64 /* largest number of GPUs in a bundle */
+#define GPUS 64 /* Largest number of GPUs in a bundle. */
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 /* One window of one GPU. */
 struct rebuilt_window {
-	unsigned id;                  /* windows of several GPUs with the same id are one run */
-	struct tracked_window window; /* the evidence for codes comes from this window */
+	unsigned id; /* Windows of several GPUs with the same id are one run. */
+	struct tracked_window window; /* The evidence for codes comes from this window. */
 	struct measured_device d;
 };
 
 /* The windows that bundle_recompute() found so far. */
 struct rebuild {
 	struct rebuilt_window *v;
-	unsigned n, room;            /* number of windows in v, and its capacity */
-	struct bundle_rebuilt *made; /* statistics for the caller */
-	int err;                     /* the first error; 0: none */
+	unsigned n, room;            /* Number of windows in v, and capacity of v. */
+	struct bundle_rebuilt *made; /* Statistics for the caller. */
+	int err;                     /* The first error, or 0. */
 };
 
 static struct rebuilt_window *push_window(struct rebuild *p)
@@ -182,9 +182,8 @@ static int write_result(struct rebuild *p, struct buf *out)
 	command_name(name);
 	if (strchr(sum->command, ' '))
 		m.command = sum->command;
-	(void)timespec_parse(sum->created, 0,
-			     /* if the time is unreadable, the result has a time in 1970 */
-			     &m.wall_ns);
+	/* If the time cannot be parsed, the result has a time in 1970. */
+	(void)timespec_parse(sum->created, 0, &m.wall_ns);
 	err = make_runs(p, m.wall_ns, &m);
 	json_init(&j, out, true);
 	if (!err)
@@ -197,10 +196,11 @@ static int write_result(struct rebuild *p, struct buf *out)
 	return err;
 }
 
-/* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
- * out.  This is for a measurement that was killed, or that could not write because its disk
- * failed.  Fields that the samples do not contain (environment, counts, baselines, host) are
- * null.  Returns the same as bundle_recompute(), with a sentence in message. */
+/* Computes the result of a bundle from its samples and writes it to out, as
+ * docs/schema/measure.json describes.  This is for a measurement that was killed, or that could
+ * not write because its disk failed.  Fields that the samples do not contain (environment,
+ * counts, baselines, host) are null.  Returns the same as bundle_recompute(), with a sentence
+ * in message. */
 static int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 			  char *message, size_t size)
 {
@@ -283,8 +283,8 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
-	/* report why the samples cannot be read: this is more useful than the error about
-	 * result.json */
+	/* Report why the samples cannot be read. This is more useful than the error about
+	 * result.json. */
 	else if (err)
 		snprintf(message, size, "%s", samples);
 	else if (!e->read)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds text with the characters escaped that are special to LaTeX.  The micro sign needs a
- * package in older versions, so it becomes a formula. */
+/* Adds text and escapes the characters that are special in LaTeX. The micro sign needs a
+ * package in older LaTeX versions, so it is written as a formula. */
 static void latex_text(struct buf *out, const char *s)
 {
 	static const struct {
@@ -30,7 +30,7 @@ static void latex_text(struct buf *out, const char *s)
 		{ ">", "\\textgreater{}" },
 		{ "|", "\\textbar{}" },
 		{ "\"", "\\textquotedbl{}" },
-		/* directly after \\ LaTeX would read [ as the start of an argument */
+		/* After \\, LaTeX would read [ as the start of an optional argument. */
 		{ "[", "{[}" },
 		{ "µ", "$\\mu$" },
 	};
@@ -51,7 +51,8 @@ static void latex_text(struct buf *out, const char *s)
 	}
 }
 
-/* Adds a number as a formula, so that it has a minus sign and not a hyphen. */
+/* Adds a number as a LaTeX formula. Only in a formula does "-" become a minus sign instead of a
+ * hyphen. */
 static void latex_number(struct buf *out, int decimals, double v, bool sign)
 {
 	buf_addf(out, sign ? "$%+.*f$" : "$%.*f$", decimals, v);
@@ -159,7 +160,7 @@ static void latex_note(void *ctx, const char *sentence)
 {
 	char clean[4096];
 
-	/* a line break would end the comment */
+	/* A line break in the sentence would end the LaTeX comment. */
 	utf8_clean(clean, sizeof(clean), sentence);
 	buf_addf(ctx, "%% %s\n", clean);
 }
@@ -294,8 +295,9 @@ static const char *meter_words(const struct comparison_row *row)
 			    : "";
 }
 
-/* Returns a text that says whether a second meter confirms the energy, or from which source the
- * energy comes; "" if the result does not say it. */
+/* Returns a text that says whether the second energy source (counter or samples) confirms the
+ * energy, or which single source the energy comes from. Returns "" if the result does not say
+ * it. */
 static const char *verdict_words(const char *verdict)
 {
 	static const struct {
@@ -393,10 +395,10 @@ static void add_change_words(struct buf *out, const struct compare_change *c)
 	enum compare_verdict verdict = compare_verdict(c);
 	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
 	       high = sign * c->change_high;
-	/* at least one decimal, also for changes above 100 % */
+	/* Print at least one decimal, even for changes above 100 %. */
 	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
 	struct comparison_scale shown = { 1, decimals, "" };
-	bool none; /* the text is "no difference [...]" */
+	bool none; /* True: comparison_change_text() wrote "no difference [...]". */
 	char text[96];
 
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
@@ -458,7 +460,7 @@ static void add_row(struct buf *out, const struct compare_view *v,
 		add_change(out, v, row);
 }
 
-/* Adds the codes of a row: a publication names what is wrong with its runs. */
+/* Adds the codes of a row, because a publication must say what is wrong with its runs. */
 static void add_codes(struct buf *out, const struct comparison_row *row)
 {
 	const char *listed[16];

@@ -1,9 +1,9 @@
-/* counter: computes how much a counter of a server grew during a run, such as its generated
- * tokens.
+/* counter: computes how much a counter of a server grew during a run, such as its number of
+ * generated tokens.
  *
  * A command of the user or a request to a URL reads the counter shortly before the start and
  * shortly after the end.  Between a reading and the run, the server may count something that
- * does not belong to the run; `edge` is the bound of this error. */
+ * does not belong to the run; `edge` estimates this error. */
 #ifndef GW_CLI_COUNTER_H
 #define GW_CLI_COUNTER_H
 
@@ -18,56 +18,60 @@
 
 #define COUNTER_SERIES  256
 #define COUNTER_WHY     320
-#define COUNTER_MOST_NS (10 * NS_PER_S) /* longest time for one reading */
+#define COUNTER_MOST_NS (10 * NS_PER_S) /* Longest time for one reading. */
 
 /* One series of a counter; a server may have one per model or engine. */
 struct counter_series {
-	uint64_t id; /* hash of its labels */
+	uint64_t id; /* Hash of its labels. */
 	double value;
-	/* start time, when the value was 0, by the server's clock; NAN: unknown */
+	/* Time at which the value was 0, in seconds since 1970 on the server's clock. NAN:
+	 * unknown. */
 	double created_s;
 };
 
 #define COUNTER_NAME 640
 
 struct counter_reading {
-	/* name of the counter with the labels that select series; "": no name */
+	/* Name of the counter, with the labels that select its series. "": the counter has no
+	 * name. */
 	char name[COUNTER_NAME];
-	double value;                 /* sum of all series; NAN: no reading       */
-	char why[COUNTER_WHY];        /* why there is no reading                  */
-	uint64_t before_ns, after_ns; /* monotonic times just before and after the reading */
-	double wall_s;                /* wall clock at before_ns */
+	double value;          /* Sum of all series. NAN: the counter could not be read. */
+	char why[COUNTER_WHY]; /* Why the counter could not be read. */
+	/* Monotonic times just before and just after the reading. */
+	uint64_t before_ns, after_ns;
+	double wall_s; /* Wall clock at before_ns, in seconds since 1970. */
 	struct counter_series series[COUNTER_SERIES];
 	unsigned n;
 };
 
 struct counter {
-	double number; /* growth of the counter during the run; NAN: unknown */
-	/* largest part of `number` that may belong to the time just before or after the run */
+	double number; /* Growth of the counter during the run. NAN: unknown. */
+	/* Estimated part of `number` that was counted just before or just after the run. */
 	double edge;
-	/* Series that were not in the first reading: their number, and the sum of their values.
-	 * The whole sum is part of the count. */
+	/* Number of series that were not in the first reading, and the sum of their values. The
+	 * whole sum is part of `number`. */
 	unsigned fresh;
 	double fresh_number;
-	/* at least one of the series in `fresh` has an unknown start time */
+	/* The start time of at least one of these new series is unknown. */
 	bool fresh_assumed;
-	char why[COUNTER_WHY]; /* why `number` is unknown */
+	char why[COUNTER_WHY]; /* Why `number` is unknown. */
 };
 
 /* A way to read a counter. */
 struct counter_kind {
-	const char *option; /* name of the option, without the dashes */
+	const char *option; /* Name of the option without the dashes. */
 	/* Writes the name of the source for the result, without secrets.  NULL: the result does
 	 * not name the source. */
 	void (*place)(const char *text, char *out, size_t size);
 	/* Checks the value of the option.  Returns 0, or -GW_E_ARG with a sentence in why. */
 	int (*check)(const char *text, char *why, size_t size);
-	/* Sets value and series, or why.  Takes at most ten seconds; `stop` (may be NULL) ends
-	 * it early. */
+	/* Sets value and series, or why.  Takes at most ten seconds.  `stop` (may be NULL) ends
+	 * it earlier. */
 	void (*read)(const char *text, const struct deadline_stop *stop,
 		     struct counter_reading *ret);
-	/* Finds the processes of this machine that own the counter, and returns their number;
-	 * 0: unknown, or on another machine.  NULL: they cannot be found. */
+	/* Finds the processes on this machine that own the counter, and returns their number.
+	 * Returns 0 if they are unknown or on another machine.  NULL: this kind of counter
+	 * cannot find them. */
 	unsigned (*find_servers)(const char *text, const struct deadline_stop *stop,
 				 int64_t ret_pid[static METER_SERVERS]);
 };

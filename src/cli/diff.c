@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* values without an interval are equal if their relative difference is smaller than this */
+/* Figures without an interval count as equal if their relative difference is below this. */
 #define NEAR 0.005
 
 #define NONE ((size_t)-1)
 
-/* One GPU: its positions in the runs of A and B (NONE: the runs do not have this GPU), and the
- * index to show. */
+/* One GPU, which is at position a in the runs of A and at position b in the runs of B (NONE:
+ * the runs do not have this GPU), and the index to show. */
 struct gpu {
 	size_t a, b;
 	int number;
@@ -53,29 +53,23 @@ static bool value_equal(const struct diff_value *a, const struct diff_value *b,
 		return a->text && b->text && strcmp(a->text, b->text) == 0;
 	if (t->share)
 		apart *= fmax(fabs(a->number), fabs(b->number));
-	/* Two sums of the same decimal numbers may differ in their last bit, so the tolerance
-	 * is slightly larger. */
+	/* Two sums of the same decimal numbers may differ in their last bit. Therefore the
+	 * comparison allows a little more than the tolerance. */
 	return fabs(a->number - b->number) <=
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
-}
-
-static struct diff_row *diff_push(struct diff *d)
-{
-	if (array_reserve(&d->rows, &d->room, d->nrows + 1, sizeof(*d->rows)) != 0) {
-		d->error = -GW_E_NOMEM;
-		return NULL;
-	}
-	return &d->rows[d->nrows++];
 }
 
 static struct diff_row *diff_add(struct diff *d, enum diff_section section, int device,
 				 const char *key, const char *title, const struct diff_value *a,
 				 const struct diff_value *b, enum diff_state state)
 {
-	struct diff_row *row = diff_push(d);
+	struct diff_row *row;
 
-	if (!row)
+	if (array_reserve(&d->rows, &d->room, d->nrows + 1, sizeof(*d->rows)) != 0) {
+		d->error = -GW_E_NOMEM;
 		return NULL;
+	}
+	row = &d->rows[d->nrows++];
 	*row = (struct diff_row){ .section = section,
 				  .device = device,
 				  .title = title,
@@ -224,7 +218,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The interval is known only from samples; 0: there are no samples. */
+	/* The samples show the interval. 0 means that there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -258,7 +252,8 @@ static bool is_taken(const struct pair *p, size_t b)
 	return false;
 }
 
-/* Pairs the GPUs of A and B: first equal UUIDs, then the remaining GPUs in their order. */
+/* Pairs the GPUs of A and B. GPUs with the same UUID form a pair. The remaining GPUs are paired
+ * in their order. */
 static int pair_up(struct pair *p)
 {
 	const struct result_file *a = &p->a->result, *b = &p->b->result;
@@ -283,8 +278,8 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* Returns GPU i of the runs as the environment describes it; the GPU may have another position
- * there.  Without an environment, returns the GPU of the run, which has fewer fields. */
+/* Returns the description of GPU i of the runs in the environment, where it may have another
+ * position. If there is no environment, returns the GPU of the run, which has fewer fields. */
 static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
@@ -341,7 +336,8 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		a = over_runs(&p->a->result, g->a, t->path, per_second);
 		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
-		/* replaces "_seconds" at the end of the key by "_ratio" */
+		/* The value is now a share of the time, so the key ends with "_ratio" instead
+		 * of "_seconds". */
 		if (per_second && n > 8)
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
 		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
@@ -470,7 +466,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-/* Adds a row per code: for the whole run, and for each GPU that has the code. */
+/* Adds a row per code of the whole run, and a row per GPU and code. */
 static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -514,7 +510,7 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 	row->headline = true;
 }
 
-/* Returns the value of the first run, if all runs are invalid.  The value is shown, but not
+/* Returns the value of the first run. Used if all runs are invalid: the value is shown, but not
  * compared. */
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
@@ -570,7 +566,7 @@ static void add_figure(struct diff *d, const struct comparison *c, enum comparis
 		add_headline(d, key, title, &a, &b, &change);
 }
 
-/* Adds the net energy per run; a result states it only for whole runs. */
+/* Adds the net energy per run. A result does not state it per iteration. */
 static int add_net(struct diff *d)
 {
 	struct comparison whole;
@@ -591,7 +587,7 @@ static int add_figures(const struct pair *p)
 
 	d->both[0] = p->a->result;
 	d->both[1] = p->b->result;
-	/* the labels become A and B, because the two results may have the same label */
+	/* Set the labels to A and B, because both results may have the same label. */
 	d->both[0].label = "A";
 	d->both[1].label = "B";
 	if (comparison_init(&d->comparison, d->both, 2, NULL, false) != 0)
@@ -601,7 +597,7 @@ static int add_figures(const struct pair *p)
 	d->other_gpu = d->a && d->b && (d->a->other_gpu || d->b->other_gpu);
 	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
 	each = d->comparison.per_iteration;
-	/* The titles are short, so that a table does not cut them. */
+	/* Keep the titles short, so that a table does not cut them. */
 	add_figure(d, c, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
 		   each ? "Per iteration" : "Energy per run");
 	err = add_net(d);

@@ -50,7 +50,8 @@ static void add_word(struct buf *out, const char *s)
 	markup_text(out, s && *s ? s : "–");
 }
 
-/* Adds `before` and then the text from the result, escaped.  Adds nothing if text is NULL. */
+/* Adds `before` and then the text, which comes from the result and is escaped. Adds nothing if
+ * text is NULL. */
 static void add_clause(struct buf *out, const char *before, const char *text)
 {
 	if (!text)
@@ -374,7 +375,7 @@ static void run_figures(struct buf *out, const struct result_run *run,
 	static const struct {
 		const char *title;
 		size_t at;
-		const char *unit; /* NULL: an interval in J */
+		const char *unit; /* NULL: the field is an interval in joules. */
 	} rows[] = {
 		{ "Time", R(seconds), "s" },
 		{ "Latency", R(work.latency_s), "s" },
@@ -526,13 +527,14 @@ static void write_about(struct buf *out, const struct result_file *r)
 	buf_adds(out, "</p>\n");
 }
 
-/* The same text as clean_room_print(). */
+/* Writes the same text as clean_room_print(). */
 static void write_room_worker(struct buf *out, const struct result_worker *w)
 {
 	bool others = w->held_by && strcmp(w->held_by, "others") == 0;
 
 	add_word(out, w->name);
-	buf_addf(out, " was held off%s", others ? " by someone else already" : "");
+	buf_addf(out, " was kept off the GPUs%s",
+		 others ? " (someone else already held it)" : "");
 	add_clause(out, ", but ", w->broken);
 }
 

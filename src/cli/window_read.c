@@ -16,7 +16,7 @@ struct field {
 	size_t offset;
 };
 
-#define TEXT_SIZE 96 /* size of each string below */
+#define TEXT_SIZE 96 /* Size of each string that a field of type TEXT fills. */
 
 static double number(const struct json_doc *o, const char *path)
 {
@@ -181,8 +181,8 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* Returns GW_HAVE if the sensor has the source `part`, otherwise the reason why `figure` of
- * this source is absent. */
+/* Returns GW_HAVE if the sensor has the source `part`.  Otherwise returns the reason why
+ * `figure` of this source is absent. */
 static enum gw_absence absence(const struct json_doc *sensor, const char *part,
 			       const char *figure)
 {
@@ -237,7 +237,7 @@ static const struct field process_fields[] = {
 	{ "joules", NUMBER, P(joules) },
 };
 
-/* Reads the rows without a pid: idle and unattributed energy. */
+/* Reads a row without a pid, which is the idle or the unattributed energy. */
 static void read_remainder(const struct json_doc *o, struct attribute *a)
 {
 	const char *name = json_doc_string(o, "name");
