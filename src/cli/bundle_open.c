@@ -1,5 +1,7 @@
 #include "bundle_open.h"
 #include "run_result.h"
+#include "session.h"
+
 #include "base/array.h"
 #include "serve/timespec_parse.h"
 
@@ -153,17 +155,6 @@ static int make_runs(struct rebuild *p, uint64_t wall_ns, struct measured *m)
 	return 0;
 }
 
-/* Reduces "/opt/bin/train --key=x" to "train". */
-static void command_name(char *command)
-{
-	char *slash;
-
-	command[strcspn(command, " ")] = '\0';
-	slash = strrchr(command, '/');
-	if (slash && slash[1])
-		memmove(command, slash + 1, strlen(slash + 1) + 1);
-}
-
 static int write_result(struct rebuild *p, struct buf *out)
 {
 	const struct bundle_summary *sum = &p->made->sum;
@@ -173,13 +164,12 @@ static int write_result(struct rebuild *p, struct buf *out)
 			      .model_size_bytes = NAN,
 			      .iterations = NAN,
 			      .tokens = NAN,
-			      .command_name = *sum->command ? name : NULL,
 			      .version = sum->version };
 	struct json j;
 	int err;
 
-	snprintf(name, sizeof(name), "%s", sum->command);
-	command_name(name);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(sum->command, " "), sum->command);
+	m.command_name = *sum->command ? session_command_name(name) : NULL;
 	if (strchr(sum->command, ' '))
 		m.command = sum->command;
 	/* If the time cannot be parsed, the result has a time in 1970. */

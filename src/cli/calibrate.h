@@ -106,7 +106,8 @@ void calibration_apply(const struct calibration *c, struct sensor *s);
  * the last run, the trace of the external meter is fitted to them. */
 
 struct run_calibration {
-	struct power_record *record; /* NULL: --calibrate is not given. */
+	/* The readings of the sensor. NULL: --calibrate is not given. */
+	struct power_record *record;
 	const char *path;
 	double accuracy_ratio;
 	pthread_mutex_t lock; /* Protects `record`. */

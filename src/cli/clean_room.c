@@ -127,6 +127,17 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 	return NULL;
 }
 
+/* Returns 0 if the request succeeded and the reply has this status.  Otherwise returns an error with
+ * a sentence in message. */
+static int check_reply(struct clean_room *r, int err, int status, char *message, size_t size)
+{
+	if (!err && r->remote.status == status && r->remote.reply)
+		return 0;
+	if (!err)
+		remote_refusal(&r->remote, message, size);
+	return -GW_E_IO;
+}
+
 /* Requests the list of workers.  Returns 0 and keeps the reply, or an error with a sentence in
  * message. */
 static int request_workers(struct clean_room *r, char *message, size_t size)
@@ -134,11 +145,7 @@ static int request_workers(struct clean_room *r, char *message, size_t size)
 	int err = remote_request(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, REPLY_NS,
 				 message, size);
 
-	if (!err && r->remote.status == 200 && r->remote.reply)
-		return 0;
-	if (!err)
-		remote_refusal(&r->remote, message, size);
-	return -GW_E_IO;
+	return check_reply(r, err, 200, message, size);
 }
 
 static double lease_s(const struct clean_room *r)
@@ -168,11 +175,7 @@ static int request_verb(struct clean_room *r, const char *name, const char *verb
 	err = remote_request(&r->remote, "POST", remote_path(path, REMOTE_WORKERS, name, verb),
 			     remote_body_end(&body), REPLY_NS, message, size);
 	remote_body_done(&body);
-	if (!err && r->remote.status == 202 && r->remote.reply)
-		return 0;
-	if (!err)
-		remote_refusal(&r->remote, message, size);
-	return -GW_E_IO;
+	return check_reply(r, err, 202, message, size);
 }
 
 static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t size)
@@ -229,7 +232,7 @@ static void update_holder(struct clean_room *r, unsigned i, const struct json_do
 		if (!is_held(w))
 			set_broken(r, i,
 				   now_ns() < h->until_ns ? "someone released it"
-							  : "the hold ran out");
+							  : "the hold expired");
 		h->holder = is_held(w) ? HELD_BY_OTHERS : NOT_HELD;
 	}
 }
@@ -601,7 +604,7 @@ static void release_all(struct clean_room *r)
 	char message[700] = "";
 
 	if (request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; the workers stay off the GPUs until their holds run out, within "
+		cli_error("%s; the workers stay off the GPUs until their holds expire, within "
 			  "%.0f s",
 			  message, lease_s(r));
 		for (unsigned i = 0; i < r->record.workers; i++)
@@ -619,7 +622,7 @@ static void release_all(struct clean_room *r)
 		if (r->held[i].holder == HELD_BY_US &&
 		    request_verb(r, r->record.worker[i].name, "/release", 0, message,
 				 sizeof(message)) != 0)
-			cli_error("worker %s: %s; its hold runs out within %.0f s",
+			cli_error("worker %s: %s; its hold expires within %.0f s",
 				  r->record.worker[i].name, message, lease_s(r));
 }
 

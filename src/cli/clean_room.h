@@ -21,7 +21,7 @@ struct clean_room_flags {
 };
 #define CLEAN_ROOM_OPTIONS(type, member)                                               \
 	OPTION_OPTIONAL_ROW(0, "clean-room", offsetof(type, member.wait), "TIME",      \
-			    "let the guard of the service hold its workers off these " \
+			    "let the guard of the service keep its workers off these " \
 			    "GPUs; wait up to TIME for them to leave (default: 1m)",   \
 			    "1m"),                                                     \
 		REMOTE_OPTIONS_OF(type, member.remote)

@@ -26,7 +26,7 @@
 #define TAIL_LINES   5
 #define EXIT_INVALID 12
 #define TARGET       0.01 /* Default of --target if --fail-if is not given. */
-/* 2^53: every JSON reader represents integers up to this value exactly */
+/* 2^53. Every JSON reader represents integers up to this value exactly. */
 #define SEED_MAX 9007199254740992.0
 
 struct ab_options {

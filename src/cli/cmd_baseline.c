@@ -37,7 +37,7 @@ struct given {
 struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
-	int64_t own_pid; /* This process and its children may use the GPU. */
+	int64_t own_pid; /* The process with this pid, and its children, may use the GPU. */
 	const char *dir; /* The folder for the baseline. "": the baseline is not saved. */
 	struct gw_meter *meter;
 	pthread_t thread;
@@ -46,7 +46,7 @@ struct job {
 	bool kept;    /* `b` is saved in dir. */
 	struct baseline b;
 	char message[512]; /* Why there is no baseline, or why it is not saved. */
-	/* The lock protects these members: */
+	/* `lock` protects the members after it. */
 	pthread_mutex_t lock;
 	bool done;
 	double seconds, power_w, half_width_w;
@@ -351,34 +351,27 @@ static int print_json(const struct cli *c, const struct jobs *all)
 	return cli_document_end(&doc);
 }
 
-static int add_job(struct jobs *all, const struct gw_device *d, enum gw_baseline_kind kind)
-{
-	struct job *more = realloc(all->job, (all->count + 1) * sizeof(*more));
-
-	if (!more)
-		return -GW_E_NOMEM;
-	all->job = more;
-	memset(&more[all->count], 0, sizeof(*more));
-	more[all->count].device = d;
-	more[all->count].plan.kind = kind;
-	all->count++;
-	return 0;
-}
-
 /* Lists the requested baselines.  Without --kind, these are all kinds if --show is given, else
  * only no-context. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	const char *kind = given(c)->kind;
 	const struct gw_device *d;
+	size_t most = GW_BASELINE_KINDS * (size_t)gw_snapshot_device_count(c->snap);
 
+	all->job = calloc(most + 1, sizeof(*all->job));
+	if (!all->job)
+		return cli_no_memory();
 	for (unsigned at = 0; (d = cli_next_device(c, &at));)
 		for (unsigned k = 0; k < GW_BASELINE_KINDS; k++) {
-			bool wanted = kind ? strcmp(kind, gw_baseline_kind_name(k)) == 0
-					   : given(c)->show || k == GW_BASELINE_NO_CONTEXT;
+			struct job *j = &all->job[all->count];
 
-			if (wanted && add_job(all, d, (enum gw_baseline_kind)k) != 0)
-				return cli_no_memory();
+			if (kind ? strcmp(kind, gw_baseline_kind_name(k)) != 0
+				 : !given(c)->show && k != GW_BASELINE_NO_CONTEXT)
+				continue;
+			j->device = d;
+			j->plan.kind = (enum gw_baseline_kind)k;
+			all->count++;
 		}
 	return EXIT_OK;
 }

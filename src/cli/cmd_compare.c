@@ -24,11 +24,11 @@ struct given {
 enum layout {
 	ONE_LINE, /* Each row is one line. Value, interval and change are separate columns. */
 	STACKED,  /* Each metric is one column. Interval and change are below the value. */
-	STACKED_SPLIT, /* like STACKED, but the interval of a change has its own line */
-	/* like STACKED_SPLIT, but without net energy if gross energy is shown */
+	STACKED_SPLIT, /* Like STACKED, but the interval of a change has its own line. */
+	/* Like STACKED_SPLIT, but net energy is hidden if gross energy is shown. */
 	STACKED_NO_NET,
-	/* like STACKED_NO_NET, but latency and power have no interval, and power has no
-	 * standard deviation */
+	/* Like STACKED_NO_NET, but latency and power have no interval, and power has no
+	 * standard deviation. */
 	STACKED_LEAST,
 	LAYOUTS
 };

@@ -45,17 +45,18 @@ static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
 	return !(a->bundle_rebuilt || b->bundle_rebuilt);
 }
 
-static const char *diff_section_name(enum diff_section s)
-{
-	static const char *const names[SECTIONS] = {
-		[SECTION_FIGURES] = "figures",         [SECTION_CODES] = "codes",
-		[SECTION_PROCESSES] = "processes",     [SECTION_SETTINGS] = "settings",
-		[SECTION_ENVIRONMENT] = "environment", [SECTION_GPU] = "gpu",
-		[SECTION_SENSOR] = "sensor",
-	};
-
-	return names[s];
-}
+/* The name of each section in JSON, and its title in the table. */
+static const struct {
+	const char *name, *title;
+} sections[SECTIONS] = {
+	[SECTION_FIGURES] = { "figures", "Figures" },
+	[SECTION_CODES] = { "codes", "Codes" },
+	[SECTION_PROCESSES] = { "processes", "Processes" },
+	[SECTION_SETTINGS] = { "settings", "Settings" },
+	[SECTION_ENVIRONMENT] = { "environment", "Machine" },
+	[SECTION_GPU] = { "gpu", "GPU" },
+	[SECTION_SENSOR] = { "sensor", "Sensor" },
+};
 
 static const char *diff_state_name(enum diff_state s)
 {
@@ -132,8 +133,8 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 		say(ctx, "A and B have one run each. The interval of the change contains only "
 			 "the uncertainty of the measurement, not the variation between runs.");
 	if (energy->basis == COMPARE_ONE_SIDE)
-		say(ctx, first ? "A has one run; its variation is assumed to be that of B."
-			       : "B has one run; its variation is assumed to be that of A.");
+		say(ctx, first ? "A has one run, which is assumed to vary like the runs of B."
+			       : "B has one run, which is assumed to vary like the runs of A.");
 	if (!first || d->b->figure[METRIC_ENERGY].n > 1)
 		say(ctx,
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
@@ -169,16 +170,16 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
 	if (d->other_gpu)
-		say(ctx, "A and B were measured on different GPUs or drivers. The scale errors "
+		say(ctx, "A and B were measured on different GPUs or drivers. The gain errors "
 			 "of their sensors do not cancel, so the intervals of the changes "
 			 "include them.");
 	else if (d->other_scale)
-		say(ctx, "A and B have different calibrations. The scale error of the sensor "
+		say(ctx, "A and B have different calibrations. The gain error of the sensor "
 			 "does not cancel, so the intervals of the changes include it.");
 	else if (!isnan(energy->change))
 		say(ctx,
-		    "Intervals are 95 %. The intervals of energies include the scale and zero "
-		    "error of the sensor. In changes on one GPU the scale error cancels, "
+		    "Intervals are 95 %. Intervals of energies include the gain and offset "
+		    "error of the sensor. In a change on one GPU the gain error cancels, "
 		    "except in net energy.");
 	note_baseline(d, say, ctx);
 	if (!isnan(energy->change))
@@ -331,19 +332,12 @@ static void add_row(struct table *t, const struct diff_row *row, enum detail det
 
 static void section_title(const struct diff_row *row, char *out, size_t size)
 {
-	static const char *const titles[SECTIONS] = {
-		[SECTION_FIGURES] = "Figures",     [SECTION_CODES] = "Codes",
-		[SECTION_PROCESSES] = "Processes", [SECTION_SETTINGS] = "Settings",
-		[SECTION_ENVIRONMENT] = "Machine", [SECTION_GPU] = "GPU",
-		[SECTION_SENSOR] = "Sensor",
-	};
-
 	if (row->device < 0)
-		snprintf(out, size, "%s", titles[row->section]);
+		snprintf(out, size, "%s", sections[row->section].title);
 	else if (row->section == SECTION_GPU)
 		snprintf(out, size, "GPU %d", row->device);
 	else
-		snprintf(out, size, "%s of GPU %d", titles[row->section], row->device);
+		snprintf(out, size, "%s of GPU %d", sections[row->section].title, row->device);
 }
 
 /* Returns the terminal width at which the column of changes would be shown. Returns 0 if it is
@@ -504,7 +498,7 @@ static void json_band(struct json *j, const char *key, double low, double best, 
 static void json_row(struct json *j, const struct diff_row *row)
 {
 	json_object(j, NULL);
-	json_string(j, "section", diff_section_name(row->section));
+	json_string(j, "section", sections[row->section].name);
 	if (row->device >= 0)
 		json_int(j, "device", row->device);
 	else

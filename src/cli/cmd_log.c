@@ -415,9 +415,7 @@ static int start_meter(struct log_run *run)
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)
 		err = gw_window_open(run->meter, "log", 0, &run->window);
-	if (err)
-		cli_error("cannot start: %s", gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+	return err ? cli_fail("cannot start: %s", gw_strerror(err)) : EXIT_OK;
 }
 
 /* Returns the CPU time of nvidia-smi, or NAN if the values do not come from nvidia-smi.  The
@@ -524,8 +522,8 @@ static int write_summary(const struct log_run *run)
 static int print_write_error(const struct log_run *run)
 {
 	if (run->ending == FAILED)
-		cli_error("cannot write %s: %s", run->name, strerror(run->error));
-	return run->ending == FAILED ? EXIT_FAILED : EXIT_OK;
+		return cli_fail("cannot write %s: %s", run->name, strerror(run->error));
+	return EXIT_OK;
 }
 
 static int print_results(const struct log_run *run)
@@ -617,11 +615,9 @@ static int open_output(struct log_run *run)
 	if (run->fd >= 0)
 		return EXIT_OK;
 	if (errno == EEXIST)
-		cli_error("%s already exists; --append adds to it, --force replaces it",
-			  g->output);
-	else
-		cli_error("cannot open %s: %s", g->output, file_strerror(errno));
-	return EXIT_FAILED;
+		return cli_fail("%s already exists; --append adds to it, --force replaces it",
+				g->output);
+	return cli_fail("cannot open %s: %s", g->output, file_strerror(errno));
 }
 
 static int write_heading(struct log_run *run)

@@ -34,7 +34,7 @@ struct measurement {
 	bool numbers_reported;
 	bool shared_reported;  /* The program already warned that another process uses a GPU. */
 	bool known;            /* The GPU values for the result were read. */
-	struct bundle *bundle; /* NULL: --bundle is not given. */
+	struct bundle *bundle; /* The bundle that is written. NULL: --bundle is not given. */
 	/* The connection to the service that measures. NULL: this process measures. */
 	struct measure_remote *remote;
 	/* The environment for the result. NULL: it was not read yet. */

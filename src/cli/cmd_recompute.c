@@ -18,7 +18,7 @@
 
 struct given {
 	const char *calibrate, *accuracy;
-	double device; /* NAN: --device is not given. */
+	double device; /* The GPU to calibrate. NAN: --device is not given. */
 };
 
 #define COLUMNS(X)                           \
@@ -40,8 +40,8 @@ struct kept_window {
 	char label[256], uuid[96];
 	/* Number of the run that contains the window. NAN: the window is in no run. */
 	double trial;
-	const char *validity; /* Validity of that run in result.json. NULL: unknown. */
-	const char *code;     /* The code that makes that run invalid. NULL: none. */
+	const char *validity; /* Validity of the run in result.json. NULL: unknown. */
+	const char *code;     /* The code that makes the run invalid. NULL: none. */
 };
 
 struct output_to {
@@ -420,7 +420,8 @@ const struct command command_recompute = {
 		"Computes the energy of a bundle (gpuward measure --bundle) again from its "
 		"samples and compares it with the recorded result. The same version of gpuward "
 		"gives identical joules; a newer version may give other joules, because its "
-		"energy models changed. Files that were changed since are reported. A "
+		"energy models changed. Files that were changed after they were written are "
+		"reported. A "
 		"truncated bundle is computed from the samples that it has.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
 		    "  gpuward recompute --calibrate pdu.csv run1\n",

@@ -15,7 +15,7 @@
 
 struct given {
 	const char *output;
-	double device; /* NAN: all GPUs. */
+	double device; /* The GPU to replay. NAN: all GPUs. */
 };
 
 #define AT(member) offsetof(struct given, member)

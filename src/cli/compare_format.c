@@ -486,12 +486,11 @@ static const char *gain_text(const struct comparison *c)
 		scales |= row->other_scale;
 		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
 	}
-	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
-	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
-			  "gain; in the change between two rows of one GPU with one "
-			  "calibration it cancels"
-			: "; the intervals of energy include the uncertainty of the sensor "
-			  "gain; in the change between two rows of one GPU it cancels";
+	return !cancels ? ". Intervals of energies include the gain error of the sensor"
+	       : scales ? ". Intervals of energies include the gain error of the sensor. In a "
+			  "change between two rows of one GPU with one calibration it cancels"
+			: ". Intervals of energies include the gain error of the sensor. In a "
+			  "change between two rows of one GPU it cancels";
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)

@@ -251,9 +251,9 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
-/* Returns the uncertainty of the power at 0 W, summed over the GPUs.  A calibrated line is most
- * certain at its pivot.  The uncertainties are added, not their squares, because boards of the
- * same model have the same error. */
+/* Returns the standard uncertainty of the power at 0 W, summed over the GPUs.  It is larger
+ * than at the pivot, where a calibrated line is most certain.  The uncertainties are added, not
+ * their squares, because boards of the same model have the same error. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
@@ -391,8 +391,8 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	return strcmp(first, second) == 0;
 }
 
-/* Returns true if both rows have the same calibration.  Then the error of the calibration
- * cancels in a change; the errors of two calibrations do not. */
+/* Returns true if both rows have the same calibration.  The error of one calibration cancels in
+ * a change; the errors of two calibrations do not. */
 static bool same_scale(const struct comparison_row *a, const struct comparison_row *b)
 {
 	const struct result_run *x = first_used(a), *y = first_used(b);
@@ -659,7 +659,8 @@ static int result_set_load(struct result_set *r, const struct cli *c, bool acros
 	int code = EXIT_OK;
 
 	if (c->argc == 0)
-		return cli_usage("name at least one result file of gpuward measure");
+		return cli_usage("no result is given: name at least one result file of gpuward "
+				 "measure");
 	r->v = calloc((size_t)c->argc, sizeof(*r->v));
 	if (!r->v)
 		return cli_no_memory();

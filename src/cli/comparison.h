@@ -27,11 +27,12 @@ enum comparison_metric {
 /* One metric of a row.  Unknown values are NAN. */
 struct comparison_figure {
 	size_t n;    /* number of runs with a known value */
-	double mean; /* mean over these n runs */
+	double mean; /* mean over the n runs with a known value */
 	/* Absolute 95 % interval, including the errors of the sensor's gain and offset. */
 	double low, high;
-	bool cut;                   /* True: `low` was below 0 and was set to 0. */
-	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
+	bool cut; /* True: `low` was below 0 and was set to 0. */
+	/* 95 % interval for comparisons with runs on the same GPU. */
+	double fair_low, fair_high;
 	/* Change relative to the reference row. NAN in the reference row itself. */
 	struct compare_change change;
 };
@@ -46,7 +47,7 @@ struct comparison_row {
 	char *label;
 	/* Label and part of the runs. part is NULL if the row contains whole runs. */
 	const char *name, *part;
-	struct comparison_run *runs; /* all runs, including invalid ones */
+	struct comparison_run *runs; /* All runs of the row, including invalid ones. */
 	size_t nruns, used; /* Number of all runs, and number of runs that are not invalid. */
 	/* Worst validity of the used runs. "invalid" if no run is used. */
 	const char *validity;
@@ -54,7 +55,7 @@ struct comparison_row {
 	bool other_gpu; /* The row and the reference were measured on different GPUs. */
 	/* The sensors of the row and of the reference have different calibrations. */
 	bool other_scale;
-	/* number of used runs for each value of enum result_room */
+	/* rooms[i] is the number of used runs with the value i of enum result_room. */
 	size_t rooms[ROOM_LOST + 1];
 	/* Standard deviation of the power within a run: root mean square over the used runs. */
 	double power_sd_w;

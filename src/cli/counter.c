@@ -415,7 +415,7 @@ static int parse_url(const char *url, struct url_parts *ret, char *why, size_t s
 	return 0;
 }
 
-int counter_url_check(const char *url, char *why, size_t size)
+static int counter_url_check(const char *url, char *why, size_t size)
 {
 	struct url_parts url_parts;
 	int err = parse_url(url, &url_parts, why, size);
@@ -423,7 +423,9 @@ int counter_url_check(const char *url, char *why, size_t size)
 	return err ? err : check_name(url_parts.what, why, size);
 }
 
-void counter_url_place(const char *url, char *out, size_t size)
+/* Copies the URL without the query, which may be secret, and without the name of the
+ * counter. */
+static void counter_url_place(const char *url, char *out, size_t size)
 {
 	snprintf(out, size, "%.*s", (int)strcspn(url, "?#"), url);
 }

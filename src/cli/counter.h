@@ -52,12 +52,14 @@ struct counter {
 	 * whole sum is part of `number`. */
 	unsigned fresh;
 	double fresh_number;
-	/* The start time of at least one of these new series is unknown. */
+	/* The start time of at least one series that was not in the first reading is
+	 * unknown. */
 	bool fresh_assumed;
 	char why[COUNTER_WHY]; /* Why `number` is unknown. */
 };
 
-/* A way to read a counter. */
+/* A way to read a counter.  The text of COUNTER_CMD is a shell command, that of COUNTER_URL is
+ * http://HOST[:PORT][/PATH][#NAME]; counter_text() describes NAME. */
 struct counter_kind {
 	const char *option; /* Name of the option without the dashes. */
 	/* Writes the name of the source for the result, without secrets.  NULL: the result does
@@ -81,27 +83,20 @@ extern const struct counter_kind counter_kinds[COUNTER_KINDS];
 void counter_read(const struct counter_kind *kind, const char *text,
 		  const struct deadline_stop *stop, struct counter_reading *ret);
 
-/* Computes the count of a run from two readings.  Pure.  If a series is only in the last
- * reading, its whole value counts, because a counter starts at 0.  If the server says that such
- * a series started before the run, the count is unknown. */
+/* Computes the count of a run from two readings.  If a series is only in the last reading, its
+ * whole value counts, because a counter starts at 0.  If the server says that such a series
+ * started before the run, the count is unknown.  The function is pure. */
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 
-/* Functions for COUNTER_URL, http://HOST[:PORT][/PATH][#NAME]; counter_text() describes
- * NAME. */
-int counter_url_check(const char *url, char *why, size_t size);
-/* Copies the URL without the query, which may be secret, and without the name of the
- * counter. */
-void counter_url_place(const char *url, char *out, size_t size);
-
 /* Finds a counter in the reply of a server: Prometheus text (or OpenMetrics), JSON, or a single
- * number.  Adds each series to the reading, or marks the reading as failed.  Pure.  text has n
- * bytes, and text[n] must be NUL.
+ * number.  Adds each series to the reading, or marks the reading as failed.  text has n bytes,
+ * and text[n] must be NUL.  The function is pure.
  *
- * what: in Prometheus text, `name` selects all series of the counter, and `name{label="v",...}`
- * the series with these labels.  In JSON it is the path of a number: keys and array indexes
- * separated by dots.  NULL selects the counter of generated tokens of a known server, or the
- * single number. */
+ * `what` selects the series.  In Prometheus text, `name` selects all series of the counter, and
+ * `name{label="v",...}` the series with these labels.  In JSON, `what` is the path of a number:
+ * keys and array indexes separated by dots.  NULL selects the counter of generated tokens of a
+ * known server, or the single number. */
 void counter_text(const char *text, size_t n, const char *what, struct counter_reading *ret);
 
 #endif

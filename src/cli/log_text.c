@@ -348,7 +348,9 @@ void log_gpu_print(const struct log_gpu *g, const struct energy_cost *cost)
 	if (!isnan(g->longest_s))
 		fprintf(stderr, ", largest gap %.3f s", g->longest_s);
 	if (g->dropped)
-		fprintf(stderr, "; %lu lines dropped: the reader was too slow", g->dropped);
+		fprintf(stderr,
+			"; %lu lines dropped: the program that reads the log was too slow",
+			g->dropped);
 	if (isnan(p.mean))
 		fputs("\n  power     unknown\n", stderr);
 	else

@@ -22,8 +22,8 @@ struct log_line {
 	uint64_t wall_ns;
 	double elapsed_s;
 	unsigned index;
-	const char *uuid;       /* NULL: unknown           */
-	const char *provenance; /* "driver", "simulated", ... */
+	const char *uuid;       /* UUID of the GPU. NULL: unknown. */
+	const char *provenance; /* Source of the values: "driver", "simulated" and others. */
 	double figure[FIGURES]; /* One value per figure. NAN: unknown. */
 	uint64_t missed; /* Number of ticks directly before this one that have no line. */
 };

@@ -14,8 +14,8 @@
 /* Estimated width of a character in pixels. The real mean is smaller. */
 #define CHAR   6.6
 #define TOP    24
-#define STRIP  7 /* Height of a strip, which shows when a GPU was throttled. */
-#define STRIPS 8 /* gap above the first strip */
+#define STRIP  7 /* Height in pixels of a strip, which shows when a GPU was throttled. */
+#define STRIPS 8 /* Gap above the first strip, in pixels. */
 
 const char *plot_style(void)
 {
@@ -152,29 +152,30 @@ static void segment(struct buf *out, const char *class, double x1, double y1, do
 	buf_addf(out, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", class, x1, y1, x2, y2);
 }
 
+static void number_at(struct buf *out, double x, double y, const char *anchor, double step,
+		      double v)
+{
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"q\">%.*f</text>",
+		 x, y, anchor, decimals(step), v);
+}
+
 static void y_ticks(struct buf *out, const struct axis *y, double left, double right)
 {
 	for (unsigned i = 0; i < tick_count(y); i++) {
-		double v = tick_value(y, i);
+		double v = tick_value(y, i), at = axis_place(y, v);
 
-		segment(out, "grid", left, axis_place(y, v), right, axis_place(y, v));
-		buf_addf(out,
-			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" "
-			 "class=\"q\">%.*f</text>",
-			 left - 6, axis_place(y, v) + 4, decimals(y->step), v);
+		segment(out, "grid", left, at, right, at);
+		number_at(out, left - 6, at + 4, "end", y->step, v);
 	}
 }
 
 static void x_ticks(struct buf *out, const struct axis *x, double y, double scale)
 {
 	for (unsigned i = 0; i < tick_count(x); i++) {
-		double v = tick_value(x, i);
+		double v = tick_value(x, i), at = axis_place(x, v);
 
-		segment(out, "axis", axis_place(x, v), y, axis_place(x, v), y + 4);
-		buf_addf(out,
-			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" "
-			 "class=\"q\">%.*f</text>",
-			 axis_place(x, v), y + 17, decimals(x->step / scale), v / scale);
+		segment(out, "axis", at, y, at, y + 4);
+		number_at(out, at, y + 17, "middle", x->step / scale, v / scale);
 	}
 	segment(out, "axis", x->at, y, x->at + x->size, y);
 }
@@ -431,15 +432,22 @@ static size_t count_names(const struct plot_time *p)
 	return n;
 }
 
+/* Ends a text element with a name that is cut to `columns`. Pointing at it shows the whole name. */
+static void end_name(struct buf *out, const char *name, size_t columns)
+{
+	buf_adds(out, "<title>");
+	markup_text(out, name);
+	buf_adds(out, "</title>");
+	markup_cut(out, name, columns);
+	buf_adds(out, "</text>");
+}
+
 static void draw_name(struct buf *out, const struct plot_line *l, double x, double y,
 		      size_t columns)
 {
-	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" style=\"fill:var(--c%u)\"><title>", x, y,
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" style=\"fill:var(--c%u)\">", x, y,
 		 l->colour % COLOURS);
-	markup_text(out, l->name);
-	buf_adds(out, "</title>");
-	markup_cut(out, l->name, columns);
-	buf_adds(out, "</text>");
+	end_name(out, l->name, columns);
 }
 
 static void line_labels(struct buf *out, const struct plot_time *p, const struct axis *y,
@@ -738,12 +746,9 @@ void plot_dots(struct buf *out, const struct plot_dots *p)
 	for (size_t i = 0; i < p->n; i++) {
 		double y = TOP + ROW * ((double)i + 0.45);
 
-		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"><title>",
-			 x.at - 10, y + 4);
-		markup_text(out, p->dots[i].name);
-		buf_adds(out, "</title>");
-		markup_cut(out, p->dots[i].name, names);
-		buf_adds(out, "</text>");
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", x.at - 10,
+			 y + 4);
+		end_name(out, p->dots[i].name, names);
 		draw_dot(out, &p->dots[i], &x, y);
 		text_at(out, x.at + x.size + 12, y + 4, "start", "", p->dots[i].text);
 	}

@@ -238,6 +238,7 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 	char copy[PROGRESS_MARKS_LINE], *word[4] = { 0 }, *save = NULL;
 	unsigned n = 0;
 	uint64_t v = now_ns;
+	bool timed; /* The line is a word and a name, and perhaps a time, which is then in v. */
 
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " \t\r", &save); w && n < 4;
@@ -245,6 +246,7 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 		word[n++] = w;
 	if (n == 0)
 		return;
+	timed = n == 2 || (n == 3 && parse_whole(word[2], &v));
 	if (strcmp(word[0], "iteration") == 0 && n <= 2 &&
 	    (n < 2 || parse_whole(word[1], &v))) {
 		if (n == 2)
@@ -255,11 +257,9 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && parse_whole(word[1], &v) &&
 		   v <= UINT64_MAX - m->tokens) {
 		m->tokens += v;
-	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
-		   strcmp(word[0], "begin") == 0) {
+	} else if (timed && strcmp(word[0], "begin") == 0) {
 		begin_part(m, line, word[1], v);
-	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
-		   strcmp(word[0], "end") == 0) {
+	} else if (timed && strcmp(word[0], "end") == 0) {
 		end_part(m, line, word[1], v);
 	} else {
 		reject_line(m, line, "is not a mark");

@@ -44,7 +44,7 @@ struct progress_marks_window {
 	uint64_t first_tokens;
 };
 
-/* The time from the previous iteration to this iteration. */
+/* A latency: the time from the previous iteration to this iteration. */
 struct progress_marks_latency {
 	uint64_t number; /* Number of this iteration, from 1. */
 	double seconds;
@@ -55,7 +55,7 @@ struct progress_marks {
 	unsigned count;
 	uint64_t iterations, tokens;
 	uint64_t bad;     /* Number of lines that are not marks. */
-	char reason[128]; /* What was wrong with the first of these lines. */
+	char reason[128]; /* What was wrong with the first line that is not a mark. */
 	uint64_t refused; /* Number of parts above the limit PROGRESS_MARKS_WINDOWS. */
 	/* Numbers of the first two neighbouring iteration lines that do not increase by one.
 	 * Perhaps one line stands for several iterations. Both are 0 if there is no such
@@ -63,14 +63,14 @@ struct progress_marks {
 	uint64_t odd_before, odd_after;
 	/* Private: */
 	struct gw_meter *meter;
-	/* Also keep the energy of each process for this part. NULL: for no part. */
+	/* For parts with this name, also keep the energy of each process. NULL: for no part. */
 	const char *part;
 	/* Start of the run, and time of the last iteration (0: no iteration yet). */
 	uint64_t begin_ns, last_ns;
 	uint64_t number; /* Expected number of the next iteration. 0: any number. */
-	struct progress_marks_latency *latency; /* Times between two iterations. */
-	size_t latencies;                       /* Number of stored times. */
-	/* Number of all times, including those that are not stored. */
+	struct progress_marks_latency *latency; /* The stored latencies. */
+	size_t latencies;                       /* Number of stored latencies. */
+	/* Number of all latencies, including those that are not stored. */
 	uint64_t latency_count;
 	struct random random;
 	char line[PROGRESS_MARKS_LINE];

@@ -320,19 +320,14 @@ static void write_caption(struct buf *out, const struct chart *power, const stru
 static void run_figure(struct buf *out, const struct result_file *file,
 		       const struct result_run *run)
 {
-	struct chart power, heat;
+	struct chart power = { .n = 0 }, heat = { .n = 0 };
 
-	if (chart_init(&power, run->ndevices) != 0) {
+	if (chart_init(&power, run->ndevices) == 0 && chart_init(&heat, run->ndevices) == 0) {
+		chart_add_power(&power, file, run, CHART_GPUS);
+		chart_add_temperature(&heat, file, run, CHART_GPUS);
+	} else {
 		out->err = -GW_E_NOMEM;
-		return;
 	}
-	if (chart_init(&heat, run->ndevices) != 0) {
-		chart_done(&power);
-		out->err = -GW_E_NOMEM;
-		return;
-	}
-	chart_add_power(&power, file, run, CHART_GPUS);
-	chart_add_temperature(&heat, file, run, CHART_GPUS);
 	if (power.n || heat.n) {
 		buf_adds(out, "<figure>");
 		draw_power(out, file, &power, &heat);

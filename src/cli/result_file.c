@@ -313,25 +313,6 @@ static bool no_fact(const char *key)
 	return false;
 }
 
-static size_t count_facts(const struct json_doc *o, unsigned depth)
-{
-	const char *key;
-	const struct json_doc *v;
-	void *iter = NULL;
-	size_t n = 0;
-
-	while (json_doc_next(o, &iter, &key, &v)) {
-		if (no_fact(key))
-			continue;
-		if (json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
-			n += count_facts(v, depth + 1);
-		else if (json_is(v, JSON_DOC_STRING) || json_is(v, JSON_DOC_NUMBER) ||
-			 json_is(v, JSON_DOC_BOOL))
-			n++;
-	}
-	return n;
-}
-
 static const char *fact_text(struct reader *rd, const struct json_doc *v)
 {
 	char *s;
@@ -346,6 +327,8 @@ static const char *fact_text(struct reader *rd, const struct json_doc *v)
 	return s ? s : "";
 }
 
+/* Adds the facts of an object to `facts`, and their number to *n.  If facts is NULL, only counts
+ * them. */
 static void add_facts(struct reader *rd, const struct json_doc *o, const char *prefix,
 		      unsigned depth, struct result_fact *facts, size_t *n)
 {
@@ -355,21 +338,26 @@ static void add_facts(struct reader *rd, const struct json_doc *o, const char *p
 
 	while (json_doc_next(o, &iter, &key, &v)) {
 		size_t size = strlen(prefix) + strlen(key) + 2;
-		char *name;
+		char *name = NULL;
 		bool deeper = json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
 
 		if (no_fact(key) ||
 		    (!deeper && !json_is(v, JSON_DOC_STRING) && !json_is(v, JSON_DOC_NUMBER) &&
 		     !json_is(v, JSON_DOC_BOOL)))
 			continue;
-		name = reader_alloc(rd, size, 1);
-		if (!name)
-			return;
-		snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
-		if (deeper)
-			add_facts(rd, v, name, depth + 1, facts, n);
-		else
-			facts[(*n)++] = (struct result_fact){ name, fact_text(rd, v) };
+		if (facts) {
+			name = reader_alloc(rd, size, 1);
+			if (!name)
+				return;
+			snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
+		}
+		if (deeper) {
+			add_facts(rd, v, name ? name : "", depth + 1, facts, n);
+		} else {
+			if (facts)
+				facts[*n] = (struct result_fact){ name, fact_text(rd, v) };
+			++*n;
+		}
 	}
 }
 
@@ -378,8 +366,11 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 {
 	const struct json_doc *v = object(rd, o, key);
 	struct result_facts ret = { NULL, 0 };
-	struct result_fact *facts = reader_alloc(rd, count_facts(v, 0), sizeof(*facts));
+	struct result_fact *facts;
+	size_t n = 0;
 
+	add_facts(rd, v, "", 0, NULL, &n);
+	facts = reader_alloc(rd, n, sizeof(*facts));
 	if (facts)
 		add_facts(rd, v, "", 0, facts, &ret.n);
 	ret.v = facts;

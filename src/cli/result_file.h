@@ -41,12 +41,13 @@ struct result_series {
 	size_t tick_n;
 };
 
-/* The sensor, and the source of the power readings. */
+/* What is known about a GPU's power sensor, and the source of the power readings. */
 struct result_sensor {
-	const char *origin; /* "assumed", "passive" or "active" */
+	/* How the sensor was characterised: "assumed" (not at all), "passive" or "active". */
+	const char *origin;
 	/* "ring", "instant" or "average". NULL: there is no source, or it is unknown. */
 	const char *source;
-	/* Period, averaging window and delay of this source. */
+	/* Period, averaging window and delay of `source`, in seconds. */
 	double period_s, window_s, lag_s;
 	/* Time between two updates of the energy counter. NAN: unknown. */
 	double tick_s;
@@ -83,7 +84,7 @@ struct result_device {
 	struct result_series series;
 };
 
-/* A part of a run that the program marked. */
+/* A part of a run that the command marked. */
 struct result_window {
 	const char *label;
 	double begin_s, seconds;
@@ -130,14 +131,15 @@ struct result_run {
 
 /* Whether the guard's workers were kept off the GPUs (--clean-room). */
 enum result_room {
-	ROOM_NONE, /* --clean-room was not given, or this version of gpuward did not have it. */
+	/* --clean-room was not given, or the gpuward that wrote the result did not have it. */
+	ROOM_NONE,
 	ROOM_KEPT, /* The workers stayed off the GPUs for the whole time. */
 	ROOM_LOST, /* A worker was on a GPU for a part of the time. */
 };
 
 struct result_worker {
 	const char *name;
-	const char *held_by; /* "measurement" or "others" */
+	const char *held_by; /* Who held the worker: "measurement" or "others". */
 	const char *broken; /* Why the worker did not stay off the GPUs. NULL: it stayed off. */
 };
 

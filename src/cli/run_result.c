@@ -234,16 +234,17 @@ static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 		memmove(s->tick, s->tick + tick, s->ticks * sizeof(*s->tick));
 }
 
-/* Fills in device i of the run.  If part is not NULL, the energy is that of the part. */
-static int take_device(const struct run_result_from *from, const struct runner_run *run,
-		       const struct progress_marks_window *part, unsigned i,
-		       struct measured_device *ret)
+/* Adds device i with its codes.  If part is not NULL, the energy is that of the part. */
+static int add_device(const struct run_result_from *from, const struct runner_run *run,
+		      const struct progress_marks_window *part, unsigned i,
+		      struct measured_run *r)
 {
+	struct measured_device *ret = &r->device[r->devices++];
 	const struct gw_snapshot *snap = from->c->snap;
 	const struct attribute *who = !part       ? window_processes(run->window, i)
 				      : part->who ? &part->who[i]
 						  : NULL;
-	int err;
+	int err = 0;
 
 	copy_identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
 		      gw_snapshot_status(snap), ret);
@@ -255,22 +256,11 @@ static int take_device(const struct run_result_from *from, const struct runner_r
 			who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
 	}
 	run_baseline_net(&from->baseline[i], &ret->energy, &ret->sensor, &ret->baseline);
-	if (!from->series)
-		return 0;
-	err = run_trace_copy(from->series, i, part ? part->end_ns : run->end_ns, &ret->series);
-	if (!err && part)
+	if (from->series)
+		err = run_trace_copy(from->series, i, part ? part->end_ns : run->end_ns,
+				     &ret->series);
+	if (!err && part && from->series)
 		trim_series(&ret->series, part->begin_ns);
-	return err;
-}
-
-static int add_device(const struct run_result_from *from, const struct runner_run *run,
-		      const struct progress_marks_window *part, unsigned i,
-		      struct measured_run *r)
-{
-	int err;
-
-	r->devices++;
-	err = take_device(from, run, part, i, &r->device[i]);
 	run_result_codes(r, i, evidence_local, run->window);
 	baseline_code(r, &from->baseline[i], (int)i);
 	return err;

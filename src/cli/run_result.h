@@ -55,7 +55,7 @@ struct run_result_from {
 	const struct cli *c;
 	struct gw_meter *meter;
 	struct run_trace *series;
-	const struct run_baseline *baseline; /* one per device of the meter */
+	const struct run_baseline *baseline; /* One baseline per device of the meter. */
 	/* Values of the options. NAN: use the marks of the command. */
 	double iterations, tokens;
 	/* The count from a counter that is read before and after the run. */

@@ -265,9 +265,9 @@ static void print_calibration(const struct measured *m)
 
 	if (!c)
 		return;
-	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W, by %s; %s %.1f W at %.0f W",
-	    c->gain, pm, 1.96 * c->gain_u, c->offset_w, c->trace, pm, 1.96 * c->offset_u_w,
-	    c->pivot_w);
+	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at %.0f W), from %s",
+	    c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm, 1.96 * c->offset_u_w, c->pivot_w,
+	    c->trace);
 	if (isnan(c->correlation))
 		row("", "%zu points, residual %.1f W s.d.", c->points, c->residual_w);
 	else
@@ -330,7 +330,7 @@ static void print_part(const char *title, const struct measured_run *r,
 		       const struct measured_window *w)
 {
 	struct gw_interval joules = run_result_window_joules(r, w);
-	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
+	const char *ended = w->unfinished ? " (unfinished: the run ended before the part)" : "";
 	char a[80], b[32], label[256];
 
 	utf8_clean(label, sizeof(label), w->label);

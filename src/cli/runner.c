@@ -241,7 +241,7 @@ static int spawn_marked(const struct runner *r, char *const argv[], int mark_fd,
 	for (int fd = 0; fd < 3; fd++)
 		if (r->stdio[fd] > 0)
 			posix_spawn_file_actions_adddup2(&actions, r->stdio[fd], fd);
-	/* dup2 clears FD_CLOEXEC. */
+	/* dup2() clears FD_CLOEXEC, so the command inherits the descriptor. */
 	posix_spawn_file_actions_adddup2(&actions, mark_fd, number);
 	err = runner_spawn(argv, env, &actions, &r->mask, r->inherit->pipe_ignored, ret_pid);
 	posix_spawn_file_actions_destroy(&actions);

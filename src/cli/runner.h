@@ -57,7 +57,7 @@ struct runner {
 /* One finished run.  The window belongs to the meter. */
 struct runner_run {
 	int error;       /* errno if the command could not be started, else 0. */
-	int exit_status; /* -1: a signal ended the command. */
+	int exit_status; /* Exit status of the command. -1: a signal ended the command. */
 	int exit_signal; /* The signal that ended the command. 0: none. */
 	/* Monotonic times right before the start and right after the end. */
 	uint64_t begin_ns, end_ns;
@@ -134,7 +134,7 @@ struct cooldown {
 	unsigned late; /* Number of waits that timed out. */
 	/* If the last wait timed out, index of the GPU that was too warm, else -1. */
 	int late_gpu;
-	double late_c; /* Temperature of that GPU at the timeout. */
+	double late_c; /* Temperature of the GPU late_gpu at the timeout. */
 	/* Temperature of the warmest GPU when the last wait ended. NAN: unknown. */
 	double now_c;
 	/* Private: */

@@ -17,7 +17,7 @@
 
 struct session_options {
 	const char *part, *output;
-	double iterations, cooldown_to_c; /* NAN: the option is not given. */
+	double iterations, cooldown_to_c; /* Each is NAN if its option is not given. */
 	double warmup; /* Number of warm-up runs before the first measured run. */
 	struct clean_room_flags room;
 	bool no_cooldown, require_exclusive, keep_command, progress;
@@ -65,7 +65,7 @@ struct session {
 	const struct session_options *o;
 	struct runner runner; /* The meter is runner.meter. */
 	struct cooldown cool;
-	struct clean_room *room; /* NULL: --clean-room is not given. */
+	struct clean_room *room; /* The held workers. NULL: --clean-room is not given. */
 	struct runner_inherit inherit;
 };
 
@@ -108,7 +108,7 @@ int session_write(const struct session *s, struct cli_document *doc, struct bund
 
 struct run_progress {
 	struct gw_meter *meter;
-	unsigned trial, trials; /* Number of this run, and number of all runs. */
+	unsigned trial, trials; /* Number of the current run, and number of all runs. */
 	double expected_s;      /* Duration of the previous run. NAN: unknown. */
 	double iterations; /* Number of iterations that the command will mark. NAN: unknown. */
 	/* Private: */

@@ -204,7 +204,7 @@ def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
         _, said = child.communicate(timeout=support.TIMEOUT)
     room = json.loads((tmp_path / "result.json").read_text())["clean_room"]
     assert room["kept"] is False and "the service did not answer at the end" in room["workers"][0]["broken"]
-    assert "their holds run out" in said
+    assert "their holds expire" in said
 
 
 def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):

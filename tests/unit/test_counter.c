@@ -153,7 +153,7 @@ TEST(a_reading_names_what_was_counted)
 		assert_string_equal(r.name, rows[i].name);
 		assert_int_equal(r.n, rows[i].series);
 	}
-	counter_url_place("http://a:1/m?key=secret#n", place, sizeof(place));
+	counter_kinds[COUNTER_URL].place("http://a:1/m?key=secret#n", place, sizeof(place));
 	assert_string_equal(place, "http://a:1/m");
 }
 
@@ -200,7 +200,7 @@ TEST(a_bad_url_is_refused_before_the_request)
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char why[COUNTER_WHY] = "";
-		int err = counter_url_check(rows[i].url, why, sizeof(why));
+		int err = counter_kinds[COUNTER_URL].check(rows[i].url, why, sizeof(why));
 
 		assert_int_equal(err, rows[i].why ? -GW_E_ARG : 0);
 		assert_string_equal(why, rows[i].why ? rows[i].why : "");
