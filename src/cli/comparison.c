@@ -644,11 +644,10 @@ static int refuse_mixture(const struct result_set *r)
 	int code = EXIT_OK;
 
 	buf_init(&b, 1u << 16);
-	if (mixes_gpus(r->v, r->n, &b)) {
-		buf_adds(&b, ": results of different GPUs are not compared by default; to "
-			     "compare them, give --across-gpus");
-		code = cli_usage("%s", b.p);
-	}
+	if (mixes_gpus(r->v, r->n, &b))
+		code = cli_usage("%s: results of different GPUs are not compared by default; "
+				 "to compare them, give --across-gpus",
+				 b.p);
 	buf_done(&b);
 	return code;
 }

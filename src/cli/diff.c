@@ -39,6 +39,16 @@ static const struct compare_change no_change = { .basis = COMPARE_NONE,
 						 .change_low = NAN,
 						 .change_high = NAN };
 
+static struct diff_value number_of(double v)
+{
+	return (struct diff_value){ NULL, v, NAN, NAN };
+}
+
+static struct diff_value text_of(const char *text)
+{
+	return (struct diff_value){ text, NAN, NAN, NAN };
+}
+
 static bool value_known(const struct diff_value *v)
 {
 	return v->text || !isnan(v->number);
@@ -97,15 +107,11 @@ static void add_field(struct diff *d, enum diff_section section, int device, con
 
 static struct diff_value value_at(const struct json_doc *o, const char *path)
 {
-	struct diff_value v = nothing;
-
 	if (json_doc_is_number(o, path))
-		v.number = json_doc_number(o, path);
-	else if (json_doc_type(o, path) == JSON_DOC_BOOL)
-		v.text = json_doc_true(o, path) ? "yes" : "no";
-	else
-		v.text = json_doc_string(o, path);
-	return v;
+		return number_of(json_doc_number(o, path));
+	if (json_doc_type(o, path) == JSON_DOC_BOOL)
+		return text_of(json_doc_true(o, path) ? "yes" : "no");
+	return text_of(json_doc_string(o, path));
 }
 
 static const struct json_doc *run_of(const struct result_file *r, size_t run)
@@ -159,13 +165,11 @@ static const char *fact(const struct result_facts *f, const char *key)
 
 static void add_tag(const struct pair *p, const char *key)
 {
-	struct diff_value a = nothing, b = nothing;
+	struct diff_value a = text_of(fact(&p->a->result.tags, key));
+	struct diff_value b = text_of(fact(&p->b->result.tags, key));
+	bool same = a.text && b.text && strcmp(a.text, b.text) == 0;
 	char name[96];
-	bool same;
 
-	a.text = fact(&p->a->result.tags, key);
-	b.text = fact(&p->b->result.tags, key);
-	same = a.text && b.text && strcmp(a.text, b.text) == 0;
 	snprintf(name, sizeof(name), "tags.%s", key);
 	diff_add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b,
 		 same ? STATE_EQUAL : STATE_DIFFERS);
@@ -182,27 +186,18 @@ static void add_tags(const struct pair *p)
 			add_tag(p, b->v[i].key);
 }
 
-static struct diff_value number_of(double v)
+static const char *part_of(const struct result_file *r)
 {
-	struct diff_value ret = nothing;
-
-	ret.number = v;
-	return ret;
-}
-
-static struct diff_value part_of(const struct result_file *r)
-{
-	struct diff_value v = nothing;
-
-	if (r->nruns)
-		v.text = r->runs[0].part ? r->runs[0].part : "the whole run";
-	return v;
+	if (!r->nruns)
+		return NULL;
+	return r->runs[0].part ? r->runs[0].part : "the whole run";
 }
 
 static void add_part(const struct pair *p)
 {
 	static const struct diff_field part = { "part", "what is measured", 0, false };
-	struct diff_value a = part_of(&p->a->result), b = part_of(&p->b->result);
+	struct diff_value a = text_of(part_of(&p->a->result));
+	struct diff_value b = text_of(part_of(&p->b->result));
 
 	add_field(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
 }
@@ -445,11 +440,9 @@ static const struct result_code *code_in(const struct result_file *r, const char
 
 static struct diff_value code_value(const struct result_code *c)
 {
-	struct diff_value v = nothing;
-
-	if (c)
-		v.text = c->evidence ? c->evidence : c->sentence ? c->sentence : c->code;
-	return v;
+	if (!c)
+		return nothing;
+	return text_of(c->evidence ? c->evidence : c->sentence ? c->sentence : c->code);
 }
 
 static void add_code(const struct pair *p, const struct gpu *g, const char *code)
@@ -517,17 +510,14 @@ static struct diff_value spoilt_value(const struct result_run *run, enum compari
 {
 	const struct gw_interval energy =
 		each ? run->work.energy_per_iteration_j : run->sum.energy_j;
-	struct diff_value v = nothing;
 
 	switch (m) {
-	case METRIC_TIME: v.number = each ? run->work.latency_s : run->seconds; break;
-	case METRIC_POWER: v.number = run->sum.power_mean_w; break;
+	case METRIC_TIME: return number_of(each ? run->work.latency_s : run->seconds);
+	case METRIC_POWER: return number_of(run->sum.power_mean_w);
 	case METRIC_ENERGY:
-		v = (struct diff_value){ NULL, energy.best, energy.low, energy.high };
-		break;
-	default: break;
+		return (struct diff_value){ NULL, energy.best, energy.low, energy.high };
+	default: return nothing;
 	}
-	return v;
 }
 
 static const struct comparison_row *row_named(const struct comparison *c, const char *name)
@@ -541,16 +531,14 @@ static const struct comparison_row *row_named(const struct comparison *c, const 
 static struct diff_value figure_value(const struct comparison_row *row,
 				      enum comparison_metric m, bool each)
 {
-	struct diff_value v = nothing;
+	const struct comparison_figure *f;
 
-	if (row && row->nruns && !row->used)
+	if (!row)
+		return nothing;
+	if (row->nruns && !row->used)
 		return spoilt_value(row->runs[0].run, m, each);
-	if (row) {
-		v.number = row->figure[m].mean;
-		v.low = row->figure[m].low;
-		v.high = row->figure[m].high;
-	}
-	return v;
+	f = &row->figure[m];
+	return (struct diff_value){ NULL, f->mean, f->low, f->high };
 }
 
 static void add_figure(struct diff *d, const struct comparison *c, enum comparison_metric m,

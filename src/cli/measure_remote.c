@@ -368,9 +368,7 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 	}
 	ret->device = t->device;
 	ret->devices = t->devices;
-	ret->seconds = json_doc_is_number(t->remote.reply, "seconds")
-			       ? json_doc_number(t->remote.reply, "seconds")
-			       : 0;
+	ret->seconds = json_doc_number(t->remote.reply, "seconds");
 	if (!t->truncated)
 		return MEASURE_REMOTE_WHOLE;
 	print_truncated(t);
