@@ -4,6 +4,8 @@
 #include "table.h"
 
 #include "base/buf.h"
+#include "measure/distribution.h"
+#include "measure/stat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,8 +70,8 @@ static void add_alarm(struct buf *b, const struct ab_report *r)
 		return;
 	ab_text_change(change, sizeof(change), &r->result.aa[deciding_metric(r)]);
 	buf_addf(b,
-		 "; A differs from itself by %s: the machine drifts, or this is chance (1 in "
-		 "20)",
+		 "; A differs from itself by %s: the machine drifts, or the difference is "
+		 "chance (this happens in 1 of 20 comparisons)",
 		 change);
 }
 
@@ -155,6 +157,29 @@ static void print_table(const struct ab_report *r)
 		set_verdict(&t, r, m);
 	}
 	table_end(&t, term_width());
+}
+
+/* Prints the mean energy of one command.  The first interval is that of the true energy, as in
+ * `gpuward measure`.  The second one does not include the error that all runs on this GPU
+ * share. */
+static void print_mean(const struct ab_report *r, enum ab_arm arm, const char *title)
+{
+	struct run_mean mean;
+	char interval[80], half[32];
+
+	run_mean_init(&mean);
+	for (unsigned i = 0; i < r->runs; i++) {
+		const struct ab_record *run = &r->run[i];
+
+		if (run->used && run->step.phase == AB_PHASE_AB && run->step.arm == arm)
+			run_mean_add(&mean, run->energy.best, run->u_j,
+				     (run->absolute.high - run->absolute.best) / NORMAL_95);
+	}
+	row(title,
+	    "%s (95 %%, including the sensor error); %s %s when compared with runs on the "
+	    "same GPUs",
+	    term_interval(interval, moments_mean(&mean.moments), run_mean_reach(&mean), "J"),
+	    term_plain("±"), term_half_width(half, run_mean_reach_own(&mean), "J"));
 }
 
 static void print_iteration(const struct ab_report *r)
@@ -250,8 +275,9 @@ static void print_meters(const struct ab_report *r)
 
 	if (n < r->runs)
 		snprintf(runs, sizeof(runs),
-			 "%u of %u runs (the others have only one meter, or were dropped)", n,
-			 r->runs);
+			 "%u of %u runs (the others have only one energy source, or were "
+			 "dropped)",
+			 n, r->runs);
 	else
 		snprintf(runs, sizeof(runs), "%u runs", n);
 	if (n == 0)
@@ -259,12 +285,14 @@ static void print_meters(const struct ab_report *r)
 			      "to use both");
 	else if (meters_coarse(r))
 		row("Meters",
-		    "the runs are too short to check counter and samples against each other: "
-		    "they are %+.2f %% apart, %.2f %% s.d. over %s, within their "
+		    "the runs are too short to compare the samples with the counter: they "
+		    "differ by %+.2f %% (mean), %.2f %% s.d. over %s, which is within their "
 		    "uncertainty",
 		    100 * mean, n > 1 ? 100 * sd : 0, runs);
 	else
-		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %s",
+		row("Meters",
+		    "the samples differ from the counter by %+.2f %% (mean), %.2f %% s.d. over "
+		    "%s",
 		    100 * mean, n > 1 ? 100 * sd : 0, runs);
 }
 
@@ -301,7 +329,9 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	if (r->result.ab[deciding_metric(r)].n > 0) {
 		print_table(r);
 		row("B/A", "geometric mean over the pairs; A and B are arithmetic means of the "
-			   "runs, whose absolute error (gain of the sensor) is not shown");
+			   "runs");
+		print_mean(r, AB_ARM_A, "Mean of A");
+		print_mean(r, AB_ARM_B, "Mean of B");
 		print_iteration(r);
 	}
 	print_gate(r);

@@ -1,4 +1,4 @@
-/* ab_text: prints a comparison of two commands, during the runs and at the end. */
+/* ab_text: writes the texts of `gpuward ab`, during the runs and at the end. */
 #ifndef GW_CLI_AB_TEXT_H
 #define GW_CLI_AB_TEXT_H
 
@@ -11,11 +11,11 @@
 /* Writes a ratio and its interval as a change: "+2.1 % (+1.0 to +3.2 %)". */
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
 
-/* Writes the smallest effect that the planned number of pairs can show. It follows from the
- * comparison of A with itself; writes "" before that comparison. */
+/* Writes the smallest effect that the planned number of pairs can show.  It is known after A
+ * was compared with itself; before that, writes "". */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
-/* Prints the whole result on standard output. a and b are the command lines. */
+/* Prints the whole result on standard output.  a and b are the command lines of A and B. */
 void ab_text_print(const struct ab_report *r, const char *a, const char *b,
 		   const struct cli *c);
 

@@ -1,5 +1,7 @@
 #include "bundle_open.h"
 #include "run_result.h"
+#include "session.h"
+
 #include "base/array.h"
 #include "serve/timespec_parse.h"
 
@@ -11,23 +13,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define GPUS 64 /* largest number of GPUs in a bundle */
+#define GPUS 64 /* Largest number of GPUs in a bundle. */
 
 static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 /* One window of one GPU. */
 struct rebuilt_window {
-	unsigned id;                  /* windows of several GPUs with the same id are one run */
-	struct tracked_window window; /* the evidence for codes comes from this window */
+	unsigned id; /* Windows of several GPUs with the same id are one run. */
+	struct tracked_window window; /* The evidence for codes comes from this window. */
 	struct measured_device d;
 };
 
 /* The windows that bundle_recompute() found so far. */
 struct rebuild {
 	struct rebuilt_window *v;
-	unsigned n, room;            /* number of windows in v, and its capacity */
-	struct bundle_rebuilt *made; /* statistics for the caller */
-	int err;                     /* the first error; 0: none */
+	unsigned n, room;            /* Number of windows in v, and capacity of v. */
+	struct bundle_rebuilt *made; /* Statistics for the caller. */
+	int err;                     /* The first error, or 0. */
 };
 
 static struct rebuilt_window *push_window(struct rebuild *p)
@@ -153,17 +155,6 @@ static int make_runs(struct rebuild *p, uint64_t wall_ns, struct measured *m)
 	return 0;
 }
 
-/* Reduces "/opt/bin/train --key=x" to "train". */
-static void command_name(char *command)
-{
-	char *slash;
-
-	command[strcspn(command, " ")] = '\0';
-	slash = strrchr(command, '/');
-	if (slash && slash[1])
-		memmove(command, slash + 1, strlen(slash + 1) + 1);
-}
-
 static int write_result(struct rebuild *p, struct buf *out)
 {
 	const struct bundle_summary *sum = &p->made->sum;
@@ -173,18 +164,16 @@ static int write_result(struct rebuild *p, struct buf *out)
 			      .model_size_bytes = NAN,
 			      .iterations = NAN,
 			      .tokens = NAN,
-			      .command_name = *sum->command ? name : NULL,
 			      .version = sum->version };
 	struct json j;
 	int err;
 
-	snprintf(name, sizeof(name), "%s", sum->command);
-	command_name(name);
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(sum->command, " "), sum->command);
+	m.command_name = *sum->command ? session_command_name(name) : NULL;
 	if (strchr(sum->command, ' '))
 		m.command = sum->command;
-	(void)timespec_parse(sum->created, 0,
-			     /* if the time is unreadable, the result has a time in 1970 */
-			     &m.wall_ns);
+	/* If the time cannot be parsed, the result has a time in 1970. */
+	(void)timespec_parse(sum->created, 0, &m.wall_ns);
 	err = make_runs(p, m.wall_ns, &m);
 	json_init(&j, out, true);
 	if (!err)
@@ -197,10 +186,11 @@ static int write_result(struct rebuild *p, struct buf *out)
 	return err;
 }
 
-/* Computes the result of a bundle from its samples and writes it (docs/schema/measure.json) to
- * out.  This is for a measurement that was killed, or that could not write because its disk
- * failed.  Fields that the samples do not contain (environment, counts, baselines, host) are
- * null.  Returns the same as bundle_recompute(), with a sentence in message. */
+/* Computes the result of a bundle from its samples and writes it to out, as
+ * docs/schema/measure.json describes.  This is for a measurement that was killed, or that could
+ * not write because its disk failed.  Fields that the samples do not contain (environment,
+ * counts, baselines, host) are null.  Returns the same as bundle_recompute(), with a sentence
+ * in message. */
 static int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 			  char *message, size_t size)
 {
@@ -283,8 +273,8 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
 		err = use_samples(e, &text, why, message, size);
-	/* report why the samples cannot be read: this is more useful than the error about
-	 * result.json */
+	/* Report why the samples cannot be read. This is more useful than the error about
+	 * result.json. */
 	else if (err)
 		snprintf(message, size, "%s", samples);
 	else if (!e->read)

@@ -12,27 +12,28 @@
 /* Statistics about the samples of a bundle. */
 struct bundle_rebuilt {
 	struct bundle_summary sum;
-	double interval_s; /* time between samples of clocks and temperature; 0: unknown */
-	unsigned runs;     /* number of runs that the samples contain */
+	double interval_s; /* Time between readings of clocks and temperature. 0: unknown. */
+	unsigned runs;     /* Number of runs that the samples contain. */
 };
 
 #define BUNDLE_OPENED_NOTES 6
 #define BUNDLE_OPENED_NOTE  5200
 
 struct bundle_opened {
-	const char *path; /* the path that was opened; the caller owns the string */
+	const char *path; /* The path that was opened. The caller owns the string. */
 	struct result_file result;
-	bool bundle; /* true: the path is a bundle; false: a result file */
-	bool read;   /* the samples of the bundle could be read; `made` has their statistics */
-	/* `result` is computed from the samples, because result.json is not usable */
+	bool bundle; /* True: the path is a bundle. False: it is a result file. */
+	bool read;   /* The samples of the bundle could be read. `made` has their statistics. */
+	/* `result` was computed from the samples, because result.json is not usable. */
 	bool bundle_rebuilt;
 	struct bundle_rebuilt made;
-	char file[4200]; /* path of the result.json in the bundle */
+	char file[4200]; /* Path of the result.json in the bundle. */
 	char note[BUNDLE_OPENED_NOTES][BUNDLE_OPENED_NOTE];
 	unsigned notes;
 };
 
-/* Returns 0, then call bundle_opened_done(); or -1 with a sentence in message. */
+/* Opens a bundle or a result file.  Returns 0; then call bundle_opened_done().  On error
+ * returns -1 with a sentence in message. */
 int bundle_open(struct bundle_opened *e, const char *path, char *message, size_t size);
 void bundle_opened_done(struct bundle_opened *e);
 

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* the energy of a longer gap between two samples is unknown and not integrated */
+/* If two samples are more than this many seconds apart, the energy between them is unknown and
+ * not integrated. */
 #define HOLE_S 2.5
 
 void power_record_init(struct power_record *r)
@@ -51,7 +52,8 @@ void power_record_add(struct power_record *r, double t_s, double watts)
 	r->point[r->n++] = p;
 }
 
-/* Returns the first and last time; false with fewer than two samples. */
+/* Sets the times of the first and last sample.  Returns false if there are fewer than two
+ * samples. */
 static bool power_record_span(const struct power_record *r, double *ret_from_s,
 			      double *ret_to_s)
 {
@@ -100,33 +102,35 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 	return true;
 }
 
-/* standard uncertainty of the gain if the external meter measures more than the GPU: power
- * supplies lose 4 to 11 %, and fans follow the load */
-#define REST_U     0.05
-#define GAIN_MOST  0.1  /* largest known gain error of a board */
-#define FLAT_RATIO 0.02 /* if the power varies less than this, the gain cannot be determined */
+/* Standard uncertainty of the gain if the external meter measures more than the GPU: power
+ * supplies lose 4 to 11 %, and the power of fans follows the load. */
+#define REST_U    0.05
+#define GAIN_MOST 0.1 /* Largest known gain error of a board. */
+/* If the power varies less than FLAT_RATIO of its mean, or less than FLAT_W watts, the gain
+ * cannot be determined. */
+#define FLAT_RATIO 0.02
 #define FLAT_W     3.0
 #define ALPHA      0.05
-/* upper limit of the estimated correlation of errors; errors with a higher correlation cannot
- * be distinguished from an offset */
+/* Upper limit of the estimated correlation of neighbouring errors. Errors with a higher
+ * correlation look like an offset. */
 #define RHO_MOST 0.99
-/* peaks of the correlation are treated as equal if they differ by at most this value */
+/* Two peaks of the correlation count as equal if they differ by at most this value. */
 #define LIKE 0.005
 
 struct task {
 	const struct power_record *record;
 	const struct trace_point *trace;
 	size_t n;
-	/* median time between two points; each point is the mean power over this time */
+	/* Median time between two points. Each point is the mean power over this time. */
 	double spacing_s;
 };
 
-/* Sums over the points of the trace.  The trace is first shifted back by a lag.  Points that
- * the record then does not cover are left out. */
+/* Sums over the points of the trace, after the trace was shifted back by a lag.  Points that
+ * the record does not cover are left out. */
 struct sums {
 	size_t n;
-	/* means of the sensor's readings (x) and of the trace (y), and sums of products of the
-	 * deviations from these means */
+	/* Means of the sensor's readings (x) and of the trace (y), and sums of products of the
+	 * deviations from these means (xx, yy, xy). */
 	double x, y, xx, yy, xy;
 	double first_s, last_s;
 };
@@ -188,8 +192,8 @@ static double median_spacing(const struct trace_point *trace, size_t n)
 	return ret;
 }
 
-/* Returns the smallest number of points that must overlap at a lag.  With fewer points, the end
- * of the trace may correlate by chance. */
+/* Returns how many points of the trace the record must cover at a lag.  With fewer points, the
+ * end of the trace may correlate by chance. */
 static size_t least_points(const struct task *t)
 {
 	size_t most = 0;
@@ -226,7 +230,8 @@ static double refine_lag(const struct task *t, double lag_s, double step_s, size
 	return lag_s;
 }
 
-/* Returns the smallest lag among the highest peaks: a periodic load has many equal peaks. */
+/* Returns the smallest lag among the highest peaks, because a periodic load has many equal
+ * peaks. */
 static double find_lag(const struct task *t, size_t least)
 {
 	double step = fmin(fmax(t->spacing_s / 4, 0.02), 0.25), most = -1, best = INFINITY;
@@ -298,7 +303,8 @@ static double error_correlation(const double *r, size_t n)
 /* How the sensor's readings at the points change with the lag.  An error of the lag changes
  * these readings and therefore the fitted line, most of all where the load changes fast. */
 struct slope {
-	/* mean: mean of d reading / d lag; dd, xd: sums of products of the deviations */
+	/* `mean` is the mean of d reading / d lag. dd and xd are sums of products of the
+	 * deviations. */
 	double mean, dd, xd;
 };
 
@@ -333,7 +339,8 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 /* Computes the variance of a weighted sum of errors, one error at a time. Each error has
  * variance 1; the correlation of two errors is rho^distance. */
 struct alike_sum {
-	/* near: sum over earlier errors of weight x rho^distance to the next error */
+	/* `near` is the sum of weight x rho^distance over all earlier errors, where distance is
+	 * that to the next error. */
 	double rho, near, variance;
 };
 
@@ -388,7 +395,8 @@ static void fit_uncertainties(const struct task *t, const struct sums *s,
 {
 	double *r = residuals(t, f), n = (double)s->n;
 	double rho = r ? error_correlation(r, t->n) : RHO_MOST;
-	double real = fmax(5, n * (1 - rho) / (1 + rho)); /* number of independent points */
+	/* Effective number of independent points. */
+	double real = fmax(5, n * (1 - rho) / (1 + rho));
 	/* With few independent points, Student's t distribution is wider than the normal
 	 * one. */
 	double k = student_factor(ALPHA, real - 3) / NORMAL_95;
@@ -432,7 +440,7 @@ static void drop_offset(struct measured_calibration *f)
 	f->pivot_w = 0;
 }
 
-/* Writes the sentence and returns -GW_E_PARSE. */
+/* Writes the sentence into why and returns -GW_E_PARSE. */
 #define calibrate_refuse(why, size, ...) (snprintf(why, size, __VA_ARGS__), -GW_E_PARSE)
 
 static int check_span(const struct task *t, char *why, size_t size)
@@ -487,9 +495,8 @@ static int fit_line(const struct task *t, struct measured_calibration *f, char *
 
 	fit_values(t, &s, f);
 	err = f->offset_alone ? 0 : check_line(f, why, size);
-	if (!err && !f->offset_alone &&
-	    /* the fit is less certain than an uncalibrated sensor */
-	    f->gain_u > SENSOR_GAIN_U) {
+	/* Do not use a fitted gain that is less certain than that of an uncalibrated sensor. */
+	if (!err && !f->offset_alone && f->gain_u > SENSOR_GAIN_U) {
 		f->offset_alone = true;
 		fit_values(t, &s, f);
 	}
@@ -608,11 +615,6 @@ int calibration_make(struct calibration *c, const char *path, const struct power
 	return 0;
 }
 
-void calibration_done(struct calibration *c)
-{
-	trace_done(&c->trace);
-}
-
 void calibration_apply(const struct calibration *c, struct sensor *s)
 {
 	const struct measured_calibration *t = &c->summary;
@@ -643,7 +645,7 @@ int run_calibration_init(struct run_calibration *c, const char *path, double acc
 void run_calibration_done(struct run_calibration *c)
 {
 	if (c->fitted)
-		calibration_done(&c->fit);
+		trace_done(&c->fit.trace);
 	if (c->record)
 		pthread_mutex_destroy(&c->lock);
 	free(c->record);

@@ -28,33 +28,34 @@
 #define POWER_RECORD_POINTS 16384
 
 struct power_record_point {
-	/* joules: energy since the first sample; hole_s: seconds without samples since then */
+	/* joules is the energy since the first sample. hole_s is the time without samples since
+	 * then. */
 	double t_s, joules, hole_s;
 };
 
 struct power_record {
 	struct power_record_point point[POWER_RECORD_POINTS];
 	size_t n;
-	struct power_record_point last; /* point of the latest sample */
+	struct power_record_point last; /* The point of the latest sample. */
 	double last_w;
-	/* samples: number of samples so far; one of `every` samples is stored */
+	/* `samples` is the number of samples so far. One of `every` samples is stored. */
 	unsigned long samples, every;
 };
 
 void power_record_init(struct power_record *r);
 
-/* Adds a sample; ignores a sample that is not later than the previous one. */
+/* Adds a sample.  Ignores a sample that is not later than the previous one. */
 void power_record_add(struct power_record *r, double t_s, double watts);
 
 /* Computes the mean power between two times.  Returns false if the samples do not cover the
  * whole time between them. */
 bool power_record_mean(const struct power_record *r, double from_s, double to_s, double *ret_w);
 
-#define CALIBRATE_LAG_S 10.0 /* largest lag in seconds, in either direction */
-#define CALIBRATE_LEAST 10   /* fewest points that can be fitted */
-#define CALIBRATE_ALIKE 0.9  /* smallest correlation of the two series that is accepted */
-/* largest known offset of a board in watts; if the offset is larger, the external meter measures
- * more than the GPU */
+#define CALIBRATE_LAG_S 10.0 /* Largest lag in seconds, in either direction. */
+#define CALIBRATE_LEAST 10   /* Smallest number of points for a fit. */
+#define CALIBRATE_ALIKE 0.9  /* Smallest correlation of the two series that is accepted. */
+/* Largest known offset of a board in watts. If the fitted offset is larger, the external meter
+ * measures more than the GPU. */
 #define CALIBRATE_OFFSET_W 25.0
 
 /* Fits the n points of the trace, in ascending time order, to the record.  The times of both are
@@ -88,16 +89,15 @@ struct calibration {
 	struct measured_calibration summary;
 };
 
-/* Parses the value of --calibrate-accuracy, such as "1" or "0.5%"; NULL: 1 %.  Returns EXIT_OK
- * or EXIT_USAGE. */
+/* Parses the value of --calibrate-accuracy, such as "1" or "0.5%".  If text is NULL, the value
+ * is 1 %.  Returns EXIT_OK or EXIT_USAGE. */
 int calibration_accuracy(const char *text, double *ret_ratio);
 
 /* Fits the trace in the file `path` (borrowed) to the record.  The record has monotonic times;
- * wall_s is how far the wall clock is ahead of them.  Returns 0; then call calibration_done().
- * On error returns a negative code with a sentence in why. */
+ * wall_s is the wall clock minus the monotonic clock, in seconds.  Returns 0; free c->trace
+ * with trace_done().  On error returns a negative code with a sentence in why. */
 int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
 		     double wall_s, double accuracy_ratio, char *why, size_t size);
-void calibration_done(struct calibration *c);
 
 /* Sets gain, offset and their uncertainties in the sensor. */
 void calibration_apply(const struct calibration *c, struct sensor *s);
@@ -106,18 +106,20 @@ void calibration_apply(const struct calibration *c, struct sensor *s);
  * the last run, the trace of the external meter is fitted to them. */
 
 struct run_calibration {
-	struct power_record *record; /* NULL: no calibration */
+	/* The readings of the sensor. NULL: --calibrate is not given. */
+	struct power_record *record;
 	const char *path;
 	double accuracy_ratio;
-	pthread_mutex_t lock; /* protects record */
-	bool fitted;          /* true: `fit` and `sensor` are valid */
+	pthread_mutex_t lock; /* Protects `record`. */
+	bool fitted;          /* True: `fit` and `sensor` are valid. */
 	struct calibration fit;
-	struct sensor sensor; /* the sensor of the GPU, calibrated */
-	char why[4600];       /* a sentence, if the calibration failed */
+	struct sensor sensor; /* The sensor of the GPU with the new calibration. */
+	char why[4600];       /* A sentence that says why the calibration failed. */
 };
 
-/* Prepares the calibration; call it before the meter starts.  path NULL: all functions below do
- * nothing.  Returns 0 or -GW_E_NOMEM. */
+/* Prepares the calibration.  Call it before the meter starts.  If path is NULL,
+ * run_calibration_event() and run_calibration_done() do nothing, and the other functions must
+ * not be called.  Returns 0 or -GW_E_NOMEM. */
 int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio);
 void run_calibration_done(struct run_calibration *c);
 

@@ -17,40 +17,40 @@
 
 #define WAIT_MOST_NS (3600 * NS_PER_S)
 #define REPLY_NS     (5 * NS_PER_S)
-/* The lease of a hold is half as long as the time since --clean-room began, within these
- * limits, and is renewed when a third of it is over. So a command that is killed early blocks
- * the workers only for seconds, and a command that runs for hours does not fill the service's
- * log. */
+/* A hold is a lease. The lease is half as long as the time since --clean-room began, within
+ * these limits, and is renewed when a third of it is over. So a command that is killed early
+ * blocks the workers only for seconds, and a command that runs for hours does not fill the
+ * service's log. */
 #define LEASE_LEAST_S 12.0
 #define LEASE_MOST_S  300.0
-#define LEAVING_NS    (100 * NS_PER_MS) /* time between requests until the workers have left */
-/* time between requests while someone else holds a worker, or after an error */
+#define LEAVING_NS    (100 * NS_PER_MS) /* Time between requests until the workers have left. */
+/* Time between requests while someone else holds a worker, or after an error. */
 #define AGAIN_NS NS_PER_S
-#define CALM_NS  (4 * NS_PER_S) /* time between requests after the workers have left */
-/* two times from the service are treated as equal if they differ by less than this */
+#define CALM_NS  (4 * NS_PER_S) /* Time between requests after the workers have left. */
+/* Two times from the service count as equal if they differ by less than this. */
 #define SAME_NS NS_PER_S
 
 enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
 
 struct held {
 	enum holder holder;
-	bool out; /* the worker has left the GPU */
-	/* the service's count of evictions of this worker at the time when the worker left;
-	 * NAN: it has not left */
+	bool out; /* The worker has left the GPU. */
+	/* Number of evictions of this worker, as counted by the service when the worker left.
+	 * NAN: the worker has not left. */
 	double evictions;
-	uint64_t until_wall_ns; /* end of our hold as reported by the service, if HELD_BY_US */
-	/* if HELD_BY_US: a time on the monotonic clock, at or shortly before the end of our
-	 * hold */
+	uint64_t until_wall_ns; /* If HELD_BY_US: end of our hold as the service reports it. */
+	/* If HELD_BY_US: end of our hold on the monotonic clock, or a time shortly before
+	 * it. */
 	uint64_t until_ns;
 };
 
 struct clean_room {
 	const struct cli *c;
 	struct remote remote;
-	/* record for the result; its workers have the same order as held[] */
+	/* The record for the result. Its workers have the same order as held[]. */
 	struct measured_room record;
 	struct held held[POLICY_WORKERS];
-	/* names of the workers with a process on a measured GPU */
+	/* Names of the workers that have a process on a measured GPU. */
 	char on_gpu[POLICY_WORKERS][128];
 	unsigned on_gpu_count;
 	uint64_t begin_ns;
@@ -116,7 +116,7 @@ static bool is_ours(const struct json_doc *w, const struct held *h)
 	       (until > own ? until - own : own - until) < SAME_NS;
 }
 
-/* Finds a worker in the last reply; NULL: the guard has no such worker. */
+/* Finds a worker in the last reply.  Returns NULL if the guard has no such worker. */
 static const struct json_doc *worker_named(const struct clean_room *r, const char *name)
 {
 	const struct json_doc *all = r->remote.reply;
@@ -127,6 +127,17 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 	return NULL;
 }
 
+/* Returns 0 if the request succeeded and the reply has this status.  Otherwise returns an error with
+ * a sentence in message. */
+static int check_reply(struct clean_room *r, int err, int status, char *message, size_t size)
+{
+	if (!err && r->remote.status == status && r->remote.reply)
+		return 0;
+	if (!err)
+		remote_refusal(&r->remote, message, size);
+	return -GW_E_IO;
+}
+
 /* Requests the list of workers.  Returns 0 and keeps the reply, or an error with a sentence in
  * message. */
 static int request_workers(struct clean_room *r, char *message, size_t size)
@@ -134,11 +145,7 @@ static int request_workers(struct clean_room *r, char *message, size_t size)
 	int err = remote_request(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, REPLY_NS,
 				 message, size);
 
-	if (!err && r->remote.status == 200 && r->remote.reply)
-		return 0;
-	if (!err)
-		remote_refusal(&r->remote, message, size);
-	return -GW_E_IO;
+	return check_reply(r, err, 200, message, size);
 }
 
 static double lease_s(const struct clean_room *r)
@@ -148,8 +155,8 @@ static double lease_s(const struct clean_room *r)
 	return fmin(fmax(lasted / 2, LEASE_LEAST_S), LEASE_MOST_S);
 }
 
-/* Requests a change of one worker.  ttl_s 0: the verb needs no time.  Returns 0, or an error
- * with a sentence in message. */
+/* Sends a verb such as "/hold" for one worker.  ttl_s is the length of the hold; 0 if the verb
+ * has none.  Returns 0, or an error with a sentence in message. */
 static int request_verb(struct clean_room *r, const char *name, const char *verb, double ttl_s,
 			char *message, size_t size)
 {
@@ -168,11 +175,7 @@ static int request_verb(struct clean_room *r, const char *name, const char *verb
 	err = remote_request(&r->remote, "POST", remote_path(path, REMOTE_WORKERS, name, verb),
 			     remote_body_end(&body), REPLY_NS, message, size);
 	remote_body_done(&body);
-	if (!err && r->remote.status == 202 && r->remote.reply)
-		return 0;
-	if (!err)
-		remote_refusal(&r->remote, message, size);
-	return -GW_E_IO;
+	return check_reply(r, err, 202, message, size);
 }
 
 static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t size)
@@ -229,12 +232,12 @@ static void update_holder(struct clean_room *r, unsigned i, const struct json_do
 		if (!is_held(w))
 			set_broken(r, i,
 				   now_ns() < h->until_ns ? "someone released it"
-							  : "the hold ran out");
+							  : "the hold expired");
 		h->holder = is_held(w) ? HELD_BY_OTHERS : NOT_HELD;
 	}
 }
 
-/* Returns true if a lease must be begun or renewed. */
+/* Returns true if a hold must be requested or renewed. */
 static bool is_lease_due(const struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	const struct held *h = &r->held[i];
@@ -244,8 +247,8 @@ static bool is_lease_due(const struct clean_room *r, unsigned i, const struct js
 				       : h->holder == HELD_BY_OTHERS && !is_held(w);
 }
 
-/* Requests the list of workers once, and renews the leases that are due.  Returns 0 or an
- * error. */
+/* Requests the list of workers once, updates what is known about them, and renews the holds
+ * that are due.  Returns 0 or an error. */
 static int keep_workers(struct clean_room *r)
 {
 	bool due[POLICY_WORKERS] = { false }, all = true;
@@ -599,10 +602,9 @@ static void print_broken(const struct clean_room *r)
 static void release_all(struct clean_room *r)
 {
 	char message[700] = "";
-	bool ours[POLICY_WORKERS];
 
 	if (request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; the workers stay off the GPUs until their holds run out, within "
+		cli_error("%s; the workers stay off the GPUs until their holds expire, within "
 			  "%.0f s",
 			  message, lease_s(r));
 		for (unsigned i = 0; i < r->record.workers; i++)
@@ -615,12 +617,12 @@ static void release_all(struct clean_room *r)
 		update_holder(r, i, w);
 		if (w)
 			update_presence(r, i, w);
-		ours[i] = r->held[i].holder == HELD_BY_US;
 	}
 	for (unsigned i = 0; i < r->record.workers; i++)
-		if (ours[i] && request_verb(r, r->record.worker[i].name, "/release", 0, message,
-					    sizeof(message)) != 0)
-			cli_error("worker %s: %s; its hold runs out within %.0f s",
+		if (r->held[i].holder == HELD_BY_US &&
+		    request_verb(r, r->record.worker[i].name, "/release", 0, message,
+				 sizeof(message)) != 0)
+			cli_error("worker %s: %s; its hold expires within %.0f s",
 				  r->record.worker[i].name, message, lease_s(r));
 }
 
@@ -655,12 +657,13 @@ void clean_room_print(const struct measured_room *r, unsigned indent)
 		const struct measured_worker *w = &r->worker[i];
 		char name[sizeof(w->name)], broken[sizeof(w->broken)];
 
-		/* the name and the reason come from the service */
+		/* The name and the reason come from the service and may contain control
+		 * characters. */
 		utf8_clean(name, sizeof(name), w->name);
 		utf8_clean(broken, sizeof(broken), w->broken);
-		term_row(indent, i ? "" : "Clean room", "%s was held off%s%s%s", name,
-			 w->held ? "" : " by someone else already", *broken ? ", but " : "",
-			 broken);
+		term_row(indent, i ? "" : "Clean room", "%s was kept off the GPUs%s%s%s", name,
+			 w->held ? "" : " (someone else already held it)",
+			 *broken ? ", but " : "", broken);
 	}
 }
 

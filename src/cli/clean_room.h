@@ -1,7 +1,7 @@
 /* clean_room: keeps the guard's workers off the measured GPUs during a measurement.
  *
- * It asks the service to hold evicted each worker that may use such a GPU, as `gpuward guard
- * hold` does.  Each hold is a short lease that a thread renews, so the hold ends soon if
+ * It requests a hold from the service for each worker that may use such a GPU, as `gpuward
+ * guard hold` does.  Each hold is a short lease that a thread renews, so the hold ends soon if
  * gpuward is killed.  A hold by someone else is never changed or released; when that hold ends,
  * gpuward requests its own.  If someone else releases or changes gpuward's hold, gpuward does
  * not request it again. */
@@ -16,12 +16,12 @@
 
 /* Options of a command with --clean-room. */
 struct clean_room_flags {
-	const char *wait; /* value of --clean-room; NULL: the option is not given */
+	const char *wait; /* Value of --clean-room. NULL: the option is not given. */
 	struct remote_flags remote;
 };
 #define CLEAN_ROOM_OPTIONS(type, member)                                               \
 	OPTION_OPTIONAL_ROW(0, "clean-room", offsetof(type, member.wait), "TIME",      \
-			    "let the guard of the service hold its workers off these " \
+			    "let the guard of the service keep its workers off these " \
 			    "GPUs; wait up to TIME for them to leave (default: 1m)",   \
 			    "1m"),                                                     \
 		REMOTE_OPTIONS_OF(type, member.remote)
@@ -41,14 +41,14 @@ int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct
 /* Releases the workers and reports those that did not stay away.  Later calls do nothing. */
 void clean_room_end(struct clean_room *r);
 
-/* Returns the record for the result; valid after clean_room_end() until clean_room_free().  r
+/* Returns the record for the result.  It is valid from clean_room_end() to clean_room_free().  r
  * may be NULL. */
 const struct measured_room *clean_room_record(const struct clean_room *r);
 
-/* Prints a row per worker: "ollama was held off". r may be NULL; indent has the same meaning as
+/* Prints a row per worker: "ollama was kept off the GPUs". r may be NULL; indent has the same meaning as
  * in term_row(). */
 void clean_room_print(const struct measured_room *r, unsigned indent);
 
-void clean_room_free(struct clean_room *r); /* also calls clean_room_end(); r may be NULL */
+void clean_room_free(struct clean_room *r); /* Also calls clean_room_end(). r may be NULL. */
 
 #endif

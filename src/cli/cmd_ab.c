@@ -12,6 +12,7 @@
 #include "measure/meter.h"
 #include "measure/stat.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -24,13 +25,13 @@
 
 #define TAIL_LINES   5
 #define EXIT_INVALID 12
-#define TARGET       0.01 /* the default of --target if no --fail-if is given */
-/* 2^53: every JSON reader represents integers up to this value exactly */
+#define TARGET       0.01 /* Default of --target if --fail-if is not given. */
+/* 2^53. Every JSON reader represents integers up to this value exactly. */
 #define SEED_MAX 9007199254740992.0
 
 struct ab_options {
 	struct session_options session;
-	double pairs_max, aa_pairs, seed; /* seed NAN: --seed is not given */
+	double pairs_max, aa_pairs, seed; /* seed is NAN if --seed is not given. */
 	const char *target, *fail_if;
 	bool show_output;
 };
@@ -50,7 +51,8 @@ static const struct option options[] = {
 			 AB_PAIRS_LIMIT, 4),
 	SESSION_ITERATIONS(struct ab_options, session),
 	SESSION_PART(struct ab_options, session),
-	/* One warm-up run is the default: it fills caches, and shows early whether B fails. */
+	/* By default, each command runs once before the comparison. This fills caches, and
+	 * shows early whether B fails. */
 	SESSION_COOLDOWN(struct ab_options, session, 1),
 	SESSION_EXCLUSIVE(struct ab_options, session),
 	CLEAN_ROOM_OPTIONS(struct ab_options, session.room),
@@ -154,23 +156,24 @@ static int split_commands(char **argv, int argc, char **ret[2])
 struct comparison {
 	struct cli *c;
 	const struct ab_options *o;
-	char **argv[2]; /* command lines of A and B */
+	char **argv[2]; /* Command lines of A and B. */
 	char command[2][4096];
 	struct ab_config config;
 	struct ab *ab;
 	struct ab_report report;
-	unsigned capacity; /* capacity of report.run */
-	/* index of the first run of the current pair; -1: the next run begins a pair */
+	unsigned capacity; /* Number of elements that report.run can hold. */
+	/* Index of the first run of the current pair. -1: the next run begins a pair. */
 	int half;
 
 	struct session s;
 	struct tail tail;
-	/* terminal: overwrite one progress line; lines: print one line per pair */
+	/* `terminal`: progress is one line that is overwritten. `lines`: it is one line per
+	 * pair. */
 	bool terminal, lines;
-	uint64_t begin_ns; /* start of the current run */
-	char line[160];    /* start of the progress line */
-	char why[512];     /* why the latest unusable run cannot be used */
-	/* a warning was printed: the command marks several parts with the name of --part */
+	uint64_t begin_ns; /* Monotonic time at which the current run started. */
+	char line[160];    /* First part of the progress line. */
+	char why[512];     /* Why the last unusable run could not be used. */
+	/* The program already warned that the command marks several parts with this name. */
 	bool parts_reported[2];
 };
 
@@ -189,7 +192,8 @@ static void clear_line(const struct comparison *x)
 		progress_clear();
 }
 
-/* Records that a command failed, and prints an error with the end of its standard error. */
+/* Records that a command failed, and prints an error with the last lines of the command's
+ * standard error. */
 static void __attribute__((format(printf, 4, 5)))
 set_failure(struct comparison *x, enum ab_arm arm, int status, const char *fmt, ...)
 {
@@ -229,8 +233,8 @@ static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_
 	return status ? EXIT_INVALID : EXIT_OK;
 }
 
-/* Runs a command to its end.  Returns EXIT_OK, then call runner_run_done(), or an exit code.
- * After a signal the exit status of the command is not checked. */
+/* Runs a command to its end.  Returns EXIT_OK; then call runner_run_done().  Otherwise returns
+ * an exit code.  After a signal, the exit status of the command is not checked. */
 static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run *run)
 {
 	int err, code;
@@ -394,29 +398,29 @@ static void add_run(struct comparison *x, unsigned at)
 	}
 }
 
-/* Returns the energy of device i in part w of the run; w NULL: in the whole run. */
+/* Returns the energy of device i in part w of the run, or in the whole run if w is NULL. */
 static const struct gw_energy *energy_of(const struct runner_run *run,
 					 const struct progress_marks_window *w, unsigned i)
 {
 	return w ? &w->energy[i] : gw_window_energy(run->window, i);
 }
 
-/* Fills in the energy of a run or of its part w, summed over the GPUs. */
+/* Fills in time and energy of the run, or of its part w if w is not NULL, summed over the
+ * GPUs. */
 static void fill_record(const struct comparison *x, const struct runner_run *run,
 			const struct progress_marks_window *w, struct ab_record *r)
 {
-	double variance = 0, below2 = 0, above2 = 0, counter_j = 0, samples_j = 0;
-	bool one_source = false; /* some GPU has only one energy source */
+	double variance = 0, counter_j = 0, samples_j = 0;
+	bool one_source = false; /* True: at least one GPU has only one energy source. */
 
 	r->seconds = w ? (double)(w->end_ns - w->begin_ns) * 1e-9 : run->seconds;
 	r->temperature_c = NAN;
 	for (unsigned i = 0; i < gw_meter_device_count(x->s.runner.meter); i++) {
 		const struct gw_energy *e = energy_of(run, w, i);
 
-		r->energy.best += e->relative.best;
+		energy_interval_add(&r->energy, &e->relative, false);
+		energy_interval_add(&r->absolute, &e->joules, true);
 		variance += pow(e->u_relative, 2);
-		below2 += pow(e->relative.best - e->relative.low, 2);
-		above2 += pow(e->relative.high - e->relative.best, 2);
 		counter_j += e->counter_joules;
 		samples_j += e->samples_joules;
 		one_source = one_source || isnan(e->residual_ratio);
@@ -424,18 +428,16 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 		r->validity = e->validity > r->validity ? e->validity : r->validity;
 		r->codes |= e->codes;
 	}
-	r->energy.low = r->energy.best - sqrt(below2);
-	r->energy.high = r->energy.best + sqrt(above2);
 	r->u_j = sqrt(variance);
 	r->power_w = r->energy.best / r->seconds;
 	r->residual_ratio = one_source ? NAN : samples_j / counter_j - 1;
-	/* a short run has no reading of the temperature: use the one before the run */
+	/* A short run may have no temperature reading. Use the one before the run. */
 	if (isnan(r->temperature_c))
 		r->temperature_c = x->s.cool.now_c;
 }
 
-/* Writes to x->why why the energy of the run, or of its part w, is not fully valid: for each
- * GPU, the sentence of each code and its evidence. */
+/* Writes to x->why the reasons why the energy of the run, or of its part w, is not fully valid:
+ * for each GPU, the sentence of each code and its evidence. */
 static void describe_codes(struct comparison *x, const struct runner_run *run,
 			   const struct progress_marks_window *w)
 {
@@ -468,7 +470,7 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	const char *part = x->o->session.part;
 	const struct progress_marks_window *w;
 	struct runner_run run;
-	unsigned parts = 0; /* number of parts with this name */
+	unsigned parts = 0; /* Number of parts with this name. */
 	int code = run_command(x, step->command, &run);
 
 	if (code != EXIT_OK)
@@ -476,7 +478,7 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	w = part ? progress_marks_find(&run.marks, part, &parts) : NULL;
 	*r = (struct ab_record){ .step = *step, .begin_wall_ns = run.begin_wall_ns };
 	if (x->s.runner.interrupted) {
-		/* the run may be incomplete */
+		/* Do not use this run, because it may be incomplete. */
 	} else if (part && !w) {
 		set_failure(x, step->command, 0,
 			    "did not mark the beginning and end of a part '%.60s'; see "
@@ -518,10 +520,7 @@ static int run_pairs(struct comparison *x)
 	int code = warm_up(x);
 
 	while (code == EXIT_OK && !x->s.runner.interrupted && ab_next(x->ab, &step)) {
-		/* cannot happen, because ab.h limits the number of runs */
-		if (x->report.runs == x->capacity) {
-			return cli_fail("too many runs");
-		}
+		assert(x->report.runs < x->capacity); /* ab.h limits the number of runs. */
 		begin_line(x, &step);
 		if (!x->o->session.no_cooldown)
 			session_cool_down(&x->s, x->terminal ? progress_clear : NULL);
@@ -607,8 +606,8 @@ static int finish_report(struct comparison *x, int code)
 	return saved == EXIT_OK ? code : saved;
 }
 
-/* Checks that the energy of every GPU can be read. If the energy of one GPU is unknown, the sum
- * is unknown, too. */
+/* Checks that the energy of every GPU can be read.  If the energy of one GPU is unknown, the
+ * sum is also unknown. */
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);
@@ -644,7 +643,8 @@ static double offset_u_w(const struct gw_meter *meter)
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
 		struct sensor s = meter_setup(meter, i).sensor;
 
-		/* offset_u_w applies at the pivot; at 0 W the error of the gain adds to it */
+		/* offset_u_w is the uncertainty at the pivot. At 0 W, the error of the gain
+		 * adds to it. */
 		sum += hypot(s.calibration.offset_u_w,
 			     s.calibration.gain_u * s.calibration.pivot_w);
 	}
@@ -665,7 +665,7 @@ static int start_comparison(struct comparison *x)
 	return err ? cli_fail("cannot compare: %s", gw_strerror(err)) : EXIT_OK;
 }
 
-/* Starts the runner.  The commands get an empty standard input.  Their output is discarded
+/* Opens the standard streams of the commands.  Standard input is empty.  Output is discarded
  * unless --show-output is given, but the end of standard error is kept for error messages. */
 static int open_stdio(struct comparison *x)
 {

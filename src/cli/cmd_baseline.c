@@ -17,10 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEAST_S   10  /* shortest measurement */
-#define MOST_S    30  /* longest measurement, unless --time is given */
-#define LONGEST_S 600 /* largest value of --time */
-#define HALF_W    1.0 /* the measurement ends if the mean is known within this many watts */
+#define LEAST_S   10  /* Shortest measurement in seconds. */
+#define MOST_S    30  /* Longest measurement in seconds, unless --time is given. */
+#define LONGEST_S 600 /* Largest value of --time in seconds. */
+#define HALF_W    1.0 /* The measurement ends when the mean is known within this many watts. */
 #define DRAW_NS   (200 * NS_PER_MS)
 /* Time to wait after a context is created.  Creating a context loads the GPU, and the reported
  * utilisation is a mean over 1 s. */
@@ -37,16 +37,16 @@ struct given {
 struct job {
 	const struct gw_device *device;
 	struct baseline_plan plan;
-	int64_t own_pid; /* this process and its children may use the GPU */
-	const char *dir; /* the folder for the baseline; "": it is not saved */
+	int64_t own_pid; /* The process with this pid, and its children, may use the GPU. */
+	const char *dir; /* The folder for the baseline. "": the baseline is not saved. */
 	struct gw_meter *meter;
 	pthread_t thread;
-	bool started; /* the thread runs */
-	bool have;    /* `b` has the power; it is saved only if the GPU was idle */
-	bool kept;    /* `b` is saved in dir */
+	bool started; /* The thread was started. */
+	bool have;    /* `b` has the power. It is saved only if the GPU was idle. */
+	bool kept;    /* `b` is saved in dir. */
 	struct baseline b;
-	char message[512]; /* why there is no baseline, or why it is not saved */
-	/* The lock protects these members: */
+	char message[512]; /* Why there is no baseline, or why it is not saved. */
+	/* `lock` protects the members after it. */
 	pthread_mutex_t lock;
 	bool done;
 	double seconds, power_w, half_width_w;
@@ -98,7 +98,7 @@ static void set_reason(struct job *j, int err)
 {
 	char cuda[256];
 
-	/* why this process has no CUDA context */
+	/* If there is no CUDA context, j->message says why. */
 	snprintf(cuda, sizeof(cuda), "%s", j->message);
 	if (err == -GW_E_STATE)
 		snprintf(j->message, sizeof(j->message),
@@ -274,7 +274,7 @@ static void set_figures(struct table *t, const struct baseline *b)
 
 	table_set(t, POWER, TERM_PLAIN, "%.2f W", b->power_w);
 	if (!isnan(half))
-		table_set(t, HALF, TERM_PLAIN, "%s%.2f W", term_utf8() ? "±" : "+-", half);
+		table_set(t, HALF, TERM_PLAIN, "%s%.2f W", term_plain("±"), half);
 	table_set(t, SECONDS, TERM_PLAIN, "%.0f s", b->seconds);
 	if (!isnan(b->temperature_c))
 		table_set(t, TEMPERATURE, TERM_PLAIN, "%.0f %s", b->temperature_c,
@@ -294,7 +294,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 		const struct job *j = &all->job[i];
 
 		if (!j->kept && !given(c)->show)
-			/* the reason why there is no baseline was printed as an error */
+			/* print_missing() prints why there is no baseline. */
 			continue;
 		table_row(&t);
 		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
@@ -351,34 +351,27 @@ static int print_json(const struct cli *c, const struct jobs *all)
 	return cli_document_end(&doc);
 }
 
-static int add_job(struct jobs *all, const struct gw_device *d, enum gw_baseline_kind kind)
-{
-	struct job *more = realloc(all->job, (all->count + 1) * sizeof(*more));
-
-	if (!more)
-		return -GW_E_NOMEM;
-	all->job = more;
-	memset(&more[all->count], 0, sizeof(*more));
-	more[all->count].device = d;
-	more[all->count].plan.kind = kind;
-	all->count++;
-	return 0;
-}
-
-/* Lists the requested baselines.  Without --kind, lists all kinds if --show is given, else only
- * no-context. */
+/* Lists the requested baselines.  Without --kind, these are all kinds if --show is given, else
+ * only no-context. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	const char *kind = given(c)->kind;
 	const struct gw_device *d;
+	size_t most = GW_BASELINE_KINDS * (size_t)gw_snapshot_device_count(c->snap);
 
+	all->job = calloc(most + 1, sizeof(*all->job));
+	if (!all->job)
+		return cli_no_memory();
 	for (unsigned at = 0; (d = cli_next_device(c, &at));)
 		for (unsigned k = 0; k < GW_BASELINE_KINDS; k++) {
-			bool wanted = kind ? strcmp(kind, gw_baseline_kind_name(k)) == 0
-					   : given(c)->show || k == GW_BASELINE_NO_CONTEXT;
+			struct job *j = &all->job[all->count];
 
-			if (wanted && add_job(all, d, (enum gw_baseline_kind)k) != 0)
-				return cli_no_memory();
+			if (kind ? strcmp(kind, gw_baseline_kind_name(k)) != 0
+				 : !given(c)->show && k != GW_BASELINE_NO_CONTEXT)
+				continue;
+			j->device = d;
+			j->plan.kind = (enum gw_baseline_kind)k;
+			all->count++;
 		}
 	return EXIT_OK;
 }

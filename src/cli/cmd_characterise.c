@@ -16,12 +16,12 @@
 #include <unistd.h>
 
 struct outcome {
-	unsigned device; /* position in the snapshot */
-	bool known;      /* `sensor` has the measured values */
-	int error;       /* error of sensor_characterise(), or 0 */
+	unsigned device; /* Position of the GPU in the snapshot. */
+	bool known;      /* `sensor` has values: measured, saved or assumed. */
+	int error;       /* The error of the measurement, or 0. */
 	struct sensor sensor;
-	char message[512]; /* "": none              */
-	char path[4096];   /* "": not saved         */
+	char message[512]; /* A note or an error. "": none. */
+	char path[4096];   /* The file with the values. "": they are not saved. */
 };
 
 static void show_progress(void *ctx, const char *what, double done_ratio)
@@ -69,7 +69,7 @@ static int characterise_device(const struct cli *c, const struct gw_device *d,
 	return err;
 }
 
-/* Saves the sensor, and keeps an earlier calibration of this card with an external meter. */
+/* Saves the sensor.  Keeps an earlier calibration of this card with an external meter. */
 static int save_sensor(struct sensor *s, const char *dir, char *message, size_t size)
 {
 	struct sensor before = *s;

@@ -22,24 +22,25 @@ struct given {
 /* How the table is laid out. The first layout that fits the terminal is used. If none fits, the
  * last layout is used and whole columns are hidden. */
 enum layout {
-	ONE_LINE,      /* one line per row; value, interval and change are columns */
-	STACKED,       /* one column per metric; interval and change below the value */
-	STACKED_SPLIT, /* like STACKED, but the interval of a change has its own line */
-	/* like STACKED_SPLIT, but without net energy if gross energy is shown */
+	ONE_LINE, /* Each row is one line. Value, interval and change are separate columns. */
+	STACKED,  /* Each metric is one column. Interval and change are below the value. */
+	STACKED_SPLIT, /* Like STACKED, but the interval of a change has its own line. */
+	/* Like STACKED_SPLIT, but net energy is hidden if gross energy is shown. */
 	STACKED_NO_NET,
-	/* like STACKED_NO_NET, but latency and power have no interval, and power has no
-	 * standard deviation */
+	/* Like STACKED_NO_NET, but latency and power have no interval, and power has no
+	 * standard deviation. */
 	STACKED_LEAST,
 	LAYOUTS
 };
 
-enum { LABEL, N, STATE, ROOM, FIRST_METRIC }; /* the columns of ONE_LINE */
+/* Numbers of the columns in the layout ONE_LINE. */
+enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
 
 struct text_table {
 	enum layout layout;
 	struct compare_view view;
 	struct table_column column[TABLE_COLUMNS_MAX + 1];
-	/* the metrics that are shown, in the order of the columns */
+	/* The shown metrics, in the order of the columns. */
 	enum comparison_metric metric[METRICS];
 	unsigned metrics;
 	struct table t;
@@ -56,7 +57,7 @@ static bool drops_net(const struct text_table *x)
 	       x->view.shown[METRIC_ENERGY];
 }
 
-/* Returns the heading of a metric.  It names what the value is divided by. */
+/* Returns the heading of a metric. It says whether the value is per iteration or per run. */
 static const char *metric_heading(const struct text_table *x, enum comparison_metric m)
 {
 	bool each = x->view.c->per_iteration;
@@ -73,8 +74,8 @@ static const char *metric_heading(const struct text_table *x, enum comparison_me
 
 static void text_columns(struct text_table *x)
 {
-	/* if even STACKED_LEAST is too wide, the column with the highest rank is hidden
-	 * first */
+	/* If even STACKED_LEAST is too wide, the column with the highest rank is hidden
+	 * first. */
 	static const unsigned ranks[METRICS] = {
 		[METRIC_SIZE] = 4, [METRIC_POWER] = 3, [METRIC_TIME] = 2, [METRIC_TOKEN] = 1
 	};
@@ -107,7 +108,7 @@ static enum term_style change_style(const struct compare_change *c, enum compari
 		[COMPARE_UNKNOWN] = TERM_PLAIN,
 	};
 
-	/* less power is not necessarily better */
+	/* Power has no colour, because less power is not necessarily better. */
 	return m == METRIC_POWER ? TERM_PLAIN : styles[compare_verdict(c)];
 }
 
@@ -125,9 +126,9 @@ struct text_facts {
 static void text_facts(const struct compare_view *v, const struct comparison_row *row,
 		       struct text_facts *f)
 {
-	bool marked = row->simulated &&
-		      /* if all rows are simulated, the heading says it */
-		      comparison_simulated(v->c) < v->c->nrows;
+	/* Mark single rows only if some rows are real. If all are simulated, a line above the
+	 * table says so. */
+	bool marked = row->simulated && comparison_simulated(v->c) < v->c->nrows;
 	bool valid = strcmp(compare_row_state(row), "valid") == 0;
 	const char *room = comparison_has_rooms(v->c) ? comparison_room(row) : NULL;
 
@@ -193,9 +194,10 @@ static void one_line(struct text_table *x, const struct comparison_row *row,
 	}
 }
 
-#define STACK 4 /* maximum number of lines of a stacked row */
+#define STACK 4 /* Largest number of lines of one row in a stacked layout. */
 
-/* Fills in the lines of a metric: value, interval, change, interval of the change. */
+/* Fills in the lines of a metric from top to bottom: value, interval, change, interval of the
+ * change. */
 static void stack_metric(const struct text_table *x, const struct comparison_row *row,
 			 enum comparison_metric m, struct text_cell line[static STACK])
 {
@@ -274,7 +276,7 @@ static void text_table_make(struct text_table *x, const struct compare_view *v,
 
 struct text_out {
 	struct buf *out;
-	bool wrap; /* print to the terminal and wrap lines */
+	bool wrap; /* Print to the terminal and wrap long lines. */
 };
 
 static void text_sentence(void *ctx, const char *sentence)
@@ -289,8 +291,8 @@ static void text_sentence(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-/* Prints a note that says which columns and intervals the table does not show. whole: the
- * terminal width that shows everything. */
+/* Prints a note that lists the hidden columns and intervals. whole: the terminal width that
+ * would show everything. */
 static void note_hidden(const struct text_table *x, unsigned width, unsigned whole,
 			struct text_out *notes)
 {
@@ -324,8 +326,8 @@ static void note_hidden(const struct text_table *x, unsigned width, unsigned who
 	text_sentence(notes, b.p);
 }
 
-/* Chooses the first layout that fits; long labels are cut before anything is hidden.  Returns
- * the width that shows everything. */
+/* Chooses the first layout that fits. Cuts long labels before it hides a column. Returns the
+ * terminal width that would show everything. */
 static unsigned choose_layout(struct text_table *x, const struct compare_view *v,
 			      unsigned width)
 {
@@ -343,8 +345,8 @@ static unsigned choose_layout(struct text_table *x, const struct compare_view *v
 	return whole;
 }
 
-/* Writes the table and the notes.  Output to a terminal is written directly, because notes are
- * wrapped there; output to a file goes through out. */
+/* Writes the table and the notes. A terminal gets them directly, because its notes are wrapped.
+ * A file gets them through `out`. */
 static int write_text(const struct compare_view *v, struct buf *out, bool file, bool quiet)
 {
 	int code = EXIT_OK;
@@ -404,7 +406,7 @@ static int check_usable(const struct comparison *c)
 	return cli_fail("no usable run: all runs are invalid, or the results are empty");
 }
 
-/* The formats that are documents; "text" has its own function. */
+/* The formats that are documents. write_text() writes the format "text". */
 static const struct {
 	const char *name;
 	void (*write)(const struct compare_view *v, struct buf *out);

@@ -45,17 +45,18 @@ static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
 	return !(a->bundle_rebuilt || b->bundle_rebuilt);
 }
 
-static const char *diff_section_name(enum diff_section s)
-{
-	static const char *const names[SECTIONS] = {
-		[SECTION_FIGURES] = "figures",         [SECTION_CODES] = "codes",
-		[SECTION_PROCESSES] = "processes",     [SECTION_SETTINGS] = "settings",
-		[SECTION_ENVIRONMENT] = "environment", [SECTION_GPU] = "gpu",
-		[SECTION_SENSOR] = "sensor",
-	};
-
-	return names[s];
-}
+/* The name of each section in JSON, and its title in the table. */
+static const struct {
+	const char *name, *title;
+} sections[SECTIONS] = {
+	[SECTION_FIGURES] = { "figures", "Figures" },
+	[SECTION_CODES] = { "codes", "Codes" },
+	[SECTION_PROCESSES] = { "processes", "Processes" },
+	[SECTION_SETTINGS] = { "settings", "Settings" },
+	[SECTION_ENVIRONMENT] = { "environment", "Machine" },
+	[SECTION_GPU] = { "gpu", "GPU" },
+	[SECTION_SENSOR] = { "sensor", "Sensor" },
+};
 
 static const char *diff_state_name(enum diff_state s)
 {
@@ -72,7 +73,7 @@ static bool all_invalid(const struct comparison_row *row)
 /* Writes one sentence that says whether the energies differ. */
 static void diff_verdict(const struct diff *d, char *out, size_t size)
 {
-	const struct diff_row *energy = d->rows; /* energy is the first figure */
+	const struct diff_row *energy = d->rows; /* The first row is always the energy. */
 	double change = energy->change.change;
 	char text[96];
 
@@ -132,14 +133,14 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 		say(ctx, "A and B have one run each. The interval of the change contains only "
 			 "the uncertainty of the measurement, not the variation between runs.");
 	if (energy->basis == COMPARE_ONE_SIDE)
-		say(ctx, first ? "A has one run; its variation is assumed to be that of B."
-			       : "B has one run; its variation is assumed to be that of A.");
+		say(ctx, first ? "A has one run, which is assumed to vary like the runs of B."
+			       : "B has one run, which is assumed to vary like the runs of A.");
 	if (!first || d->b->figure[METRIC_ENERGY].n > 1)
 		say(ctx,
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
-/* Returns true if some run of A or B has a baseline and a net energy. */
+/* Returns true if at least one run of the row has a baseline and a net energy. */
 static bool has_baseline(const struct comparison_row *row)
 {
 	for (size_t i = 0; row && i < row->nruns; i++)
@@ -160,7 +161,7 @@ static void note_baseline(const struct diff *d, void (*say)(void *ctx, const cha
 			     "energies can. Measure A again with --baseline.");
 }
 
-/* Calls say() for each sentence that the reader must know in addition to the rows. */
+/* Calls say() with each sentence that the reader needs to interpret the rows correctly. */
 static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *sentence),
 		       void *ctx)
 {
@@ -169,16 +170,16 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
 	if (d->other_gpu)
-		say(ctx, "A and B were measured on different GPUs or drivers. The scale errors "
+		say(ctx, "A and B were measured on different GPUs or drivers. The gain errors "
 			 "of their sensors do not cancel, so the intervals of the changes "
 			 "include them.");
 	else if (d->other_scale)
-		say(ctx, "A and B have different calibrations. The scale error of the sensor "
+		say(ctx, "A and B have different calibrations. The gain error of the sensor "
 			 "does not cancel, so the intervals of the changes include it.");
 	else if (!isnan(energy->change))
 		say(ctx,
-		    "Intervals are 95 %. The intervals of energies include the scale and zero "
-		    "error of the sensor. In changes on one GPU the scale error cancels, "
+		    "Intervals are 95 %. Intervals of energies include the gain and offset "
+		    "error of the sensor. In a change on one GPU the gain error cancels, "
 		    "except in net energy.");
 	note_baseline(d, say, ctx);
 	if (!isnan(energy->change))
@@ -195,8 +196,8 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-/* Returns the unit for times, energies and powers of a row. The unit suits both A and B;
- * `gpuward compare` uses the same unit for the same figures. */
+/* Returns the scale for the time, energy or power of a row. It suits both A and B, and `gpuward
+ * compare` uses the same scale for the same figures. */
 static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
 	struct gw_interval both[] = { { row->a.low, row->a.number, row->a.high },
@@ -205,8 +206,8 @@ static struct comparison_scale row_scale(const struct diff_row *row, const char 
 	return comparison_scale_of(both, 2, unit);
 }
 
-/* Writes a value, or the half width of its interval, in the unit of the row.  The headlines
- * have the decimals of `gpuward compare`. */
+/* Writes a value, or the half width of its interval, in the unit of the row. Headline rows have
+ * the same decimals as in `gpuward compare`. */
 static void scaled_text(const struct diff_row *row, double v, const char *unit, char *out,
 			size_t size)
 {
@@ -235,8 +236,8 @@ static void number_text(const struct diff_row *row, double v, char *out, size_t 
 	}
 }
 
-/* Adds the interval: "2.083 kJ ±0.112".  If it is not symmetric, because it was cut off at zero,
- * adds both ends. */
+/* Adds the interval to the value: "2.083 kJ ±0.112". Adds both ends instead if the interval is
+ * not symmetric because it was cut at 0. */
 static void add_interval(const struct diff_row *row, const struct diff_value *v,
 			 char out[static CELL])
 {
@@ -252,7 +253,7 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 	if (strcmp(low, high) == 0)
 		return;
 	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * (v->high - v->low))
-		snprintf(out + n, CELL - n, " %s%s", term_utf8() ? "±" : "+-", half);
+		snprintf(out + n, CELL - n, " %s%s", term_plain("±"), half);
 	else
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
@@ -306,7 +307,8 @@ static void set_change(struct table *t, const struct diff_row *row, enum detail 
 	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
 		   !isnan(row->b.number)) {
 		number_text(row, fabs(row->b.number - row->a.number), text, sizeof(text));
-		/* the values are ratios, so the change is their difference */
+		/* The values are ratios. Their change is the difference, in percentage
+		 * points. */
 		if (figure_unit(row->key) == UNIT_RATIO)
 			snprintf(text + strlen(text) - 1, 8, "points");
 		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
@@ -330,22 +332,16 @@ static void add_row(struct table *t, const struct diff_row *row, enum detail det
 
 static void section_title(const struct diff_row *row, char *out, size_t size)
 {
-	static const char *const titles[SECTIONS] = {
-		[SECTION_FIGURES] = "Figures",     [SECTION_CODES] = "Codes",
-		[SECTION_PROCESSES] = "Processes", [SECTION_SETTINGS] = "Settings",
-		[SECTION_ENVIRONMENT] = "Machine", [SECTION_GPU] = "GPU",
-		[SECTION_SENSOR] = "Sensor",
-	};
-
 	if (row->device < 0)
-		snprintf(out, size, "%s", titles[row->section]);
+		snprintf(out, size, "%s", sections[row->section].title);
 	else if (row->section == SECTION_GPU)
 		snprintf(out, size, "GPU %d", row->device);
 	else
-		snprintf(out, size, "%s of GPU %d", titles[row->section], row->device);
+		snprintf(out, size, "%s of GPU %d", sections[row->section].title, row->device);
 }
 
-/* Returns the terminal width that the column of changes needs, or 0 if the column is shown. */
+/* Returns the terminal width at which the column of changes would be shown. Returns 0 if it is
+ * shown already. */
 static unsigned room_for_changes(const struct table *t)
 {
 	bool left[TABLE_COLUMNS_MAX];
@@ -371,8 +367,8 @@ static size_t fill_section(struct table *t, const struct diff *d, size_t first,
 	return i;
 }
 
-/* Prints the rows from `first` on that have the same section and GPU.  Returns the index of the
- * next row.  *wide: the largest terminal width that a table needed so far. */
+/* Prints the rows from `first` on that have the same section and GPU. Returns the index of the
+ * next row. *wide is the largest terminal width that any table has needed so far. */
 static size_t print_section(const struct diff *d, size_t first, const struct bundle_opened *a,
 			    const struct bundle_opened *b, bool all, unsigned *wide)
 {
@@ -459,9 +455,9 @@ static int print_text(const struct cli *c, const struct diff *d, const struct bu
 	unsigned wide = 0;
 
 	if (a->result.simulated || b->result.simulated)
-		printf("%s SIMULATED %s no figure of %s is real\n", term_on(TERM_MARK),
+		printf("%s SIMULATED %s the GPUs of %s are not real\n", term_on(TERM_MARK),
 		       term_off(),
-		       a->result.simulated && b->result.simulated ? "either"
+		       a->result.simulated && b->result.simulated ? "A and B"
 		       : a->result.simulated                      ? "A"
 								  : "B");
 	print_side("A", a);
@@ -502,7 +498,7 @@ static void json_band(struct json *j, const char *key, double low, double best, 
 static void json_row(struct json *j, const struct diff_row *row)
 {
 	json_object(j, NULL);
-	json_string(j, "section", diff_section_name(row->section));
+	json_string(j, "section", sections[row->section].name);
 	if (row->device >= 0)
 		json_int(j, "device", row->device);
 	else
@@ -578,15 +574,6 @@ static int print_json(const struct cli *c, const struct diff *d, const struct bu
 	return cli_document_end(&doc);
 }
 
-static int open_one(struct bundle_opened *e, const char *path)
-{
-	char message[BUNDLE_OPENED_NOTE];
-
-	if (bundle_open(e, path, message, sizeof(message)) == 0)
-		return EXIT_OK;
-	return cli_fail("%s", message);
-}
-
 static int diff_print(struct cli *c, const struct bundle_opened *a,
 		      const struct bundle_opened *b)
 {
@@ -603,8 +590,10 @@ static int diff_print(struct cli *c, const struct bundle_opened *a,
 /* Opens both measurements even if the first fails, so that both errors are reported. */
 static int diff_run(struct cli *c)
 {
+	char message[BUNDLE_OPENED_NOTE];
 	struct bundle_opened *e;
-	int code[2], ret;
+	bool opened[2];
+	int code = EXIT_OK;
 
 	if (c->argc != 2)
 		return cli_usage("diff needs two bundles or results of gpuward measure: "
@@ -612,16 +601,18 @@ static int diff_run(struct cli *c)
 	e = calloc(2, sizeof(*e));
 	if (!e)
 		return cli_no_memory();
+	for (unsigned i = 0; i < 2; i++) {
+		opened[i] = bundle_open(&e[i], c->argv[i], message, sizeof(message)) == 0;
+		if (!opened[i])
+			code = cli_fail("%s", message);
+	}
+	if (code == EXIT_OK)
+		code = diff_print(c, &e[0], &e[1]);
 	for (unsigned i = 0; i < 2; i++)
-		code[i] = open_one(&e[i], c->argv[i]);
-	ret = code[0] != EXIT_OK ? code[0] : code[1];
-	if (ret == EXIT_OK)
-		ret = diff_print(c, &e[0], &e[1]);
-	for (unsigned i = 0; i < 2; i++)
-		if (code[i] == EXIT_OK)
+		if (opened[i])
 			bundle_opened_done(&e[i]);
 	free(e);
-	return ret;
+	return code;
 }
 
 static const struct option options[] = {

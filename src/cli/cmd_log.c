@@ -32,15 +32,15 @@
 
 #define INTERVAL_NS  (100 * NS_PER_MS)
 #define INTERVAL_MIN NS_PER_MS
-/* at most PIPE_BUF, so that a pipe that is ready accepts the whole line */
+/* Longest line. It is at most PIPE_BUF, so that a pipe that is ready accepts the whole line. */
 #define LINE_BYTES 4096
-#define ROWS       4096 /* rows per ring; a power of two */
+#define ROWS       4096 /* Number of rows in a ring. It must be a power of two. */
 #define DRAW_NS    (200 * NS_PER_MS)
-#define LATE_NS    (500 * NS_PER_MS) /* longest wait for the last tick, at the end */
-#define GRACE_NS   (2 * NS_PER_S)    /* longest wait for a slow reader at the end */
-/* longest wait for the sample that covers the end of the log */
+#define LATE_NS    (500 * NS_PER_MS) /* Longest wait for the last tick at the end. */
+#define GRACE_NS   (2 * NS_PER_S)    /* Longest wait for a slow reader at the end. */
+/* Longest wait for the sample that covers the end of the log. */
 #define COVER_NS (5 * NS_PER_S)
-/* longest time that a line waits for the lines of other GPUs of the same tick */
+/* A line waits at most this long for the lines of other GPUs with the same tick. */
 #define HOLD_NS      (100 * NS_PER_MS)
 #define REPORT_EVERY 100
 #define NICE         (-5)
@@ -55,10 +55,10 @@ struct given {
 
 /* One tick of one GPU, which becomes a line. */
 struct row {
-	uint64_t t_ns,
-		wall_ns;    /* time of the tick on the monotonic clock and on the wall clock */
-	uint64_t missed;    /* number of ticks directly before this one that have no line */
-	unsigned long tick; /* number of the tick, from 1 */
+	uint64_t t_ns;      /* Time of the tick on the monotonic clock. */
+	uint64_t wall_ns;   /* Time of the tick on the wall clock. */
+	uint64_t missed;    /* Number of ticks directly before this one that have no line. */
+	unsigned long tick; /* Number of the tick, from 1. */
 	double figure[FIGURES];
 };
 
@@ -66,34 +66,35 @@ struct row {
  * the members after `ring` only after the sampler's thread has ended. */
 struct source {
 	struct log_run *run;
-	atomic_uint head, tail; /* total number of rows written, and read */
-	/* ticks with a sample; ticks including those that the sampler missed; lines that the
-	 * reader did not get */
+	/* Number of rows that were written to the ring, and that were read from it. */
+	atomic_uint head, tail;
+	/* Number of ticks with a sample; number of ticks including those that the sampler
+	 * missed; number of lines that the reader of the output did not get. */
 	atomic_ulong collected, slots, dropped;
-	unsigned long written; /* tick of the last line; only the writing thread uses it */
+	unsigned long written; /* Tick of the last line. Only the main thread uses it. */
 	struct row ring[ROWS];
-	uint64_t last_ns; /* time of the last tick; 0: no tick yet */
-	/* number of ticks since the last row in the ring; these ticks have no line */
+	uint64_t last_ns; /* Time of the last tick. 0: there was no tick yet. */
+	/* Number of ticks since the last row in the ring. These ticks have no line. */
 	uint64_t gone;
-	struct log_gpu gpu; /* the numbers of ticks are set at the end */
+	struct log_gpu gpu; /* finish_source() sets the numbers of ticks. */
 };
 
 enum ending {
 	RUNNING,
-	DONE,   /* the reader of the output was too slow at the end */
-	CLOSED, /* the reader closed the pipe */
-	FAILED, /* a write failed */
+	DONE,   /* The reader of the output was too slow at the end. */
+	CLOSED, /* The reader closed the pipe. */
+	FAILED, /* A write failed. log_run.error has the reason. */
 };
 
 struct log_run {
 	struct cli *cli;
 	struct log_format format;
 	uint64_t interval_ns, duration_ns;
-	unsigned long limit; /* ticks per GPU; 0: no limit */
-	int fd;              /* the output */
-	bool own_fd;         /* fd is a file that this command opened, not standard output */
-	const char *name;    /* name of the output, for error messages */
-	int wake;            /* eventfd: rows are ready */
+	unsigned long limit; /* Number of ticks per GPU. 0: no limit. */
+	int fd;              /* Descriptor of the output. */
+	bool own_fd;         /* fd is a file that this command opened, not standard output. */
+	const char *name;    /* Name of the output, for error messages. */
+	int wake;            /* An eventfd. It is readable if rows are ready. */
 	uint64_t begin_ns, begin_wall_ns;
 	struct gw_meter *meter;
 	struct gw_window *window;
@@ -101,13 +102,13 @@ struct log_run {
 	struct source *source;
 	atomic_bool closing;
 	enum ending ending;
-	int error;              /* errno of the first write that failed */
-	bool show;              /* print the progress */
-	bool draws;             /* the progress is one line that is overwritten */
-	bool warned_slow;       /* the warning about a slow reader was printed */
-	unsigned long reported; /* number of ticks at the last progress line */
-	uint64_t drawn_ns;      /* time of the last progress line */
-	double program_s;       /* CPU time of nvidia-smi; NAN: it is not used */
+	int error;              /* errno of the first write that failed. */
+	bool show;              /* Print the progress. */
+	bool draws;             /* The progress is one line that is overwritten. */
+	bool warned_slow;       /* The program already warned about a slow reader. */
+	unsigned long reported; /* Number of ticks at the last progress line. */
+	uint64_t drawn_ns;      /* Time of the last progress line. */
+	double program_s; /* CPU time of nvidia-smi in seconds. NAN: nvidia-smi is not used. */
 	struct energy_cost cost;
 };
 
@@ -210,7 +211,8 @@ static bool wait_writable(struct log_run *run)
 		int n = poll(&p, 1, 100);
 
 		if (n > 0)
-			return true; /* ready, or an error that write() will return */
+			/* The output is ready, or has an error that write() will return. */
+			return true;
 		if (n < 0 && errno != EINTR)
 			return true;
 		if (stop_requested() && until == UINT64_MAX)
@@ -268,17 +270,17 @@ static void write_one(struct log_run *run, struct source *s)
 
 	memcpy(l.figure, row->figure, sizeof(l.figure));
 	s->written = row->tick;
-	/* from here on, the sampler's thread may overwrite the row */
+	/* After this line, the sampler's thread may overwrite the row. */
 	atomic_store_explicit(&s->tail, tail + 1, memory_order_release);
 	buf_init_fixed(&b, text, sizeof(text));
 	log_line_write(&run->format, &l, &b);
 	write_text(run, b.p, b.len);
-	if (run->ending == DONE) /* the reader did not accept the line in time */
+	if (run->ending == DONE) /* The reader did not accept the line in time. */
 		atomic_fetch_add(&s->dropped, 1);
 }
 
 /* Returns true if a GPU with an empty ring may still get a row that must come before this row.
- * behind: number of the last tick of that GPU. */
+ * behind is the number of the last tick that was written for that GPU. */
 static bool is_row_awaited(const struct log_run *run, const struct row *row,
 			   unsigned long behind)
 {
@@ -286,9 +288,9 @@ static bool is_row_awaited(const struct log_run *run, const struct row *row,
 	       now_ns() - row->t_ns < HOLD_NS;
 }
 
-/* Returns the GPU with the next row: the earliest tick, and within a tick the first GPU.
- * Returns NULL if there is no row, or if the row must wait for other GPUs.  Looks into each
- * ring only once, so that a row that arrives meanwhile cannot come out of order. */
+/* Returns the GPU with the next row: that with the earliest tick, and within a tick the first
+ * GPU.  Returns NULL if there is no row, or if the row must wait for other GPUs.  Looks into
+ * each ring only once, so that a row that arrives in between cannot come out of order. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
@@ -318,8 +320,8 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-/* Shows the progress of the GPU with the most ticks: on a terminal one line that is overwritten,
- * elsewhere one line per REPORT_EVERY ticks. */
+/* Shows the progress of the GPU with the most ticks.  On a terminal this is one line that is
+ * overwritten, elsewhere one line per REPORT_EVERY ticks. */
 static void draw_progress(struct log_run *run)
 {
 	char bar[64] = "", of[32] = "", watts[32] = "", text[160];
@@ -413,9 +415,7 @@ static int start_meter(struct log_run *run)
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)
 		err = gw_window_open(run->meter, "log", 0, &run->window);
-	if (err)
-		cli_error("cannot start: %s", gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+	return err ? cli_fail("cannot start: %s", gw_strerror(err)) : EXIT_OK;
 }
 
 /* Returns the CPU time of nvidia-smi, or NAN if the values do not come from nvidia-smi.  The
@@ -440,10 +440,10 @@ static unsigned long expected_ticks(const struct log_run *run, const struct sour
 
 	if (run->limit && length >= run->duration_ns)
 		return run->limit;
-	return n > seen ? n : seen; /* without --duration, or if the log was stopped early */
+	return n > seen ? n : seen; /* There is no --duration, or the log was stopped early. */
 }
 
-/* Sets the numbers of the summary.  Called after the sampler's threads have ended. */
+/* Sets the numbers of the summary.  Call it after the sampler's threads have ended. */
 static void finish_source(const struct log_run *run, struct source *s)
 {
 	struct log_gpu *g = &s->gpu;
@@ -471,7 +471,7 @@ static void finish_window(struct log_run *run)
 		gw_window_free(run->window);
 	}
 	gw_meter_stop(run->meter);
-	write_rows(run); /* rows that arrived while the window closed */
+	write_rows(run); /* Write the rows that arrived while the window closed. */
 	for (unsigned i = 0; i < run->count; i++)
 		finish_source(run, &run->source[i]);
 	run->program_s = program_seconds(run);
@@ -490,7 +490,8 @@ static void render_summary(struct json *j, const struct log_run *run)
 	json_object_end(j);
 }
 
-/* Writes the summary that print_results() prints, as JSON. */
+/* Writes the summary as JSON, as --summary requests.  print_results() prints the same
+ * figures. */
 static int write_summary(const struct log_run *run)
 {
 	const char *path = given(run->cli)->summary;
@@ -521,8 +522,8 @@ static int write_summary(const struct log_run *run)
 static int print_write_error(const struct log_run *run)
 {
 	if (run->ending == FAILED)
-		cli_error("cannot write %s: %s", run->name, strerror(run->error));
-	return run->ending == FAILED ? EXIT_FAILED : EXIT_OK;
+		return cli_fail("cannot write %s: %s", run->name, strerror(run->error));
+	return EXIT_OK;
 }
 
 static int print_results(const struct log_run *run)
@@ -597,7 +598,7 @@ static int open_output(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
 	struct stat st;
-	/* A device, a pipe or a FIFO is not replaced: the log is written to it. */
+	/* A device, a pipe or a FIFO is not replaced. The log is written to it. */
 	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
 	int how = g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
 
@@ -614,11 +615,9 @@ static int open_output(struct log_run *run)
 	if (run->fd >= 0)
 		return EXIT_OK;
 	if (errno == EEXIST)
-		cli_error("%s already exists; --append adds to it, --force replaces it",
-			  g->output);
-	else
-		cli_error("cannot open %s: %s", g->output, file_strerror(errno));
-	return EXIT_FAILED;
+		return cli_fail("%s already exists; --append adds to it, --force replaces it",
+				g->output);
+	return cli_fail("cannot open %s: %s", g->output, file_strerror(errno));
 }
 
 static int write_heading(struct log_run *run)

@@ -25,31 +25,33 @@ struct measurement {
 	struct session s;
 	struct run_trace *series;
 	struct host_meter *host;
-	uint64_t host_ns;              /* time of the last reading of the host's counters */
-	struct run_baseline *baseline; /* one per device         */
+	/* Monotonic time of the last reading of the host's energy counters. */
+	uint64_t host_ns;
+	struct run_baseline *baseline; /* One baseline per device. */
 	struct run_progress progress;
-	bool cooldown_reported; /* the current wait was reported */
-	/* a warning was printed: iterations are not numbered one by one */
+	bool cooldown_reported; /* The program already reported the current wait. */
+	/* The program already warned that the iteration numbers are not consecutive. */
 	bool numbers_reported;
-	bool shared_reported;  /* a warning was printed: another process is on a GPU */
-	bool known;            /* static values of the GPUs were read     */
-	struct bundle *bundle; /* NULL: none                              */
-	/* the measurement by the service; NULL: this process measures */
+	bool shared_reported;  /* The program already warned that another process uses a GPU. */
+	bool known;            /* The GPU values for the result were read. */
+	struct bundle *bundle; /* The bundle that is written. NULL: --bundle is not given. */
+	/* The connection to the service that measures. NULL: this process measures. */
 	struct measure_remote *remote;
-	/* the environment for the result; NULL: it is not read yet */
+	/* The environment for the result. NULL: it was not read yet. */
 	struct gw_environment *env;
-	struct measured result; /* the runs of the result              */
-	struct runner_run *run; /* the data from which result.run is made */
-	int status;             /* exit status of the last run             */
-	bool part_missing;      /* some run did not mark the part of --part */
-	bool lost; /* the service measured at least one run only in part or not at all */
-	bool count_missing; /* the count of at least one run is unknown */
-	bool counting;      /* the current run is not a warm-up        */
+	struct measured result; /* The result with its runs. */
+	struct runner_run *run; /* result.run[i] is made from run[i]. */
+	int status;             /* Exit status of the last run. */
+	bool part_missing;      /* At least one run did not mark the part that --part names. */
+	/* The service did not measure at least one run, or measured only its beginning. */
+	bool lost;
+	bool count_missing; /* The count of at least one run is unknown. */
+	bool counting;      /* The current run is measured. False: it is a warm-up. */
 	struct run_count count;
 	struct run_calibration calibration;
 };
 
-/* On a terminal shows a line that counts down, elsewhere prints one message per wait. */
+/* On a terminal, shows a line that counts down.  Elsewhere, prints one message per wait. */
 static void report_cooldown(void *arg, unsigned gpu, double now_c, double mark_c, double left_s)
 {
 	struct measurement *m = arg;
@@ -89,7 +91,7 @@ static void cool_down(struct measurement *m)
  * them, so they are already known. */
 static void read_devices(struct measurement *m)
 {
-	if (!m->known) /* on error the result contains less */
+	if (!m->known) /* After an error, the result contains fewer values. */
 		m->known = gw_snapshot_take(m->c->snap,
 					    GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST) == 0;
 }
@@ -135,13 +137,11 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 
 	if (m->remote && m->counting)
 		measure_remote_renew(m->remote);
-	if (!m->known &&
-	    /* read the values of the GPUs now, because a GPU may be lost when the command
-	     * ends */
-	    all_sampled(m))
+	/* Read the values during the run, because a GPU may be lost when the command ends. */
+	if (!m->known && all_sampled(m))
 		read_devices(m);
-	if (clock_mono_ns(clock_real()) - m->host_ns >
-	    10 * NS_PER_S) { /* read the counters of the host before they wrap */
+	/* Read the counters of the host before they overflow. */
+	if (clock_mono_ns(clock_real()) - m->host_ns > 10 * NS_PER_S) {
 		host_meter_read(m->host, &host);
 		m->host_ns = clock_mono_ns(clock_real());
 	}
@@ -154,13 +154,14 @@ static bool result_wanted(const struct measurement *m)
 	return m->c->json || m->o->session.output || m->bundle;
 }
 
-/* Reads the environment.  This is called during the wait for the last sample, which takes about
- * 30 ms. */
+/* Does what remains after the command: ends the window in the service, reads the counter, and
+ * reads the environment.  The runner calls it while it waits for the last sample, which takes
+ * about 30 ms. */
 static void after_run(void *arg)
 {
 	struct measurement *m = arg;
 
-	/* call this first, because the window in the service lasts until this call */
+	/* Do this first, because the window in the service lasts until this call. */
 	if (m->remote && m->counting)
 		measure_remote_stop(m->remote);
 	if (m->counting)
@@ -168,10 +169,8 @@ static void after_run(void *arg)
 	if (m->remote && m->counting)
 		measure_remote_describe(m->remote);
 	else if (result_wanted(m) && !m->env && !m->remote)
-		(void)gw_environment_new(m->c->ctx,
-					 /* if this fails, the environment is read again
-					  * later */
-					 &m->env);
+		/* If this fails, save_result() reads the environment again. */
+		(void)gw_environment_new(m->c->ctx, &m->env);
 }
 
 static void warn_count(const char *name, double given, uint64_t marked, double used)
@@ -193,7 +192,7 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->work.tokens);
 }
 
-/* Warns if the numbers of iteration lines suggest that one line stands for several
+/* Warns if the iteration numbers are not consecutive.  Perhaps one line then stands for several
  * iterations. */
 static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
@@ -257,8 +256,8 @@ static const char *label_of(const struct measurement *m)
 	return m->o->label ? m->o->label : m->c->argv[0];
 }
 
-/* Gets the measurement from the service.  Returns false if it is lost; then the run is
- * dropped. */
+/* Gets the measurement from the service.  Returns false if the measurement is lost; the run is
+ * then dropped. */
 static bool take_remote_result(struct measurement *m, struct runner_run *run,
 			       struct run_result_remote *ret)
 {
@@ -376,7 +375,7 @@ static int run_all(struct measurement *m)
 			break;
 		code = run_once(m, (unsigned)m->o->trial + i);
 		if (code == EXIT_OK && (m->status != 0 || m->lost))
-			break; /* a command that fails is not repeated */
+			break; /* A command that fails is not repeated. */
 	}
 	if (m->result.runs && m->result.runs < m->o->trials)
 		cli_error("only %u of %.0f runs were made", m->result.runs, m->o->trials);
@@ -421,7 +420,7 @@ static int save_result(struct measurement *m)
 	return session_write(&m->s, &doc, m->bundle, err);
 }
 
-/* Calibrates the result.  Called after the last run, because the trace covers all runs. */
+/* Calibrates the result.  Call it after the last run, because the trace covers all runs. */
 static void calibrate_result(struct measurement *m)
 {
 	struct run_calibration *c = &m->calibration;
@@ -439,7 +438,7 @@ static void calibrate_result(struct measurement *m)
 		run_result_calibrate(&m->result.run[i], &c->sensor, m->baseline);
 		run_calibration_marks(c, &m->run[i].marks);
 	}
-	if (m->bundle) /* bundle_close() reports errors */
+	if (m->bundle) /* bundle_close() reports an error of this call. */
 		bundle_file(m->bundle, "calibration.csv", c->fit.trace.text,
 			    c->fit.trace.length, c->why, sizeof(c->why));
 	if (m->o->calibrate_keep && run_calibration_keep(c) != 0)
@@ -462,7 +461,8 @@ static int finish_result(struct measurement *m)
 		run_result_print(&m->result, m->c);
 	if (result_wanted(m))
 		code = save_result(m);
-	if (code != EXIT_OK && m->c->quiet) /* print the result, so that it is not lost */
+	/* The result could not be saved. Print it, so that it is not lost. */
+	if (code != EXIT_OK && m->c->quiet)
 		run_result_print(&m->result, m->c);
 	for (unsigned i = 0; i < m->result.runs; i++)
 		shared = shared || run_result_shared(&m->result.run[i]);
@@ -514,7 +514,7 @@ static void on_device(void *arg, unsigned i, unsigned position,
 							: 0.1 };
 	char message[512];
 
-	if (m->bundle) /* bundle_close() reports errors */
+	if (m->bundle) /* bundle_close() reports an error of this call. */
 		bundle_add(m->bundle, i, &gpu, message, sizeof(message));
 }
 
@@ -538,7 +538,7 @@ static int open_bundle(struct measurement *m)
 	return cli_fail("--bundle: %s", message);
 }
 
-/* Closes the bundle.  Called after the meter has stopped, when no more events come. */
+/* Closes the bundle.  Call it after the meter has stopped, because then no more events come. */
 static int close_bundle(struct measurement *m)
 {
 	char message[5000];
@@ -548,7 +548,7 @@ static int close_bundle(struct measurement *m)
 	return cli_fail("the bundle is incomplete: %s", message);
 }
 
-/* Returns an exit code. */
+/* Allocates what the measurement needs and starts the meter.  Returns an exit code. */
 static int start_meter(struct measurement *m)
 {
 	struct meter_config config = { .on_setup = on_device,
@@ -589,7 +589,7 @@ static bool state_matters(const struct measurement *m)
 
 static void get_baselines(struct measurement *m)
 {
-	if (state_matters(m)) /* on error no baseline is used */
+	if (state_matters(m)) /* After an error, no baseline is used. */
 		(void)gw_snapshot_take(m->c->snap,
 				       GW_TIER_FAST | GW_TIER_HEALTH | GW_TIER_LIMITS);
 	for (unsigned i = 0; i < gw_meter_device_count(m->s.runner.meter); i++) {
@@ -621,7 +621,7 @@ static int measure_runs(struct measurement *m)
 	clean_room_end(m->s.room);
 	if (code == EXIT_OK)
 		code = finish_result(m);
-	else if (m->result.runs) /* keep the runs before the error */
+	else if (m->result.runs) /* Report the runs before the error. */
 		(void)finish_result(m);
 	session_end(&m->s);
 	return code;
@@ -643,8 +643,8 @@ static void free_measurement(struct measurement *m)
 	run_calibration_done(&m->calibration);
 }
 
-/* Checks that --calibrate can work: the trace belongs to one GPU, and it must be a regular
- * file.  It is read at the end, and a pipe without a writer would block there. */
+/* Checks that --calibrate can work.  The trace belongs to one GPU.  It must be a regular file,
+ * because it is read at the end, and a pipe without a writer would block. */
 static int check_calibration(const struct measurement *m)
 {
 	unsigned n = gw_meter_device_count(m->s.runner.meter);
@@ -663,7 +663,7 @@ static int check_calibration(const struct measurement *m)
 		n);
 }
 
-/* Measures.  The options are already checked and the GPUs are open. */
+/* Makes the measurement.  The options are already checked and the GPUs are open. */
 static int run_open(struct measurement *m)
 {
 	int code = open_bundle(m), closed;
@@ -687,15 +687,14 @@ static int open_service(struct measurement *m)
 	int code = measure_remote_open(&m->o->session.room.remote, m->c->gpu.item,
 				       m->c->gpu.count, &m->remote);
 
-	if (code == EXIT_OK &&
-	    m->o->session.warmup >
-		    0) { /* before the warm-up, check that the service can measure */
+	/* Before the warm-up, check that the service can measure. */
+	if (code == EXIT_OK && m->o->session.warmup > 0) {
 		code = measure_remote_begin(m->remote, label_of(m));
 		if (code == EXIT_OK)
 			measure_remote_forget(m->remote);
 	}
 	m->c->backend = "none";
-	m->c->gpu.count = 0; /* this context has no GPU to select */
+	m->c->gpu.count = 0; /* This context has no GPU that could be selected. */
 	return code == EXIT_OK ? cli_open(m->c, 0) : code;
 }
 

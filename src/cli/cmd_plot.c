@@ -38,7 +38,8 @@ static void name_line(char out[static CHART_NAME], const struct result_file *fil
 		      const struct result_run *run, const struct result_device *d,
 		      enum chart_names names)
 {
-	char label[CHART_NAME - 16]; /* shorter, so that the GPU fits behind the label */
+	/* The label is cut, so that the name of the GPU fits after it. */
+	char label[CHART_NAME - 16];
 	struct buf b;
 
 	utf8_clean(label, run->part ? sizeof(label) / 2 : sizeof(label),

@@ -18,7 +18,7 @@
 
 struct given {
 	const char *calibrate, *accuracy;
-	double device; /* NAN: not given */
+	double device; /* The GPU to calibrate. NAN: --device is not given. */
 };
 
 #define COLUMNS(X)                           \
@@ -36,23 +36,24 @@ static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END }
 
 /* A window of the bundle, kept until all windows are known. */
 struct kept_window {
-	struct bundle_found f; /* only its figures; its pointers are not valid any more */
+	struct bundle_found f; /* Use only the figures. The pointers are not valid any more. */
 	char label[256], uuid[96];
-	double trial;         /* number of the run that the window belongs to; NAN: none */
-	const char *validity; /* of that run in result.json; NULL: not known */
-	const char *code;     /* the code because of which that run is invalid, or NULL */
+	/* Number of the run that contains the window. NAN: the window is in no run. */
+	double trial;
+	const char *validity; /* Validity of the run in result.json. NULL: unknown. */
+	const char *code;     /* The code that makes the run invalid. NULL: none. */
 };
 
 struct output_to {
 	struct kept_window *v;
 	unsigned n, room;
-	int err; /* the first error; 0: none */
-	/* calibration of the GPU `device`; NULL: no calibration */
+	int err; /* The first error, or 0. */
+	/* The calibration of the GPU `device`. NULL: no calibration. */
 	const struct calibration *calibration;
 	unsigned device;
 };
 
-#define WARM_UP "warm-up" /* label of the windows of --warmup */
+#define WARM_UP "warm-up" /* Label of the windows of warm-up runs. */
 
 static bool is_inside(const struct kept_window *a, const struct kept_window *b)
 {
@@ -71,7 +72,7 @@ static const struct kept_window *run_of(const struct output_to *s, const struct 
 	return w;
 }
 
-/* Returns how many runs of the same GPU are before this run, without warm-ups. */
+/* Returns how many runs of the same GPU came before this run. Warm-ups do not count. */
 static unsigned runs_before(const struct output_to *s, const struct kept_window *run)
 {
 	unsigned n = 0;
@@ -82,8 +83,9 @@ static unsigned runs_before(const struct output_to *s, const struct kept_window 
 	return n;
 }
 
-/* Fills in what result.json says about the run of each window. The samples do not show, for
- * example, that the command failed. result: NULL if the bundle has no readable result.json. */
+/* Fills in what result.json says about the run of each window, because the samples do not show,
+ * for example, that the command failed. result is NULL if the bundle has no readable
+ * result.json. */
 static void number_trials(struct output_to *s, const struct result_file *result)
 {
 	for (unsigned i = 0; i < s->n; i++) {
@@ -255,7 +257,7 @@ static int print_json(const struct output_to *s, const struct bundle_summary *su
 
 static void print_calibration(const struct measured_calibration *c, unsigned device)
 {
-	const char *pm = term_utf8() ? "±" : "+-";
+	const char *pm = term_plain("±");
 
 	term_row(0, "",
 		 "GPU %u is calibrated by %s: gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at "
@@ -301,9 +303,9 @@ static void add_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* Returns how far the wall clock is ahead of the times of the samples.  An old bundle has no
- * monotonic creation time.  The time of the first sample, which follows shortly after, is then
- * used instead; the fit finds the remaining lag. */
+/* Returns the wall clock minus the clock of the samples, in seconds.  An old bundle has no
+ * monotonic creation time.  Then the time of the first sample is used, which follows shortly
+ * after the creation; the fit finds the remaining lag. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;
@@ -399,7 +401,7 @@ static int recompute_run(struct cli *c)
 		return code;
 	how.calibration = &calibration;
 	code = print_bundle(c, &how);
-	calibration_done(&calibration);
+	trace_done(&calibration.trace);
 	return code;
 }
 
@@ -418,7 +420,8 @@ const struct command command_recompute = {
 		"Computes the energy of a bundle (gpuward measure --bundle) again from its "
 		"samples and compares it with the recorded result. The same version of gpuward "
 		"gives identical joules; a newer version may give other joules, because its "
-		"energy models changed. Files that were changed since are reported. A "
+		"energy models changed. Files that were changed after they were written are "
+		"reported. A "
 		"truncated bundle is computed from the samples that it has.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
 		    "  gpuward recompute --calibrate pdu.csv run1\n",

@@ -15,7 +15,7 @@
 
 struct given {
 	const char *output;
-	double device; /* NAN: all */
+	double device; /* The GPU to replay. NAN: all GPUs. */
 };
 
 #define AT(member) offsetof(struct given, member)
@@ -27,7 +27,7 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* Simulator profiles: a card with this word in its name gets this profile; the first match is
+/* The simulator profile for each card. The first row whose word is in the name of the card is
  * used. */
 static const struct {
 	const char *word, *profile;
@@ -60,8 +60,8 @@ static void add_point(void *arg, uint64_t t_ns, double watts)
 	if (p->count == 0)
 		p->first_ns = t_ns;
 	seconds = (double)(t_ns - p->first_ns) * 1e-9;
-	/* Rounds to a microsecond and a microwatt, which is finer than any sensor, so that the
-	 * numbers stay short. */
+	/* Round to a microsecond and a microwatt, which is finer than any sensor. This keeps
+	 * the numbers short. */
 	number_format(round(seconds * 1e6) / 1e6, s);
 	number_format(round(watts * 1e6) / 1e6, w);
 	buf_addf(&p->text, "%s[%s, %s]", p->count ? ", " : "", s, w);

@@ -1,6 +1,6 @@
 /* report: writes results as one HTML page.
  *
- * The page contains everything it needs: style and charts (SVG), and no script.  Its content
+ * The page contains its style sheet and its charts (SVG).  It has no script, and its content
  * security policy forbids loading anything.  Strings from the results are escaped. */
 #include "cli.h"
 #include "comparison.h"
@@ -106,8 +106,8 @@ static void add_cell(struct buf *out, const struct comparison *c,
 	buf_adds(out, "</td>");
 }
 
-/* Shows whether the runs of the row were measured with --clean-room, if any run of the
- * comparison was. */
+/* Says whether the runs of the row were measured with --clean-room. Writes nothing if no run of
+ * the comparison was. */
 static void room_badge(struct buf *out, const struct comparison *c,
 		       const struct comparison_row *row)
 {
@@ -253,10 +253,6 @@ static void energy_figure(struct buf *out, const struct comparison *c)
 	struct dots d = { calloc(c->nrows, sizeof(*d.dots)), calloc(c->nrows, sizeof(*d.texts)),
 			  calloc(all_runs(c) + 1, sizeof(*d.each)) };
 
-	if (!comparison_has(c, METRIC_ENERGY)) {
-		dots_free(&d);
-		return;
-	}
 	if (!d.dots || !d.texts || !d.each) {
 		out->err = -GW_E_NOMEM;
 		dots_free(&d);
@@ -332,7 +328,7 @@ static void page_summary(struct buf *out, const struct result_file *results, siz
 	buf_adds(out, "</header>\n<main>\n");
 }
 
-/* Writes the page.  title NULL: the labels are the title. */
+/* Writes the page. If title is NULL, the title is made from the labels. */
 static void report_page(struct buf *out, const char *title, const struct comparison *c,
 			const struct result_set *r, const struct energy_cost *cost)
 {
@@ -343,7 +339,8 @@ static void report_page(struct buf *out, const char *title, const struct compari
 	page_summary(out, results, n);
 	buf_adds(out, "<section>\n<h2>Comparison</h2>\n");
 	comparison_table(out, c);
-	energy_figure(out, c);
+	if (comparison_has(c, METRIC_ENERGY))
+		energy_figure(out, c);
 	buf_adds(out, "</section>\n");
 	for (size_t i = 0; i < n; i++)
 		report_result(out, results, i, cost);

@@ -9,6 +9,7 @@
 #include "serve/render_result.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,8 @@ static double narrowest_half(const struct gw_interval *v, size_t n)
 	return half;
 }
 
-#define MORE_DECIMALS 3 /* at most, for the width of an interval */
+/* Upper limit of the decimals that are added to show the width of an interval. */
+#define MORE_DECIMALS 3
 
 struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
 					    const char *unit)
@@ -205,7 +207,7 @@ int comparison_change_decimals(const struct compare_change *c)
 		decimals++;
 	while (decimals < CHANGE_DECIMALS_MAX && change_is_flat(c, decimals))
 		decimals++;
-	/* no decimals can show the width: do not print digits that mean nothing */
+	/* No number of decimals shows the width. Do not print digits that mean nothing. */
 	if (change_is_flat(c, decimals) && comparison_per_cent(nearest, least) != 0)
 		return least;
 	return decimals;
@@ -243,8 +245,19 @@ static void note_begin(struct notes *n)
 
 static void note_end(struct notes *n)
 {
-	if (n->b.len)
-		n->say(n->ctx, n->b.p);
+	n->say(n->ctx, n->b.p);
+}
+
+static void __attribute__((format(printf, 2, 3)))
+add_note(struct notes *n, const char *fmt, ...)
+{
+	va_list ap;
+
+	note_begin(n);
+	va_start(ap, fmt);
+	buf_addv(&n->b, fmt, ap);
+	va_end(ap);
+	note_end(n);
 }
 
 static bool run_has(const struct result_run *run, const char *code)
@@ -255,7 +268,7 @@ static bool run_has(const struct result_run *run, const char *code)
 	return false;
 }
 
-/* Adds a note about a code of a row, if `first` is the first run with this code. */
+/* Adds a note about a code, unless a run before run `first` has the same code. */
 static void note_code(struct notes *n, const struct comparison_row *row, size_t first,
 		      const struct result_code *code)
 {
@@ -265,7 +278,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 		if (!run_has(row->runs[i].run, code->code))
 			continue;
 		if (i < first)
-			return; /* a note about this code exists already */
+			return; /* The notes already explain this code. */
 		count++;
 	}
 	note_begin(n);
@@ -279,8 +292,8 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 	note_end(n);
 }
 
-/* Adds a note if the runs have different numbers of iterations: they are then not trials of the
- * same work. */
+/* Adds a note if the runs have different numbers of iterations. Such runs did different work,
+ * so they are not trials of the same row. */
 static void note_iterations(struct notes *n, const struct comparison_row *row)
 {
 	double least = INFINITY, most = 0;
@@ -293,28 +306,23 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 		least = fmin(least, v);
 		most = fmax(most, v);
 	}
-	note_begin(n);
 	if (most > least)
-		buf_addf(&n->b,
+		add_note(n,
 			 "%s: its runs have different numbers of iterations (%.0f to %.0f), so "
 			 "its values are means of different work; give these runs different "
 			 "labels",
 			 row->label, least, most);
-	note_end(n);
 }
 
 /* Adds a note for each interval that was cut at 0. */
 static void note_cuts(struct notes *n, const struct comparison_row *row)
 {
-	for (unsigned m = 0; m < METRICS; m++) {
-		note_begin(n);
+	for (unsigned m = 0; m < METRICS; m++)
 		if (row->figure[m].cut)
-			buf_addf(&n->b,
+			add_note(n,
 				 "%s: the interval of %s reaches below 0 and is cut at 0; more "
 				 "runs make it narrower",
 				 row->label, comparison_metric_name((enum comparison_metric)m));
-		note_end(n);
-	}
 }
 
 static void note_row(struct notes *n, const struct comparison_row *row)
@@ -323,7 +331,8 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 		const struct result_run *run = row->runs[i].run;
 
 		for (size_t k = 0; k < run->ncodes; k++) {
-			bool again = false; /* the code was already found on another GPU */
+			/* True: this run already has this code, for another GPU. */
+			bool again = false;
 
 			for (size_t p = 0; p < k && run->codes[k].code; p++)
 				again |= run->codes[p].code &&
@@ -332,19 +341,17 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 				note_code(n, row, i, &run->codes[k]);
 		}
 	}
-	note_begin(n);
 	if (row->nruns == 0)
-		buf_addf(&n->b, "%s: the result has no run", row->label);
+		add_note(n, "%s: the result has no run", row->label);
 	else if (row->nruns == 1 && row->used == 0)
-		buf_addf(&n->b, "%s: its only run is invalid and not used", row->label);
+		add_note(n, "%s: its only run is invalid and not used", row->label);
 	else if (row->used < row->nruns)
-		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and not used", row->label,
+		add_note(n, "%s: %zu of %zu runs %s invalid and not used", row->label,
 			 row->nruns - row->used, row->nruns,
 			 row->nruns - row->used == 1 ? "is" : "are");
-	note_end(n);
 }
 
-/* Returns true if no earlier run of any row is from the same file.  The parts of one file are
+/* Returns true if this run is the first run of its file in all rows. The parts of one file are
  * in different rows. */
 static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
 			  size_t run)
@@ -421,25 +428,17 @@ static void note_sensors(struct notes *n, const struct comparison *c)
 				first_row = &c->rows[i];
 				continue;
 			}
-			note_begin(n);
-			buf_addf(&n->b,
+			add_note(n,
 				 "The runs were measured with different knowledge about the "
 				 "sensor (%s: %s; %s: %s). Use gpuward characterise, then "
 				 "measure all runs again.",
 				 first_row->label, sensor_origin_words_of(first),
 				 c->rows[i].label, sensor_origin_words_of(origin));
-			note_end(n);
 			return;
 		}
 }
 
-static void add_note(struct notes *n, bool when, const char *sentence)
-{
-	if (when)
-		n->say(n->ctx, sentence);
-}
-
-/* Adds a note that explains how the numbers of runs affect the intervals. */
+/* Adds a note that explains how the number of runs in each row affects the intervals. */
 static void note_runs(struct notes *n, const struct comparison *c)
 {
 	bool once = false, each = false, lent = false;
@@ -451,16 +450,17 @@ static void note_runs(struct notes *n, const struct comparison *c)
 		each |= row != first && row->used == 1 && first->used == 1;
 		lent |= row->used && (row->used == 1) != (first->used == 1);
 	}
-	add_note(n, once && !each,
-		 "The interval of a single run contains only the uncertainty of its "
-		 "measurement, not the variation between runs.");
-	add_note(n, each,
-		 "Each row has one run, so the variation between runs is unknown. All "
-		 "intervals, also those of changes, contain only the uncertainty of the "
-		 "measurement and do not show whether the rows really differ.");
-	add_note(n, lent,
-		 "In a change between one run and several runs, the single run is assumed to "
-		 "vary like the others.");
+	if (each)
+		add_note(n, "Each row has one run, so the variation between runs is unknown. "
+			    "All intervals, also those of changes, contain only the "
+			    "uncertainty of the measurement and do not show whether the rows "
+			    "really differ.");
+	else if (once)
+		add_note(n, "The interval of a single run contains only the uncertainty of its "
+			    "measurement, not the variation between runs.");
+	if (lent)
+		add_note(n, "In a change between one run and several runs, the single run is "
+			    "assumed to vary like the others.");
 }
 
 static bool has_trials(const struct comparison *c)
@@ -486,12 +486,11 @@ static const char *gain_text(const struct comparison *c)
 		scales |= row->other_scale;
 		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
 	}
-	return !cancels ? "; the intervals of energy include the uncertainty of the sensor gain"
-	       : scales ? "; the intervals of energy include the uncertainty of the sensor "
-			  "gain; in the change between two rows of one GPU with one "
-			  "calibration it cancels"
-			: "; the intervals of energy include the uncertainty of the sensor "
-			  "gain; in the change between two rows of one GPU it cancels";
+	return !cancels ? ". Intervals of energies include the gain error of the sensor"
+	       : scales ? ". Intervals of energies include the gain error of the sensor. In a "
+			  "change between two rows of one GPU with one calibration it cancels"
+			: ". Intervals of energies include the gain error of the sensor. In a "
+			  "change between two rows of one GPU it cancels";
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)
@@ -503,7 +502,9 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->reference != c->rows && !c->reference_named)
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	if (has_trials(c)) /* for a single run, geometric and arithmetic mean are equal */
+	/* The note is needed only with several runs: for one run, both kinds of mean are
+	 * equal. */
+	if (has_trials(c))
 		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
 				"are arithmetic means");
 	buf_addf(&n->b, ". Intervals are 95 %%%s", gain_text(c));
@@ -529,16 +530,18 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	}
 	note_rooms(&n, c);
 	note_sensors(&n, c);
-	add_note(&n, c->iterations_partly,
-		 "The number of iterations is unknown for some runs, so whole runs are "
-		 "compared.");
+	if (c->iterations_partly)
+		add_note(&n, "The number of iterations is unknown for some runs, so whole runs "
+			     "are compared.");
 	note_runs(&n, c);
-	add_note(&n, others,
-		 "The rows are from different GPUs. The gain errors of their sensors do not "
-		 "cancel, so the intervals of the changes include them.");
-	add_note(&n, scales && !others,
-		 "The rows have different calibrations. The gain error of the sensor does not "
-		 "cancel, so the intervals of the changes include it.");
+	if (others)
+		add_note(&n, "The rows are from different GPUs. The gain errors of their "
+			     "sensors do not cancel, so the intervals of the changes include "
+			     "them.");
+	else if (scales)
+		add_note(&n, "The rows have different calibrations. The gain error of the "
+			     "sensor does not cancel, so the intervals of the changes include "
+			     "it.");
 	note_reference(&n, c);
 	buf_done(&n.b);
 }
@@ -679,7 +682,8 @@ static const char *verdict_word(const struct compare_change *c, enum comparison_
 		[COMPARE_UNKNOWN] = "cannot-tell",
 	};
 
-	if (m == METRIC_SIZE && !isnan(c->change) && c->change != 0) /* exact, not measured */
+	/* The size is given by the user, so a difference needs no statistical test. */
+	if (m == METRIC_SIZE && !isnan(c->change) && c->change != 0)
 		return words[c->change < 0 ? COMPARE_LESS : COMPARE_MORE];
 	return isnan(c->change) ? NULL : words[compare_verdict(c)];
 }

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds text with the characters escaped that are special to LaTeX.  The micro sign needs a
- * package in older versions, so it becomes a formula. */
+/* Adds text and escapes the characters that are special in LaTeX. The micro sign needs a
+ * package in older LaTeX versions, so it is written as a formula. */
 static void latex_text(struct buf *out, const char *s)
 {
 	static const struct {
@@ -30,7 +30,7 @@ static void latex_text(struct buf *out, const char *s)
 		{ ">", "\\textgreater{}" },
 		{ "|", "\\textbar{}" },
 		{ "\"", "\\textquotedbl{}" },
-		/* directly after \\ LaTeX would read [ as the start of an argument */
+		/* After \\, LaTeX would read [ as the start of an optional argument. */
 		{ "[", "{[}" },
 		{ "µ", "$\\mu$" },
 	};
@@ -51,7 +51,8 @@ static void latex_text(struct buf *out, const char *s)
 	}
 }
 
-/* Adds a number as a formula, so that it has a minus sign and not a hyphen. */
+/* Adds a number as a LaTeX formula. Only in a formula does "-" become a minus sign instead of a
+ * hyphen. */
 static void latex_number(struct buf *out, int decimals, double v, bool sign)
 {
 	buf_addf(out, sign ? "$%+.*f$" : "$%.*f$", decimals, v);
@@ -106,7 +107,8 @@ static void latex_change(const struct compare_change *c, struct buf *out)
 		       comparison_per_cent(c->change_high, decimals), true);
 }
 
-/* The size has no change column: it is given, not measured. */
+/* Returns true if the metric has a column for the change. The size has none, because it is
+ * given and not measured. */
 static bool has_change(const struct compare_view *v, enum comparison_metric m)
 {
 	return v->c->nrows > 1 && m != METRIC_SIZE;
@@ -159,7 +161,7 @@ static void latex_note(void *ctx, const char *sentence)
 {
 	char clean[4096];
 
-	/* a line break would end the comment */
+	/* A line break in the sentence would end the LaTeX comment. */
 	utf8_clean(clean, sizeof(clean), sentence);
 	buf_addf(ctx, "%% %s\n", clean);
 }
@@ -198,14 +200,11 @@ void compare_latex(const struct compare_view *v, struct buf *out)
 		comparison_notes(v->c, latex_note, out);
 }
 
-static const struct result_run *first_usable(const struct comparison_row *row,
-					     const struct result_file **ret_file)
+static const struct comparison_run *first_usable(const struct comparison_row *row)
 {
 	for (size_t i = 0; i < row->nruns; i++)
-		if (result_run_usable(row->runs[i].run)) {
-			*ret_file = row->runs[i].file;
-			return row->runs[i].run;
-		}
+		if (result_run_usable(row->runs[i].run))
+			return &row->runs[i];
 	return NULL;
 }
 
@@ -259,15 +258,15 @@ static const char *energy_unit(const struct comparison *c)
 
 static void add_runs(struct buf *out, const struct comparison_row *row)
 {
-	const struct result_file *file = NULL;
-	const struct result_run *run = first_usable(row, &file);
+	const struct comparison_run *first = first_usable(row);
+	double iterations = first ? first->run->work.iterations : NAN;
+	double tokens = first ? first->run->work.tokens : NAN;
 
 	buf_addf(out, "%zu run%s", row->used, row->used == 1 ? "" : "s");
-	if (run && run->work.iterations > 0)
-		buf_addf(out, " of %.0f iterations", run->work.iterations);
-	if (run && run->work.tokens > 0)
-		buf_addf(out, "%s %.0f tokens", run->work.iterations > 0 ? " and" : " of",
-			 run->work.tokens);
+	if (iterations > 0)
+		buf_addf(out, " of %.0f iterations", iterations);
+	if (tokens > 0)
+		buf_addf(out, "%s %.0f tokens", iterations > 0 ? " and" : " of", tokens);
 }
 
 /* Returns the kind of reading from which the energies of a row were computed; "" if no run says
@@ -294,8 +293,9 @@ static const char *meter_words(const struct comparison_row *row)
 			    : "";
 }
 
-/* Returns a text that says whether a second meter confirms the energy, or from which source the
- * energy comes; "" if the result does not say it. */
+/* Returns a text that says whether the second energy source (counter or samples) confirms the
+ * energy, or which single source the energy comes from. Returns "" if the result does not say
+ * it. */
 static const char *verdict_words(const char *verdict)
 {
 	static const struct {
@@ -318,11 +318,11 @@ static const char *verdict_words(const char *verdict)
 	return "";
 }
 
-/* Adds how the energy was measured; a publication must state this. */
+/* Adds how the energy was measured, because a publication must state it. */
 static void add_method(struct buf *out, const struct comparison_row *row,
-		       const struct result_file *file, const struct result_run *run)
+		       const struct comparison_run *first)
 {
-	const struct result_device *d = run->ndevices ? run->devices : NULL;
+	const struct result_device *d = first->run->ndevices ? first->run->devices : NULL;
 
 	buf_addf(out, "gross GPU energy%s%s", *meter_words(row) ? " " : "", meter_words(row));
 	if (d && *meter_words(row))
@@ -333,7 +333,7 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
 			 d->sensor.offset_w);
 	buf_addf(out, ", gpuward %s",
-		 file->tool_version ? file->tool_version : "of unknown version");
+		 first->file->tool_version ? first->file->tool_version : "of unknown version");
 }
 
 /* Adds ", of which 5.12 J [4.80, 5.44] above the baseline (no-context)", if the view shows net
@@ -341,28 +341,26 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 static void add_net(struct buf *out, const struct compare_view *v,
 		    const struct comparison_row *row)
 {
-	const struct result_file *file = NULL;
-	const struct result_run *run = first_usable(row, &file);
+	const struct comparison_run *first = first_usable(row);
 
-	if (!v->shown[METRIC_NET] || isnan(row->figure[METRIC_NET].mean) || !run)
+	if (!v->shown[METRIC_NET] || isnan(row->figure[METRIC_NET].mean) || !first)
 		return;
 	buf_adds(out, ", of which ");
 	add_value(out, v, row, METRIC_NET);
 	buf_adds(out, " above the baseline");
-	if (run->sum.baseline_kind)
-		buf_addf(out, " (%s)", run->sum.baseline_kind);
+	if (first->run->sum.baseline_kind)
+		buf_addf(out, " (%s)", first->run->sum.baseline_kind);
 }
 
 static void add_reference(struct buf *out, const struct compare_view *v)
 {
 	const struct comparison_row *row = v->c->reference;
-	const struct result_file *file = NULL;
-	const struct result_run *run = first_usable(row, &file);
+	const struct comparison_run *first = first_usable(row);
 
-	if (!run)
+	if (!first)
 		return;
 	buf_adds(out, "On ");
-	add_gpus(out, run);
+	add_gpus(out, first->run);
 	buf_addf(out, ", %s took ", row->label);
 	if (isnan(row->figure[METRIC_ENERGY].mean)) {
 		buf_adds(out, "an unknown energy");
@@ -383,20 +381,21 @@ static void add_reference(struct buf *out, const struct compare_view *v)
 	buf_adds(out, " (95 % intervals; ");
 	add_runs(out, row);
 	buf_adds(out, "; ");
-	add_method(out, row, file, run);
+	add_method(out, row, first);
 	buf_adds(out, ").");
 }
 
-/* Adds "is 59.4 % lower [58.7, 60.1]", or what is known instead. */
+/* Adds the change in words: "is 59.4 % lower [58.7, 60.1]", or "changed by ..." if the interval
+ * does not show a difference. */
 static void add_change_words(struct buf *out, const struct compare_change *c)
 {
 	enum compare_verdict verdict = compare_verdict(c);
 	double sign = verdict == COMPARE_LESS ? -100 : 100, low = sign * c->change_low,
 	       high = sign * c->change_high;
-	/* at least one decimal, also for changes above 100 % */
+	/* Print at least one decimal, even for changes above 100 %. */
 	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
 	struct comparison_scale shown = { 1, decimals, "" };
-	bool none; /* the text is "no difference [...]" */
+	bool none; /* True: comparison_change_text() wrote "no difference [...]". */
 	char text[96];
 
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
@@ -458,7 +457,7 @@ static void add_row(struct buf *out, const struct compare_view *v,
 		add_change(out, v, row);
 }
 
-/* Adds the codes of a row: a publication names what is wrong with its runs. */
+/* Adds the codes of a row, because a publication must say what is wrong with its runs. */
 static void add_codes(struct buf *out, const struct comparison_row *row)
 {
 	const char *listed[16];

@@ -16,14 +16,14 @@
 struct compare_view {
 	const struct comparison *c;
 	bool shown[METRICS];
-	bool no_power_sd; /* true: hide the standard deviation of the power */
-	bool no_notes;    /* true: write the table without notes (--quiet) */
+	bool no_power_sd; /* Hide the standard deviation of the power. */
+	bool no_notes;    /* Write the table without notes (--quiet). */
 	struct comparison_scale scale[METRICS];
 };
 
 #define COMPARE_CELL 160
 
-/* Write a value with its unit, and its interval without the unit: "16.2 ms", "[15.9, 16.5]".
+/* Write a value with its unit ("16.2 ms"), and its interval without the unit ("[15.9, 16.5]").
  * Write "" if the value or the interval is unknown. */
 void compare_value_text(const struct compare_view *v, const struct comparison_row *row,
 			enum comparison_metric m, char out[static COMPARE_CELL]);
@@ -37,7 +37,8 @@ void compare_markdown(const struct compare_view *v, struct buf *out);
 void compare_csv(const struct compare_view *v, struct buf *out);
 void compare_json(const struct compare_view *v, struct buf *out);
 
-/* Writes a tabular for the package booktabs.  Units are in the head, notes are comments. */
+/* Writes a LaTeX table (tabular) for the package booktabs.  The heading contains the units; the
+ * notes are LaTeX comments. */
 void compare_latex(const struct compare_view *v, struct buf *out);
 
 /* Writes one paragraph: the energy of the reference, then the change of each other row, with

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ALPHA 0.05 /* of the intervals of changes */
+#define ALPHA 0.05 /* Error probability of the intervals of changes: they are 95 % intervals. */
 
 static const char *const names[METRICS] = {
 	"latency", "power", "energy", "net", "token", "size"
@@ -98,7 +98,8 @@ static double per_unit(const struct gw_interval *stated, double whole, double co
 	return isnan(stated->best) ? whole / count : stated->best;
 }
 
-/* Returns the number by which net energy is divided. A result states net energy per run only. */
+/* Returns the number by which net energy is divided: a result states net energy only per
+ * run. */
 static double net_count(const struct comparison_run *r, bool per_iteration)
 {
 	const struct result_run *run = r->run;
@@ -147,7 +148,7 @@ static double larger_known(double a, double b)
 
 static bool is_measured_power(enum comparison_metric m)
 {
-	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_NET || m == METRIC_TOKEN;
+	return m != METRIC_TIME && m != METRIC_SIZE;
 }
 
 /* Adds a run to the mean of a metric. On one GPU, only the relative interval of its energy
@@ -160,29 +161,33 @@ static void add_run(struct run_mean *mean, const struct comparison *c,
 	double own = relative_u(&r->run->sum.energy_relative_j) * fabs(v);
 	double all = relative_u(&r->run->sum.energy_j) * fabs(v);
 
-	if (m == METRIC_NET) { /* it may be close to 0, so its uncertainty is not relative */
+	/* Net energy may be close to 0, so its uncertainty is computed in joules and not as a
+	 * ratio. */
+	if (m == METRIC_NET) {
 		double count = net_count(r, c->per_iteration);
 
 		own = interval_u(&r->run->sum.energy_relative_j) / count;
 		all = interval_u(net) / count;
-		if (!(own <= all)) /* not known: all of it may be the same in all runs */
+		/* The part that differs from run to run is unknown. Assume that all runs share
+		 * the whole uncertainty. */
+		if (!(own <= all))
 			own = 0;
 	}
-	/* in a result, the intervals of energy per iteration and per token are absolute, too */
+	/* In a result, the intervals of the energy per iteration and per token also include the
+	 * error of the sensor. */
 	if (m == METRIC_ENERGY)
 		all = larger_known(all,
 				   relative_u(&r->run->work.energy_per_iteration_j) * fabs(v));
 	if (m == METRIC_TOKEN)
 		all = larger_known(all, relative_u(&r->run->work.energy_per_token_j) * fabs(v));
-	if (is_measured_power(m))
-		run_mean_add(mean, v, own, all);
-	else
-		run_mean_add(mean, v, NAN, NAN);
+	if (!is_measured_power(m))
+		own = all = NAN;
+	run_mean_add(mean, v, own, all);
 }
 
-/* The usable runs of a row, for one metric. */
+/* The values of one metric in the usable runs of a row. */
 struct sums {
-	double *value; /* the values, one per run */
+	double *value; /* One value per usable run. */
 	struct run_mean mean;
 };
 
@@ -213,9 +218,11 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 
 	if (is_measured_power(m))
 		whole = run_mean_reach(&s->mean);
-	if (m == METRIC_SIZE) /* the size is given, not measured, so it has no interval */
+	/* The user gives the size. It is not measured, so it has no interval. */
+	if (m == METRIC_SIZE)
 		whole = fair = NAN;
-	if (m == METRIC_NET) /* the absolute interval is also the one for comparisons */
+	/* For net energy, the absolute interval is also used for comparisons. */
+	if (m == METRIC_NET)
 		fair = NAN;
 	*f = (struct comparison_figure){ .n = s->mean.moments.count,
 					 .mean = mean,
@@ -227,7 +234,8 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 						     .change = NAN,
 						     .change_low = NAN,
 						     .change_high = NAN } };
-	/* only net energy can be negative; fmax() must not turn NAN into 0 */
+	/* Only net energy can be negative. If low is NAN, it stays NAN: fmax() would make it
+	 * 0. */
 	f->cut = m != METRIC_NET && f->low < 0;
 	if (f->cut)
 		f->low = 0;
@@ -243,9 +251,9 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
-/* Returns the uncertainty of the power at 0 W, summed over the GPUs.  A calibrated line is most
- * certain at its pivot.  The uncertainties are added, not their squares, because boards of the
- * same model have the same error. */
+/* Returns the standard uncertainty of the power at 0 W, summed over the GPUs.  It is larger
+ * than at the pivot, where a calibrated line is most certain.  The uncertainties are added, not
+ * their squares, because boards of the same model have the same error. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
@@ -264,7 +272,7 @@ static double offset_u_w(const struct comparison_row *row)
 static double extra_log(const struct comparison_row *first, const struct comparison_row *row,
 			const struct sums *a, const struct sums *b, enum comparison_metric m)
 {
-	if (m == METRIC_TIME || m == METRIC_SIZE)
+	if (!is_measured_power(m))
 		return 0;
 	if (m == METRIC_NET || row->other_gpu || row->other_scale)
 		return hypot(run_mean_u_shared(&a->mean) / moments_mean(&a->mean.moments),
@@ -286,10 +294,9 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 	struct compare_arm from = arm_of(a), to = arm_of(b);
 	struct compare_change change;
 
+	/* Count each model once, because all its trials have the same size. */
 	if (m == METRIC_SIZE)
-		from.n = to.n =
-			/* count each model once, because all trials have the same size */
-			from.n > 0 && to.n > 0;
+		from.n = to.n = from.n > 0 && to.n > 0;
 	if (compare_arms(&from, &to, extra_log(first, row, a, b, m), ALPHA, &change) == 0)
 		row->figure[m].change = change;
 }
@@ -377,14 +384,15 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	char first[GPU_TEXT], second[GPU_TEXT];
 
 	if (!x || !y)
-		return true; /* no difference between the GPUs is known */
+		/* No difference between the GPUs is known, so they count as the same GPU. */
+		return true;
 	gpu_text(x, first);
 	gpu_text(y, second);
 	return strcmp(first, second) == 0;
 }
 
-/* Returns true if both rows have the same calibration.  Then the error of the calibration
- * cancels in a change; the errors of two calibrations do not. */
+/* Returns true if both rows have the same calibration.  The error of one calibration cancels in
+ * a change; the errors of two calibrations do not. */
 static bool same_scale(const struct comparison_row *a, const struct comparison_row *b)
 {
 	const struct result_run *x = first_used(a), *y = first_used(b);
@@ -426,7 +434,7 @@ static int validity_rank(const char *validity)
 	for (int i = 0; validity && i < 3; i++)
 		if (strcmp(words[i], validity) == 0)
 			return i;
-	return 1; /* an unknown word counts as suspect */
+	return 1; /* A word that this version does not know counts as "suspect". */
 }
 
 static int row_add(struct comparison_row *row, const struct result_file *file,
@@ -444,14 +452,15 @@ static int row_add(struct comparison_row *row, const struct result_file *file,
 	if (result_run_usable(run))
 		row->rooms[file->room]++;
 	if (result_run_usable(run) && row->used++ == 0)
-		/* the earlier runs of the row were invalid and are not used */
+		/* All earlier runs of the row are invalid. They are not used, and their
+		 * validity does not count. */
 		row->validity = NULL;
 	if (!row->validity || validity_rank(validity) > validity_rank(row->validity))
 		row->validity = validity;
 	return 0;
 }
 
-/* Adds every run to its row; a result without runs gets a row, too. */
+/* Adds every run of the file to its row. A result without runs also gets a row. */
 static int add_file(struct comparison *c, const struct result_file *file)
 {
 	for (size_t i = 0; i < file->nruns || i == 0; i++) {
@@ -474,8 +483,8 @@ static size_t most_rows(const struct result_file *results, size_t n)
 	return most;
 }
 
-/* Returns the standard deviation of the load, as the root mean square over all runs.  This
- * equals the value of one long run. */
+/* Returns the standard deviation of the power within the runs: the root mean square over all
+ * runs. One run that is as long as all runs together would have the same value. */
 static double load_sd(const struct comparison_row *row)
 {
 	double sum = 0;
@@ -522,7 +531,8 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-/* Finds the row that has this label, with or without its part; NULL: no such row. */
+/* Finds the row whose printed label (with the part) or whose own label (without it) is equal.
+ * Returns NULL if there is no such row. */
 static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -599,8 +609,8 @@ bool comparison_has(const struct comparison *c, enum comparison_metric m)
 	return false;
 }
 
-/* True if file i was already named earlier on the command line. Reading it again would count it
- * as a second trial and make intervals too narrow. */
+/* Returns true if the command line names file i a second time.  A second copy would count as a
+ * second trial and make the intervals too narrow. */
 static bool given_twice(const struct cli *c, int i)
 {
 	struct stat a, b;
@@ -613,8 +623,8 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
-/* True if the last result is a copy of an earlier one.  A bundle contains a copy of the file
- * that -o wrote. */
+/* Returns true if the last result is a copy of an earlier one.  For example, a bundle contains
+ * a copy of the file that -o wrote. */
 static bool is_copy(const struct result_set *r)
 {
 	const struct result_file *last = &r->v[r->n - 1];
@@ -634,11 +644,10 @@ static int refuse_mixture(const struct result_set *r)
 	int code = EXIT_OK;
 
 	buf_init(&b, 1u << 16);
-	if (mixes_gpus(r->v, r->n, &b)) {
-		buf_adds(&b, ": results of different GPUs are not compared by default; to "
-			     "compare them, give --across-gpus");
-		code = cli_usage("%s", b.p);
-	}
+	if (mixes_gpus(r->v, r->n, &b))
+		code = cli_usage("%s: results of different GPUs are not compared by default; "
+				 "to compare them, give --across-gpus",
+				 b.p);
 	buf_done(&b);
 	return code;
 }
@@ -649,7 +658,8 @@ static int result_set_load(struct result_set *r, const struct cli *c, bool acros
 	int code = EXIT_OK;
 
 	if (c->argc == 0)
-		return cli_usage("name at least one result file of gpuward measure");
+		return cli_usage("no result is given: name at least one result file of gpuward "
+				 "measure");
 	r->v = calloc((size_t)c->argc, sizeof(*r->v));
 	if (!r->v)
 		return cli_no_memory();

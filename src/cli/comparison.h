@@ -15,23 +15,25 @@
 #include "measure/stat.h"
 
 enum comparison_metric {
-	METRIC_TIME,   /* s per iteration, or per run                        */
-	METRIC_POWER,  /* mean power in W */
-	METRIC_ENERGY, /* J per iteration, or per run                        */
-	METRIC_NET,    /* J above the baseline, per iteration or per run     */
-	METRIC_TOKEN,  /* J per token                                        */
+	METRIC_TIME,   /* seconds per iteration or per run */
+	METRIC_POWER,  /* mean power in watts */
+	METRIC_ENERGY, /* joules per iteration or per run */
+	METRIC_NET,    /* joules above the baseline, per iteration or per run */
+	METRIC_TOKEN,  /* joules per token */
 	METRIC_SIZE,   /* size of the model in bytes */
 	METRICS
 };
 
 /* One metric of a row.  Unknown values are NAN. */
 struct comparison_figure {
-	size_t n;         /* number of runs in which the metric is known */
-	double mean;      /* mean over these n runs */
-	double low, high; /* absolute 95 % interval; includes gain and offset of the sensor */
-	bool cut;         /* low would be below 0 and is 0 instead */
-	double fair_low, fair_high; /* 95 % interval for comparison with runs on the same GPU */
-	/* change relative to the reference row; NAN in the reference row itself */
+	size_t n;    /* number of runs with a known value */
+	double mean; /* mean over the n runs with a known value */
+	/* Absolute 95 % interval, including the errors of the sensor's gain and offset. */
+	double low, high;
+	bool cut; /* True: `low` was below 0 and was set to 0. */
+	/* 95 % interval for comparisons with runs on the same GPU. */
+	double fair_low, fair_high;
+	/* Change relative to the reference row. NAN in the reference row itself. */
 	struct compare_change change;
 };
 
@@ -41,18 +43,21 @@ struct comparison_run {
 };
 
 struct comparison_row {
-	/* the label that is printed: "fp16", or "fp16 (inference)" for a part */
+	/* The label that is printed: "fp16", or "fp16 (inference)" for the part "inference". */
 	char *label;
-	const char *name, *part;     /* label and part of the runs; part NULL: whole runs */
-	struct comparison_run *runs; /* all runs, including invalid ones */
-	size_t nruns, used;   /* number of all runs, and of the runs that are not invalid */
-	const char *validity; /* worst validity of the used runs; "invalid" if no run is used */
-	bool simulated;       /* some of its results are from simulated GPUs */
-	bool other_gpu;       /* the row was measured on another GPU than the reference */
-	bool other_scale; /* its sensor has another calibration than that of the reference */
-	/* number of used runs for each value of enum result_room */
+	/* Label and part of the runs. part is NULL if the row contains whole runs. */
+	const char *name, *part;
+	struct comparison_run *runs; /* All runs of the row, including invalid ones. */
+	size_t nruns, used; /* Number of all runs, and number of runs that are not invalid. */
+	/* Worst validity of the used runs. "invalid" if no run is used. */
+	const char *validity;
+	bool simulated; /* At least one result of the row comes from a simulated GPU. */
+	bool other_gpu; /* The row and the reference were measured on different GPUs. */
+	/* The sensors of the row and of the reference have different calibrations. */
+	bool other_scale;
+	/* rooms[i] is the number of used runs with the value i of enum result_room. */
 	size_t rooms[ROOM_LOST + 1];
-	/* standard deviation of the power within a run, pooled over the used runs */
+	/* Standard deviation of the power within a run: root mean square over the used runs. */
 	double power_sd_w;
 	struct comparison_figure figure[METRICS];
 };
@@ -60,18 +65,19 @@ struct comparison_row {
 struct comparison {
 	struct comparison_row *rows;
 	size_t nrows;
-	const struct comparison_row *reference; /* the row that changes are relative to */
-	bool reference_named;                   /* the user named the reference */
+	const struct comparison_row *reference; /* All changes are relative to this row. */
+	bool reference_named; /* The user chose the reference with --reference. */
 	/* The iterations of all usable runs are known, so time and energy are per iteration;
 	 * otherwise they are per run. */
 	bool per_iteration;
-	bool iterations_partly; /* the iterations of only some runs are known */
+	bool iterations_partly; /* Iterations are known for some runs, but not for all. */
 };
 
-/* Compares the results, which are borrowed until comparison_done().  reference: label of the
- * row that changes are relative to; NULL: the first row with a known energy.  whole_runs: compare
- * whole runs even if the iterations are known.  Returns 0, -GW_E_NOMEM, or -GW_E_NOENT if no row
- * has that label; `rows` is then set, so that a message can list the labels. */
+/* Compares the results, which are borrowed until comparison_done().  Changes are relative to
+ * the row with the label `reference`; if it is NULL, to the first row with a known energy.
+ * whole_runs: compare whole runs even if the iterations are known.  Returns 0, -GW_E_NOMEM, or
+ * -GW_E_NOENT if no row has that label.  After -GW_E_NOENT, `rows` is set, so that a message
+ * can list the labels. */
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
 		    const char *reference, bool whole_runs);
 void comparison_done(struct comparison *c);
@@ -92,15 +98,15 @@ struct result_set {
 };
 
 /* Loads the result files that the command line names, and calls work() with them.  If a file
- * cannot be used, prints an error and does not call work().  output: the file that work()
- * writes (NULL: none); it must not be an input file.  across: the results may come from
- * different GPUs.  Returns the exit code of work(), or of the error. */
+ * cannot be used, prints an error and does not call work().  output is the file that work()
+ * writes (NULL: none); it must not be one of the result files.  across: results of different
+ * GPUs are allowed.  Returns the exit code of work(), or that of the error. */
 int result_set_with(const struct cli *c, const char *output, bool across,
 		    int (*work)(const struct cli *c, const struct result_set *r));
 
-/* Compares the results.  reference: the value of --reference; NULL: not given.  If no row has
- * that label, or the row has no usable run, prints an error.  Returns an exit code; call
- * comparison_done() in any case. */
+/* Compares the results.  reference is the value of --reference, or NULL if it is not given.  If
+ * no row has that label, or the row has no usable run, prints an error.  Returns an exit code.
+ * Always call comparison_done() afterwards. */
 int result_set_compare(const struct result_set *r, const char *reference,
 		       struct comparison *ret);
 
@@ -109,8 +115,8 @@ int result_set_compare(const struct result_set *r, const char *reference,
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* Returns a title such as "Latency" or "Energy per iteration".  The title of power explains the
- * number in brackets, which is the variation of the load and not an interval. */
+/* Returns a title such as "Latency" or "Energy per iteration".  The title of the power also
+ * says that the number in brackets is the standard deviation of the power, not an interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
 /* Returns the value of one run; NAN: unknown. Time and energy are per iteration if the
@@ -118,16 +124,17 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
 
-/* Returns the number of rows with simulated results, and what to print if there are any:
- * "these GPUs are not real", or that only the GPUs of the marked rows are not. */
+/* comparison_simulated() returns the number of rows with simulated results.
+ * comparison_simulated_text() returns the sentence to print if there are such rows: it says
+ * whether all GPUs or only those of the marked rows are simulated. */
 size_t comparison_simulated(const struct comparison *c);
 const char *comparison_simulated_text(const struct comparison *c);
 
-/* Returns true if the variation of the load is known for any row. */
+/* Returns true if power_sd_w is known for at least one row. */
 bool comparison_knows_sd(const struct comparison *c);
 
-/* Returns true if the metric is shown unless the user chooses metrics: any row has a value. Net
- * energy is shown if every used run has it, because runs with and without a baseline cannot be
+/* Returns true if the metric is shown by default: at least one row has a value. Net energy is
+ * shown only if every used run has it, because runs with and without a baseline cannot be
  * compared. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
@@ -144,31 +151,34 @@ struct comparison_scale {
 	const char *unit;
 };
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
-/* Returns a scale that suits all n values.  The largest number of an interval decides the unit.
- * There are about four digits, and more if the narrowest interval needs them to show two digits
- * of its half width.  NAN: unknown.  unit is "s", "W" or "J". */
+/* Returns a scale that suits all n intervals (NAN: unknown).  Their typical size decides the
+ * prefix of the unit, which is "s", "W" or "J".  Numbers have about four digits.  They have
+ * more if the narrowest interval needs them to show two digits of its half width. */
 struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
 					    const char *unit);
-/* Returns the number to print for a value: scaled, and 0 instead of a number that would be
- * printed as "-0.00". */
+/* Returns the value multiplied by the factor of the scale.  Returns 0 instead of a number that
+ * would be printed as "-0.00". */
 double comparison_scaled(const struct comparison_scale *s, double v);
 /* Returns true if the interval is known and its ends differ when they are printed. */
 bool comparison_has_width(const struct comparison_scale *s, double low, double high);
 
-/* Writes bytes in the unit that gives a round number, "128 MB" or "128 MiB"; otherwise as
- * "117.7 MiB". */
+/* Writes bytes in the unit that gives a round number: "128 MB" or "128 MiB".  If there is none,
+ * writes for example "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* Returns the decimals for a change in per cent: one, or none from 100 %.  If an interval is
- * known, adds more decimals while everything rounds to 0, while an interval without 0 is rounded
- * to one with 0, or while both ends of the interval are rounded to the same number. */
+/* Returns how many decimals to print for a change in per cent: one below 100 %, else none.  If
+ * an interval is known, the number is larger in three cases: everything would be printed as 0;
+ * an interval that does not contain 0 would be printed as one that does; or both ends would be
+ * printed as the same number. */
 int comparison_change_decimals(const struct compare_change *c);
 
-/* Returns a ratio in per cent, and 0 instead of a number that would be printed as "-0.0". */
+/* Returns a ratio in per cent.  Returns 0 instead of a number that would be printed as
+ * "-0.0". */
 double comparison_per_cent(double ratio, int decimals);
 
-/* Writes "-12.3 % [-13.1, -11.5]"; "-12.3 %" if the interval is unknown or has no width; "no
- * difference [within 0.001 %]"; "" if the change is unknown. */
+/* Writes a change with its interval: "-12.3 % [-13.1, -11.5]".  Writes "-12.3 %" if the
+ * interval is unknown or has no width, "no difference [within 0.001 %]" if everything is
+ * printed as 0, and "" if the change is unknown. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
 /* Calls say() with each sentence that the reader needs to interpret the figures correctly. */

@@ -34,7 +34,7 @@ static const char *const known[] = {
 	"tgi_request_generated_tokens_sum",
 };
 
-#define MOST_COUNT 1e15 /* a double holds every whole number up to this limit exactly */
+#define MOST_COUNT 1e15 /* A double holds every whole number up to this limit exactly. */
 
 /* Marks the reading as failed and stores the reason. */
 static void __attribute__((format(printf, 2, 3)))
@@ -66,15 +66,16 @@ static void counter_add(struct counter_reading *r, uint64_t id, double value)
 	if (isfinite(value))
 		number_format(value, number);
 	if (isnan(r->value))
-		return; /* an earlier series was not valid */
+		return; /* An earlier series was not valid. */
 	if (!(value >= 0 && value <= MOST_COUNT))
-		counter_refuse(r, "its value is %s, which is not a count",
+		counter_refuse(r, "the value of the counter is %s, which is not a count",
 			       isinf(value) ? "infinite" : number);
 	else if (find_series(r, id))
-		counter_refuse(r, "one of its series appears twice");
+		counter_refuse(r, "one series of the counter appears twice");
 	else if (r->n == COUNTER_SERIES)
-		counter_refuse(r, "it has more than %d series; select some by their labels",
-			       COUNTER_SERIES);
+		counter_refuse(
+			r, "the counter has more than %d series; select some by their labels",
+			COUNTER_SERIES);
 	else
 		r->series[r->n++] = (struct counter_series){ id, value, NAN };
 	if (!isnan(r->value))
@@ -121,7 +122,8 @@ static bool has_labels(const struct prometheus_line *l, const struct selector *w
 	return found == w->labels;
 }
 
-/* Returns a hash as the id of a series. Two of 256 series practically never have the same. */
+/* Returns a hash as the id of a series. It is very unlikely that two of 256 series have the
+ * same id. */
 static uint64_t series_id(const char *counter, const struct prometheus_line *l)
 {
 	return text_hash(text_hash(TEXT_HASH_START, counter, strlen(counter)), l->labels,
@@ -176,8 +178,8 @@ static void parse_created(const char *text, const char *counter, struct counter_
 	}
 }
 
-/* Parses a whole reply.  near: receives a longer name in the reply that begins with the
- * selected name, for the error message. */
+/* Parses a whole reply.  If the reply has a longer name that begins with the selected name,
+ * writes that name to `near`, for the error message. */
 static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
 		       char near[static 256])
 {
@@ -337,11 +339,12 @@ void counter_text(const char *text, size_t n, const char *what, struct counter_r
 /* Reading a counter must not load a model.  Without this parameter, a router of llama.cpp loads
  * the model that the request names. */
 #define NO_AUTOLOAD "&autoload=false"
-#define ACCEPT      "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
+/* The part of the URL that names the counter. NULL: the URL names no counter. */
+#define ACCEPT "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
 
 struct url_parts {
 	char address[300], path[2048];
-	/* the part of the URL that names the counter; NULL: the URL names no counter */
+	/* The part of the URL that names the counter. NULL: the URL names no counter. */
 	const char *what;
 };
 
@@ -412,7 +415,7 @@ static int parse_url(const char *url, struct url_parts *ret, char *why, size_t s
 	return 0;
 }
 
-int counter_url_check(const char *url, char *why, size_t size)
+static int counter_url_check(const char *url, char *why, size_t size)
 {
 	struct url_parts url_parts;
 	int err = parse_url(url, &url_parts, why, size);
@@ -420,7 +423,9 @@ int counter_url_check(const char *url, char *why, size_t size)
 	return err ? err : check_name(url_parts.what, why, size);
 }
 
-void counter_url_place(const char *url, char *out, size_t size)
+/* Copies the URL without the query, which may be secret, and without the name of the
+ * counter. */
+static void counter_url_place(const char *url, char *out, size_t size)
 {
 	snprintf(out, size, "%.*s", (int)strcspn(url, "?#"), url);
 }
@@ -429,7 +434,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 {
 	static const struct {
 		int err;
-		/* text before and after the address of the server */
+		/* The texts before and after the address of the server. */
 		const char *before, *after;
 	} errors[] = {
 		{ -GW_E_NOENT, "no server listens on ", "" },
@@ -469,7 +474,7 @@ static void describe_status(const struct url_parts *u, int status, const struct 
 		       text[0] ? ": " : "", text, advice);
 }
 
-/* Reads the counter, as struct counter_kind describes. */
+/* Implements counter_kind.read for COUNTER_URL. */
 static void counter_url_read(const char *url, const struct deadline_stop *stop,
 			     struct counter_reading *ret)
 {
@@ -517,12 +522,14 @@ static unsigned counter_url_servers(const char *url, const struct deadline_stop 
 	return n;
 }
 
-/* allowed difference between the clocks of the server and of this machine */
+/* Allowed difference in seconds between the clocks of the server and of this machine. */
 #define CLOCKS_S 2.0
 
-#define STOP_CHECK_NS (50 * NS_PER_MS) /* time between two checks whether a stop is requested */
+/* Time between two checks whether a stop is requested. */
+#define STOP_CHECK_NS (50 * NS_PER_MS)
 
-/* Returns the time of the next check for a requested stop, or 0 if the deadline is over. */
+/* Returns the time at which to check again whether a stop is requested.  Returns 0 if the
+ * deadline is over. */
 static uint64_t next_stop_check(struct deadline *p)
 {
 	uint64_t now = clock_mono_ns(clock_real()), next = now + STOP_CHECK_NS;
@@ -602,10 +609,10 @@ static void read_command(const char *command, const struct deadline_stop *stop,
 	} else if (status < 0) {
 		counter_refuse(ret, "%s", gw_strerror(status));
 	} else if (status > 0) {
-		counter_refuse(ret, "it ended with status %d", status);
+		counter_refuse(ret, "the command ended with status %d", status);
 	} else if (end == text || end[strspn(end, blank)] || !(v >= 0 && v <= MOST_COUNT)) {
 		out[strcspn(out, "\r\n")] = '\0';
-		counter_refuse(ret, "it printed '%.60s' instead of one number", out);
+		counter_refuse(ret, "the command printed '%.60s' instead of one number", out);
 	} else {
 		counter_add(ret, 0, v);
 	}
@@ -661,7 +668,8 @@ static bool add_new_series(const struct counter_reading *first,
 			continue;
 		if (s->created_s < first->wall_s - CLOCKS_S) {
 			snprintf(ret->why, sizeof(ret->why),
-				 "one of its series (now %.0f) was missing before the run, "
+				 "one series of the counter (now %.0f) was missing before the "
+				 "run, "
 				 "although the server's clock says that it started %.0f s "
 				 "before the run",
 				 s->value, first->wall_s - s->created_s);
@@ -685,17 +693,20 @@ static bool went_back(const struct counter_reading *first, const struct counter_
 			continue;
 		if (!b)
 			snprintf(ret->why, sizeof(ret->why),
-				 "one of its series (%.0f before the run) is missing after the "
+				 "one series of the counter (%.0f before the run) is missing "
+				 "after the "
 				 "run",
 				 a->value);
 		else if (b->value >= a->value)
 			snprintf(ret->why, sizeof(ret->why),
-				 "it was restarted during the run; the count before (%.0f) is "
+				 "the counter was restarted during the run; its earlier count "
+				 "(%.0f) is "
 				 "lost",
 				 a->value);
 		else
 			snprintf(ret->why, sizeof(ret->why),
-				 "it fell from %.0f to %.0f; perhaps the server was restarted",
+				 "the counter fell from %.0f to %.0f; perhaps the server was "
+				 "restarted",
 				 a->value, b->value);
 		return true;
 	}
@@ -716,8 +727,8 @@ void counter_between(const struct counter_reading *first, const struct counter_r
 		;
 	} else if (!(made > 0)) {
 		snprintf(ret->why, sizeof(ret->why),
-			 "it did not grow: %.0f before and %.0f after the run", first->value,
-			 last->value);
+			 "the counter did not grow: %.0f before and %.0f after the run",
+			 first->value, last->value);
 	} else {
 		ret->number = made;
 		ret->edge = made * around / seconds(first->before_ns, last->after_ns);

@@ -1,9 +1,9 @@
-/* counter: computes how much a counter of a server grew during a run, such as its generated
- * tokens.
+/* counter: computes how much a counter of a server grew during a run, such as its number of
+ * generated tokens.
  *
  * A command of the user or a request to a URL reads the counter shortly before the start and
  * shortly after the end.  Between a reading and the run, the server may count something that
- * does not belong to the run; `edge` is the bound of this error. */
+ * does not belong to the run; `edge` estimates this error. */
 #ifndef GW_CLI_COUNTER_H
 #define GW_CLI_COUNTER_H
 
@@ -18,56 +18,62 @@
 
 #define COUNTER_SERIES  256
 #define COUNTER_WHY     320
-#define COUNTER_MOST_NS (10 * NS_PER_S) /* longest time for one reading */
+#define COUNTER_MOST_NS (10 * NS_PER_S) /* Longest time for one reading. */
 
 /* One series of a counter; a server may have one per model or engine. */
 struct counter_series {
-	uint64_t id; /* hash of its labels */
+	uint64_t id; /* Hash of its labels. */
 	double value;
-	/* start time, when the value was 0, by the server's clock; NAN: unknown */
+	/* Time at which the value was 0, in seconds since 1970 on the server's clock. NAN:
+	 * unknown. */
 	double created_s;
 };
 
 #define COUNTER_NAME 640
 
 struct counter_reading {
-	/* name of the counter with the labels that select series; "": no name */
+	/* Name of the counter, with the labels that select its series. "": the counter has no
+	 * name. */
 	char name[COUNTER_NAME];
-	double value;                 /* sum of all series; NAN: no reading       */
-	char why[COUNTER_WHY];        /* why there is no reading                  */
-	uint64_t before_ns, after_ns; /* monotonic times just before and after the reading */
-	double wall_s;                /* wall clock at before_ns */
+	double value;          /* Sum of all series. NAN: the counter could not be read. */
+	char why[COUNTER_WHY]; /* Why the counter could not be read. */
+	/* Monotonic times just before and just after the reading. */
+	uint64_t before_ns, after_ns;
+	double wall_s; /* Wall clock at before_ns, in seconds since 1970. */
 	struct counter_series series[COUNTER_SERIES];
 	unsigned n;
 };
 
 struct counter {
-	double number; /* growth of the counter during the run; NAN: unknown */
-	/* largest part of `number` that may belong to the time just before or after the run */
+	double number; /* Growth of the counter during the run. NAN: unknown. */
+	/* Estimated part of `number` that was counted just before or just after the run. */
 	double edge;
-	/* Series that were not in the first reading: their number, and the sum of their values.
-	 * The whole sum is part of the count. */
+	/* Number of series that were not in the first reading, and the sum of their values. The
+	 * whole sum is part of `number`. */
 	unsigned fresh;
 	double fresh_number;
-	/* at least one of the series in `fresh` has an unknown start time */
+	/* The start time of at least one series that was not in the first reading is
+	 * unknown. */
 	bool fresh_assumed;
-	char why[COUNTER_WHY]; /* why `number` is unknown */
+	char why[COUNTER_WHY]; /* Why `number` is unknown. */
 };
 
-/* A way to read a counter. */
+/* A way to read a counter.  The text of COUNTER_CMD is a shell command, that of COUNTER_URL is
+ * http://HOST[:PORT][/PATH][#NAME]; counter_text() describes NAME. */
 struct counter_kind {
-	const char *option; /* name of the option, without the dashes */
+	const char *option; /* Name of the option without the dashes. */
 	/* Writes the name of the source for the result, without secrets.  NULL: the result does
 	 * not name the source. */
 	void (*place)(const char *text, char *out, size_t size);
 	/* Checks the value of the option.  Returns 0, or -GW_E_ARG with a sentence in why. */
 	int (*check)(const char *text, char *why, size_t size);
-	/* Sets value and series, or why.  Takes at most ten seconds; `stop` (may be NULL) ends
-	 * it early. */
+	/* Sets value and series, or why.  Takes at most ten seconds.  `stop` (may be NULL) ends
+	 * it earlier. */
 	void (*read)(const char *text, const struct deadline_stop *stop,
 		     struct counter_reading *ret);
-	/* Finds the processes of this machine that own the counter, and returns their number;
-	 * 0: unknown, or on another machine.  NULL: they cannot be found. */
+	/* Finds the processes on this machine that own the counter, and returns their number.
+	 * Returns 0 if they are unknown or on another machine.  NULL: this kind of counter
+	 * cannot find them. */
 	unsigned (*find_servers)(const char *text, const struct deadline_stop *stop,
 				 int64_t ret_pid[static METER_SERVERS]);
 };
@@ -77,27 +83,20 @@ extern const struct counter_kind counter_kinds[COUNTER_KINDS];
 void counter_read(const struct counter_kind *kind, const char *text,
 		  const struct deadline_stop *stop, struct counter_reading *ret);
 
-/* Computes the count of a run from two readings.  Pure.  If a series is only in the last
- * reading, its whole value counts, because a counter starts at 0.  If the server says that such
- * a series started before the run, the count is unknown. */
+/* Computes the count of a run from two readings.  If a series is only in the last reading, its
+ * whole value counts, because a counter starts at 0.  If the server says that such a series
+ * started before the run, the count is unknown.  The function is pure. */
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 
-/* Functions for COUNTER_URL, http://HOST[:PORT][/PATH][#NAME]; counter_text() describes
- * NAME. */
-int counter_url_check(const char *url, char *why, size_t size);
-/* Copies the URL without the query, which may be secret, and without the name of the
- * counter. */
-void counter_url_place(const char *url, char *out, size_t size);
-
 /* Finds a counter in the reply of a server: Prometheus text (or OpenMetrics), JSON, or a single
- * number.  Adds each series to the reading, or marks the reading as failed.  Pure.  text has n
- * bytes, and text[n] must be NUL.
+ * number.  Adds each series to the reading, or marks the reading as failed.  text has n bytes,
+ * and text[n] must be NUL.  The function is pure.
  *
- * what: in Prometheus text, `name` selects all series of the counter, and `name{label="v",...}`
- * the series with these labels.  In JSON it is the path of a number: keys and array indexes
- * separated by dots.  NULL selects the counter of generated tokens of a known server, or the
- * single number. */
+ * `what` selects the series.  In Prometheus text, `name` selects all series of the counter, and
+ * `name{label="v",...}` the series with these labels.  In JSON, `what` is the path of a number:
+ * keys and array indexes separated by dots.  NULL selects the counter of generated tokens of a
+ * known server, or the single number. */
 void counter_text(const char *text, size_t n, const char *what, struct counter_reading *ret);
 
 #endif

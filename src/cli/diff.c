@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* values without an interval are equal if their relative difference is smaller than this */
+/* Figures without an interval count as equal if their relative difference is below this. */
 #define NEAR 0.005
 
 #define NONE ((size_t)-1)
 
-/* One GPU: its positions in the runs of A and B (NONE: the runs do not have this GPU), and the
- * index to show. */
+/* One GPU, which is at position a in the runs of A and at position b in the runs of B (NONE:
+ * the runs do not have this GPU), and the index to show. */
 struct gpu {
 	size_t a, b;
 	int number;
@@ -39,6 +39,16 @@ static const struct compare_change no_change = { .basis = COMPARE_NONE,
 						 .change_low = NAN,
 						 .change_high = NAN };
 
+static struct diff_value number_of(double v)
+{
+	return (struct diff_value){ NULL, v, NAN, NAN };
+}
+
+static struct diff_value text_of(const char *text)
+{
+	return (struct diff_value){ text, NAN, NAN, NAN };
+}
+
 static bool value_known(const struct diff_value *v)
 {
 	return v->text || !isnan(v->number);
@@ -53,29 +63,23 @@ static bool value_equal(const struct diff_value *a, const struct diff_value *b,
 		return a->text && b->text && strcmp(a->text, b->text) == 0;
 	if (t->share)
 		apart *= fmax(fabs(a->number), fabs(b->number));
-	/* Two sums of the same decimal numbers may differ in their last bit, so the tolerance
-	 * is slightly larger. */
+	/* Two sums of the same decimal numbers may differ in their last bit. Therefore the
+	 * comparison allows a little more than the tolerance. */
 	return fabs(a->number - b->number) <=
 	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
-}
-
-static struct diff_row *diff_push(struct diff *d)
-{
-	if (array_reserve(&d->rows, &d->room, d->nrows + 1, sizeof(*d->rows)) != 0) {
-		d->error = -GW_E_NOMEM;
-		return NULL;
-	}
-	return &d->rows[d->nrows++];
 }
 
 static struct diff_row *diff_add(struct diff *d, enum diff_section section, int device,
 				 const char *key, const char *title, const struct diff_value *a,
 				 const struct diff_value *b, enum diff_state state)
 {
-	struct diff_row *row = diff_push(d);
+	struct diff_row *row;
 
-	if (!row)
+	if (array_reserve(&d->rows, &d->room, d->nrows + 1, sizeof(*d->rows)) != 0) {
+		d->error = -GW_E_NOMEM;
 		return NULL;
+	}
+	row = &d->rows[d->nrows++];
 	*row = (struct diff_row){ .section = section,
 				  .device = device,
 				  .title = title,
@@ -103,15 +107,11 @@ static void add_field(struct diff *d, enum diff_section section, int device, con
 
 static struct diff_value value_at(const struct json_doc *o, const char *path)
 {
-	struct diff_value v = nothing;
-
 	if (json_doc_is_number(o, path))
-		v.number = json_doc_number(o, path);
-	else if (json_doc_type(o, path) == JSON_DOC_BOOL)
-		v.text = json_doc_true(o, path) ? "yes" : "no";
-	else
-		v.text = json_doc_string(o, path);
-	return v;
+		return number_of(json_doc_number(o, path));
+	if (json_doc_type(o, path) == JSON_DOC_BOOL)
+		return text_of(json_doc_true(o, path) ? "yes" : "no");
+	return text_of(json_doc_string(o, path));
 }
 
 static const struct json_doc *run_of(const struct result_file *r, size_t run)
@@ -165,13 +165,11 @@ static const char *fact(const struct result_facts *f, const char *key)
 
 static void add_tag(const struct pair *p, const char *key)
 {
-	struct diff_value a = nothing, b = nothing;
+	struct diff_value a = text_of(fact(&p->a->result.tags, key));
+	struct diff_value b = text_of(fact(&p->b->result.tags, key));
+	bool same = a.text && b.text && strcmp(a.text, b.text) == 0;
 	char name[96];
-	bool same;
 
-	a.text = fact(&p->a->result.tags, key);
-	b.text = fact(&p->b->result.tags, key);
-	same = a.text && b.text && strcmp(a.text, b.text) == 0;
 	snprintf(name, sizeof(name), "tags.%s", key);
 	diff_add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b,
 		 same ? STATE_EQUAL : STATE_DIFFERS);
@@ -188,27 +186,18 @@ static void add_tags(const struct pair *p)
 			add_tag(p, b->v[i].key);
 }
 
-static struct diff_value number_of(double v)
+static const char *part_of(const struct result_file *r)
 {
-	struct diff_value ret = nothing;
-
-	ret.number = v;
-	return ret;
-}
-
-static struct diff_value part_of(const struct result_file *r)
-{
-	struct diff_value v = nothing;
-
-	if (r->nruns)
-		v.text = r->runs[0].part ? r->runs[0].part : "the whole run";
-	return v;
+	if (!r->nruns)
+		return NULL;
+	return r->runs[0].part ? r->runs[0].part : "the whole run";
 }
 
 static void add_part(const struct pair *p)
 {
 	static const struct diff_field part = { "part", "what is measured", 0, false };
-	struct diff_value a = part_of(&p->a->result), b = part_of(&p->b->result);
+	struct diff_value a = text_of(part_of(&p->a->result));
+	struct diff_value b = text_of(part_of(&p->b->result));
 
 	add_field(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
 }
@@ -224,7 +213,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The interval is known only from samples; 0: there are no samples. */
+	/* The samples show the interval. 0 means that there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -258,7 +247,8 @@ static bool is_taken(const struct pair *p, size_t b)
 	return false;
 }
 
-/* Pairs the GPUs of A and B: first equal UUIDs, then the remaining GPUs in their order. */
+/* Pairs the GPUs of A and B. GPUs with the same UUID form a pair. The remaining GPUs are paired
+ * in their order. */
 static int pair_up(struct pair *p)
 {
 	const struct result_file *a = &p->a->result, *b = &p->b->result;
@@ -283,8 +273,8 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* Returns GPU i of the runs as the environment describes it; the GPU may have another position
- * there.  Without an environment, returns the GPU of the run, which has fewer fields. */
+/* Returns the description of GPU i of the runs in the environment, where it may have another
+ * position. If there is no environment, returns the GPU of the run, which has fewer fields. */
 static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
@@ -341,7 +331,8 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		a = over_runs(&p->a->result, g->a, t->path, per_second);
 		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
-		/* replaces "_seconds" at the end of the key by "_ratio" */
+		/* The value is now a share of the time, so the key ends with "_ratio" instead
+		 * of "_seconds". */
 		if (per_second && n > 8)
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
 		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
@@ -449,11 +440,9 @@ static const struct result_code *code_in(const struct result_file *r, const char
 
 static struct diff_value code_value(const struct result_code *c)
 {
-	struct diff_value v = nothing;
-
-	if (c)
-		v.text = c->evidence ? c->evidence : c->sentence ? c->sentence : c->code;
-	return v;
+	if (!c)
+		return nothing;
+	return text_of(c->evidence ? c->evidence : c->sentence ? c->sentence : c->code);
 }
 
 static void add_code(const struct pair *p, const struct gpu *g, const char *code)
@@ -470,7 +459,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-/* Adds a row per code: for the whole run, and for each GPU that has the code. */
+/* Adds a row per code of the whole run, and a row per GPU and code. */
 static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -514,24 +503,21 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 	row->headline = true;
 }
 
-/* Returns the value of the first run, if all runs are invalid.  The value is shown, but not
+/* Returns the value of the first run. Used if all runs are invalid: the value is shown, but not
  * compared. */
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
 {
 	const struct gw_interval energy =
 		each ? run->work.energy_per_iteration_j : run->sum.energy_j;
-	struct diff_value v = nothing;
 
 	switch (m) {
-	case METRIC_TIME: v.number = each ? run->work.latency_s : run->seconds; break;
-	case METRIC_POWER: v.number = run->sum.power_mean_w; break;
+	case METRIC_TIME: return number_of(each ? run->work.latency_s : run->seconds);
+	case METRIC_POWER: return number_of(run->sum.power_mean_w);
 	case METRIC_ENERGY:
-		v = (struct diff_value){ NULL, energy.best, energy.low, energy.high };
-		break;
-	default: break;
+		return (struct diff_value){ NULL, energy.best, energy.low, energy.high };
+	default: return nothing;
 	}
-	return v;
 }
 
 static const struct comparison_row *row_named(const struct comparison *c, const char *name)
@@ -545,16 +531,14 @@ static const struct comparison_row *row_named(const struct comparison *c, const 
 static struct diff_value figure_value(const struct comparison_row *row,
 				      enum comparison_metric m, bool each)
 {
-	struct diff_value v = nothing;
+	const struct comparison_figure *f;
 
-	if (row && row->nruns && !row->used)
+	if (!row)
+		return nothing;
+	if (row->nruns && !row->used)
 		return spoilt_value(row->runs[0].run, m, each);
-	if (row) {
-		v.number = row->figure[m].mean;
-		v.low = row->figure[m].low;
-		v.high = row->figure[m].high;
-	}
-	return v;
+	f = &row->figure[m];
+	return (struct diff_value){ NULL, f->mean, f->low, f->high };
 }
 
 static void add_figure(struct diff *d, const struct comparison *c, enum comparison_metric m,
@@ -570,7 +554,7 @@ static void add_figure(struct diff *d, const struct comparison *c, enum comparis
 		add_headline(d, key, title, &a, &b, &change);
 }
 
-/* Adds the net energy per run; a result states it only for whole runs. */
+/* Adds the net energy per run. A result does not state it per iteration. */
 static int add_net(struct diff *d)
 {
 	struct comparison whole;
@@ -591,7 +575,7 @@ static int add_figures(const struct pair *p)
 
 	d->both[0] = p->a->result;
 	d->both[1] = p->b->result;
-	/* the labels become A and B, because the two results may have the same label */
+	/* Set the labels to A and B, because both results may have the same label. */
 	d->both[0].label = "A";
 	d->both[1].label = "B";
 	if (comparison_init(&d->comparison, d->both, 2, NULL, false) != 0)
@@ -601,7 +585,7 @@ static int add_figures(const struct pair *p)
 	d->other_gpu = d->a && d->b && (d->a->other_gpu || d->b->other_gpu);
 	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
 	each = d->comparison.per_iteration;
-	/* The titles are short, so that a table does not cut them. */
+	/* Keep the titles short, so that a table does not cut them. */
 	add_figure(d, c, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
 		   each ? "Per iteration" : "Energy per run");
 	err = add_net(d);

@@ -1,7 +1,7 @@
 /* diff: compares two measurements, row by row.
  *
- * A row compares one property: a setting, a fact about the machine, a GPU or its sensor, a
- * figure, a process, a code.  diff_fields.h lists the properties with their tolerances;
+ * A row compares one property: a setting, a fact about the machine or the GPU or its sensor, a
+ * figure, a process, or a code.  diff_fields.h lists the properties with their tolerances.
  * comparison.h compares energy, power and time. */
 #ifndef GW_CLI_DIFF_H
 #define GW_CLI_DIFF_H
@@ -23,35 +23,37 @@ enum diff_section {
 enum diff_state {
 	STATE_EQUAL,
 	STATE_DIFFERS,
-	STATE_OPEN,    /* the values differ, but perhaps only within the uncertainty */
-	STATE_UNKNOWN, /* the value is unknown in A or in B */
+	STATE_OPEN, /* The values differ, but the difference may be within the uncertainty. */
+	STATE_UNKNOWN, /* The value is unknown in A or in B. */
 };
 
 struct diff_value {
-	/* string, borrowed from the result; NULL: the value is a number or unknown */
+	/* A string that is borrowed from the result. NULL: the value is a number or unknown. */
 	const char *text;
-	double number;    /* NAN: the value is a text, or unknown */
-	double low, high; /* 95 % coverage interval of number; NAN: there is none */
+	double number;    /* NAN: the value is a string or unknown. */
+	double low, high; /* 95 % coverage interval of `number`. NAN: no interval is known. */
 };
 
 struct diff_row {
 	enum diff_section section;
-	int device;   /* index of the GPU; -1: the row is not about one GPU */
-	char key[96]; /* name of the property; the key of a figure ends with its unit */
+	int device;   /* Index of the GPU. -1: the row is not about a single GPU. */
+	char key[96]; /* Name of the property. The key of a figure ends with its unit. */
 	const char *title;
 	enum diff_state state;
-	bool headline; /* the row is shown even if the values are equal */
+	bool headline; /* The row is shown even if both values are equal. */
 	struct diff_value a, b;
-	struct compare_change change; /* change from A to B; NAN: cannot be computed */
+	struct compare_change change; /* Change from A to B. NAN: it cannot be computed. */
 };
 
 struct diff {
 	struct diff_row *rows;
 	unsigned nrows, room;
 	size_t count[STATE_UNKNOWN + 1];
-	struct result_file both[2]; /* copies of the results, with the labels A and B */
+	/* Copies of the results A and B, whose labels are "A" and "B". */
+	struct result_file both[2];
 	struct comparison comparison;
-	const struct comparison_row *a, *b; /* rows of `comparison`; NULL: A or B has no run */
+	/* The rows of `comparison` for A and B. NULL: the result has no run. */
+	const struct comparison_row *a, *b;
 	bool other_gpu, other_scale;
 	int error;
 };

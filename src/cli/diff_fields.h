@@ -7,10 +7,11 @@
 #include <stddef.h>
 
 struct diff_field {
-	const char *path;  /* path in the document, the environment, a device or a sensor */
-	const char *title; /* title that is printed; NULL: this field is not compared */
-	double apart;      /* tolerance: values count as equal if they differ by at most this */
-	/* true: `apart` is a ratio of the larger value; false: it has the unit of the field */
+	/* Path of the field. The comment above each table says where the path starts. */
+	const char *path;
+	const char *title; /* The title to print. NULL: the field is not compared. */
+	double apart; /* Tolerance: two values count as equal if they differ by at most this. */
+	/* True: `apart` is a ratio of the larger value. False: it has the unit of the field. */
 	bool share;
 };
 
@@ -76,7 +77,7 @@ static const struct diff_field diff_fields_gpu[] = {
 	{ "remapped_rows_uncorrectable", "remapped rows", 0, false },
 	{ NULL, NULL, 0, false },
 };
-/* Fields of a GPU in a run.  The values are means over the usable runs. */
+/* The paths start at a GPU in a run.  The values are means over the usable runs. */
 static const struct diff_field diff_fields_figures[] = {
 #define NO_DIFF                                         NULL, 0, false
 #define DIFF(title, tolerance)                          title, tolerance, false
@@ -90,8 +91,8 @@ static const struct diff_field diff_fields_figures[] = {
 	{ "baseline.power_watts", "idle power", 1, false },
 	{ NULL, NULL, 0, false },
 };
-/* Fields of a GPU in a run.  The values are shares of the run's time; throttling for 1 % of the
- * time raises a code. */
+/* The paths start at a GPU in a run.  The values are shares of the run's time.  The tolerance
+ * is 0.01, because throttling for 1 % of the time also raises a code. */
 static const struct diff_field diff_fields_throttles[] = {
 #define GW_THROTTLE(symbol, key, help) \
 	{ "throttle." key "_seconds", "throttled by " help, 0.01, false },

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The fields from FIELD_FIGURE on are the figures of a tick; their names are the keys of
+/* The fields from FIELD_FIGURE on are the figures of a tick. Their names are the keys of
  * quantity.def. */
 enum {
 	FIELD_TIME,
@@ -44,7 +44,7 @@ const char *log_line_field_name(unsigned i)
 
 static void add_field(struct log_format *f, unsigned field)
 {
-	assert(f->count < LOG_FIELDS); /* if this fails, LOG_FIELDS is too small */
+	assert(f->count < LOG_FIELDS); /* If this fails, LOG_FIELDS is too small. */
 	f->field[f->count++] = field;
 }
 
@@ -82,9 +82,9 @@ static void unknown_field(const char *name)
 	}
 	near = suggest(name, known, n, sizeof(known[0]));
 	if (near)
-		cli_error("--fields: no field '%s' (did you mean '%s'?)", name, near);
+		cli_error("--fields: there is no field '%s' (did you mean '%s'?)", name, near);
 	else
-		cli_error("--fields: no field '%s'; the fields are %s", name, list);
+		cli_error("--fields: there is no field '%s'; the fields are %s", name, list);
 }
 
 /* Adds a field by its name.  Returns an exit code. */
@@ -120,15 +120,16 @@ static bool is_reasons(unsigned field)
 	return field == FIELD_FIGURE + FIGURE_CLOCK_REASONS;
 }
 
-/* Writes the names of the clock event reasons of NVML, separated by commas; "" if there are
- * none. */
+/* Writes the names of the reasons for reduced clocks (NVML: clock event reasons), separated by
+ * commas.  Writes "" if there are none. */
 static void reasons_of(double v, char out[static 160])
 {
 	if (gw_quantity_name(GW_Q_CLOCK_REASONS, v, out, 160) != 0)
 		snprintf(out, 160, "unknown");
 }
 
-/* Rounds to a microsecond, so that no line has 0.30000000000000004. */
+/* Returns the elapsed time, rounded to a microsecond so that no line has
+ * 0.30000000000000004. */
 static double elapsed(const struct log_line *l)
 {
 	return round(l->elapsed_s * 1e6) / 1e6;
@@ -260,10 +261,11 @@ void log_line_write(const struct log_format *f, const struct log_line *l, struct
 	json_end(&j);
 }
 
-/* below this coverage a note is printed; the code low-coverage has the same limit */
+/* Below this coverage, the summary says how long samples are missing. The code low-coverage has
+ * the same limit. */
 #define COVERAGE_FULL 0.98
 
-/* The power in the lines of one GPU, in watts; all NAN: unknown. */
+/* The power in the lines of one GPU, in watts.  All members are NAN if it is unknown. */
 struct line_power {
 	double mean, sd, min, max, p50, p95;
 };
@@ -282,8 +284,8 @@ static struct line_power line_power(const struct log_gpu *g)
 				    histogram_percentile(&g->spread, 0.95) };
 }
 
-/* Returns the mean power.  If the energy does not include the gaps between samples, returns the
- * mean over the time that has samples. */
+/* Returns the mean power.  If the energy does not include the gaps between samples, the mean is
+ * over the time that has samples. */
 static double mean_power(const struct gw_energy *e)
 {
 	bool holes = e->meter == GW_METER_SAMPLES && e->gap_joules == 0 &&
@@ -346,7 +348,9 @@ void log_gpu_print(const struct log_gpu *g, const struct energy_cost *cost)
 	if (!isnan(g->longest_s))
 		fprintf(stderr, ", largest gap %.3f s", g->longest_s);
 	if (g->dropped)
-		fprintf(stderr, "; %lu lines dropped: the reader was too slow", g->dropped);
+		fprintf(stderr,
+			"; %lu lines dropped: the program that reads the log was too slow",
+			g->dropped);
 	if (isnan(p.mean))
 		fputs("\n  power     unknown\n", stderr);
 	else

@@ -1,8 +1,8 @@
-/* log_text: what `gpuward log` writes: a line per GPU and tick as CSV or JSON, and the summary at
- * the end.
+/* log_text: writes the texts of `gpuward log`: a line per GPU and tick as CSV or JSON, and the
+ * summary at the end.
  *
  * An unknown value is empty in CSV and null in JSON.  If it is known that nothing reduces the
- * clocks, the field for clock reasons is "none" in CSV and [] in JSON. */
+ * clocks, the field for the reasons is "none" in CSV and [] in JSON. */
 #ifndef GW_CLI_LOG_TEXT_H
 #define GW_CLI_LOG_TEXT_H
 
@@ -22,44 +22,48 @@ struct log_line {
 	uint64_t wall_ns;
 	double elapsed_s;
 	unsigned index;
-	const char *uuid;       /* NULL: unknown           */
-	const char *provenance; /* "driver", "simulated", ... */
-	double figure[FIGURES]; /* one value per figure; NAN: unknown */
-	uint64_t missed;        /* number of ticks directly before this one that have no line */
+	const char *uuid;       /* UUID of the GPU. NULL: unknown. */
+	const char *provenance; /* Source of the values: "driver", "simulated" and others. */
+	double figure[FIGURES]; /* One value per figure. NAN: unknown. */
+	uint64_t missed; /* Number of ticks directly before this one that have no line. */
 };
 
 struct log_format {
 	bool json;
 	unsigned count;
-	unsigned field[LOG_FIELDS]; /* field numbers, as for log_line_field_name() */
+	unsigned field[LOG_FIELDS]; /* Numbers of the fields, as in log_line_field_name(). */
 };
 
-/* Selects the named fields, in this order, or the default fields if no name is given; the default
- * for CSV leaves out the UUID.  Prints an error if there is no such field, or if it is named
- * twice.  Returns EXIT_OK or EXIT_USAGE. */
+/* Selects the named fields in this order.  If no field is named, selects the default fields;
+ * CSV has no UUID by default.  Prints an error if there is no such field, or if a field is
+ * named twice.  Returns EXIT_OK or EXIT_USAGE. */
 int log_line_choose(struct log_format *f, bool json, const struct option_list *fields);
 
 /* Returns the name of field number i, or NULL after the last field. */
 const char *log_line_field_name(unsigned i);
 
-/* Append the heading or a line, with a newline.  JSON has no heading. */
+/* log_line_heading() appends the heading and log_line_write() one line, each with a newline.
+ * JSON has no heading. */
 void log_line_heading(const struct log_format *f, struct buf *out);
 void log_line_write(const struct log_format *f, const struct log_line *l, struct buf *out);
 
 /* What the summary at the end of a log says about one GPU. */
 struct log_gpu {
 	const struct gw_device *device;
-	unsigned long expected, collected; /* number of ticks; collected is never larger */
-	unsigned long dropped; /* ticks without a line, because the reader was slow */
-	/* longest time between two ticks, or from the last tick to the end; NAN: fewer than two
-	 * ticks */
+	/* Number of ticks. `collected` is at most `expected`. */
+	unsigned long expected, collected;
+	/* Number of ticks without a line, because the reader was too slow. */
+	unsigned long dropped;
+	/* Longest time between two ticks, or from the last tick to the end. NAN if there are
+	 * fewer than two ticks. */
 	double longest_s;
-	struct moments power;    /* the power at the ticks, weighted by time */
-	struct histogram spread; /* the time at each power */
-	struct gw_energy energy; /* of the window around the whole log */
+	struct moments power;    /* The power at the ticks, weighted by time. */
+	struct histogram spread; /* How long the power had each value. */
+	struct gw_energy energy; /* Energy of the window around the whole log. */
 };
 
-/* Prints the summary of a GPU on standard error, or writes it as a JSON object. */
+/* log_gpu_print() prints the summary of a GPU on standard error.  log_gpu_render() writes it as
+ * a JSON object. */
 void log_gpu_print(const struct log_gpu *g, const struct energy_cost *cost);
 void log_gpu_render(struct json *j, const struct log_gpu *g, const struct energy_cost *cost);
 

@@ -115,7 +115,7 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
-/* Returns the index of the first counter option that was given, starting at index `from`;
+/* Returns the index of the first counter option at or after `from` that was given. Returns
  * COUNTER_KINDS if there is none. */
 static unsigned count_given(const struct measure_options *o, unsigned from)
 {
@@ -186,8 +186,8 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 	return code;
 }
 
-/* Rejects options that do not work with --service.  With it, the service opens the GPUs, not
- * this command. */
+/* Rejects options that do not work with --service, because the service opens the GPUs and this
+ * command does not. */
 static int check_service(const struct cli *c, const struct measure_options *o,
 			 const struct measure_plan *p)
 {
@@ -210,7 +210,7 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 		{ "progress", o->session.progress, readings, "" },
 		{ "interval", o->interval_ns != 0, "is a setting of the service", "" },
 		{ "baseline", o->baseline && p->baseline != RUN_BASELINE_NONE,
-		  "needs the state of the GPU", "" },
+		  "needs the state of the GPU, which the service does not provide", "" },
 		{ "require-exclusive", o->session.require_exclusive,
 		  "needs to know which processes belong to the command, which the service does "
 		  "not know",

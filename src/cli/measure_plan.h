@@ -20,7 +20,7 @@ struct measure_options {
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
 	struct cost_options cost;
-	double trial, trials, tokens; /* tokens NAN: --tokens is not given */
+	double trial, trials, tokens; /* tokens is NAN if --tokens is not given. */
 	uint64_t interval_ns;
 	bool calibrate_keep, service;
 };
@@ -29,18 +29,20 @@ extern const struct option measure_plan_options[];
 
 /* The checked options in the form that the measurement needs. */
 struct measure_plan {
-	double model_bytes; /* size of the model in bytes; NAN: not given */
+	double model_bytes; /* Size of the model in bytes. NAN: not given. */
 	enum run_baseline_mode baseline;
-	/* how tokens or iterations are counted; NULL: they are not counted */
+	/* How the counter of a server is read. NULL: no counter is given. */
 	const struct counter_kind *count;
-	const char *count_by;   /* the command or URL that gives the count */
-	bool counts_iterations; /* the counter counts iterations, not tokens */
-	double accuracy;        /* accuracy of the external power meter, as a ratio */
+	const char *count_by; /* The command or URL that gives the count. */
+	/* True: the counter counts iterations. False: it counts tokens. */
+	bool counts_iterations;
+	/* Accuracy of the external power meter as a ratio, with 95 % confidence. */
+	double accuracy;
 	struct energy_cost cost;
 };
 
-/* Parses the options and arguments of c, and checks everything that can be checked before a GPU
- * is opened, also whether the result can be written.  Returns an exit code. */
+/* Parses the options and arguments of c.  Checks everything that can be checked before a GPU is
+ * opened, including whether the result can be written.  Returns an exit code. */
 int measure_plan_make(const struct cli *c, struct measure_plan *ret);
 
 #endif

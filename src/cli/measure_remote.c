@@ -14,23 +14,24 @@
 #include <string.h>
 
 #define REPLY_NS (5 * NS_PER_S)
-/* longest wait for the result, including the transfer */
+/* Longest wait for the result, including its transfer. */
 #define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S)
 #define FORGET_NS NS_PER_S
-/* the service ends the window after this time without renewal; long enough for a command that
- * Ctrl-Z stops for a while */
+/* The service ends the window if it is not renewed for this time. This is long enough for a
+ * command that Ctrl-Z stops for a while. */
 #define LEASE_S  600.0
 #define RENEW_NS (60 * NS_PER_S)
 
 struct measure_remote {
 	struct remote remote;
-	const char *const *gpu; /* selectors of the GPUs to measure; none: all GPUs */
+	/* Selectors of the GPUs to measure. If there are none, all GPUs are measured. */
+	const char *const *gpu;
 	unsigned gpus;
 	struct measure_remote_facts facts;
-	char *environment; /* the memory behind facts.environment */
-	char id[32];       /* id of the open window; "": none */
-	uint64_t lease_ns; /* when the lease was last renewed */
-	/* connection on which the reply to the stop request arrives; -1: no connection */
+	char *environment; /* The memory that facts.environment points to. */
+	char id[32];       /* Id of the open window. "": no window is open. */
+	uint64_t lease_ns; /* Monotonic time of the last renewal of the lease. */
+	/* Connection on which the reply to the stop request arrives. -1: no connection. */
 	int stop_fd;
 	char why[700];
 	/* The devices of the last window that ended, as read from remote.reply. */
@@ -219,8 +220,8 @@ static bool request_for_gpus(struct measure_remote *t, const char *what)
 	return !err && t->remote.status == 200 && t->remote.reply;
 }
 
-/* True if service and command run in the same boot of the same machine, by their boot ids.  If
- * one id is unknown, assumes the same machine. */
+/* Returns true if the service and this program run on the same machine: their boot ids are
+ * equal.  Also returns true if one of the boot ids is unknown. */
 static bool same_boot(const struct json_doc *environment)
 {
 	const char *theirs = json_doc_string(environment, "host.boot_id");
@@ -358,8 +359,8 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 		return MEASURE_REMOTE_LOST;
 	}
 	if (t->remote.status == 200)
-		/* the window has ended and the service keeps its result, so there is nothing to
-		 * delete */
+		/* The window has ended and the service keeps its result, so the window must not
+		 * be deleted. */
 		t->id[0] = '\0';
 	if (!read_result(t)) {
 		drop_devices(t);
@@ -367,9 +368,7 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 	}
 	ret->device = t->device;
 	ret->devices = t->devices;
-	ret->seconds = json_doc_is_number(t->remote.reply, "seconds")
-			       ? json_doc_number(t->remote.reply, "seconds")
-			       : 0;
+	ret->seconds = json_doc_number(t->remote.reply, "seconds");
 	if (!t->truncated)
 		return MEASURE_REMOTE_WHOLE;
 	print_truncated(t);

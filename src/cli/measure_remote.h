@@ -13,23 +13,24 @@
 
 struct measure_remote;
 
-/* Allocates the object; sends no request yet.  The selectors of the GPUs (none: all GPUs) are
- * borrowed.  Returns an exit code.  Call measure_remote_close() afterwards, even after an
- * error. */
+/* Allocates the object.  Sends no request yet.  The selectors of the GPUs are borrowed; without
+ * selectors, all GPUs are measured.  Returns an exit code.  Call measure_remote_close()
+ * afterwards, even after an error. */
 int measure_remote_open(const struct remote_flags *flags, const char *const *gpu, unsigned gpus,
 			struct measure_remote **ret);
-void measure_remote_close(struct measure_remote *t); /* t may be NULL */
+void measure_remote_close(struct measure_remote *t); /* t may be NULL. */
 
 struct measure_remote_facts {
 	const char *address;
-	const char *environment; /* JSON as from `gpuward env --json`; NULL: unknown */
-	bool elsewhere;          /* the service runs on another machine */
-	bool simulated;          /* the GPUs of the last window are simulated */
+	/* The document that `gpuward env --json` writes. NULL: unknown. */
+	const char *environment;
+	bool elsewhere; /* The service runs on another machine. */
+	bool simulated; /* The GPUs of the last window are simulated. */
 };
 const struct measure_remote_facts *measure_remote_facts(const struct measure_remote *t);
 
-/* Reads the temperatures of the service's GPUs.  Returns the number of GPUs, or 0 if it is
- * unknown. */
+/* Reads the temperatures of the measured GPUs from the service.  Returns the number of GPUs, or
+ * 0 if the service does not answer. */
 unsigned measure_remote_temperatures(struct measure_remote *t,
 				     struct cooldown_gpu ret[static COOLDOWN_DEVICES]);
 
@@ -40,7 +41,7 @@ int measure_remote_begin(struct measure_remote *t, const char *label);
  * runs. */
 void measure_remote_renew(struct measure_remote *t);
 
-/* Deletes the window, because the command could not be started. */
+/* Deletes the window without a result, for example because the command could not be started. */
 void measure_remote_forget(struct measure_remote *t);
 
 /* Requests the end of the window.  The window ends when the request arrives.
@@ -53,13 +54,13 @@ void measure_remote_describe(struct measure_remote *t);
 
 enum measure_remote_outcome {
 	MEASURE_REMOTE_WHOLE,
-	/* the window ended before the command; the result has the code truncated */
+	/* The window ended before the command. The result has the code "truncated". */
 	MEASURE_REMOTE_CUT,
-	MEASURE_REMOTE_LOST, /* the service did not return a result */
+	MEASURE_REMOTE_LOST, /* The service did not return a result. */
 };
 
 /* Reads the result of the window.  Prints an error unless the outcome is MEASURE_REMOTE_WHOLE.
- * *ret borrows from t until the next window; it is empty if the result is lost. */
+ * *ret borrows from t until the next window.  If the result is lost, *ret has no device. */
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 					       struct run_result_remote *ret);
 

@@ -11,11 +11,11 @@
 
 #define COLOURS 7
 #define FONT    12
-/* estimated mean width of a character in pixels; the real mean is smaller */
+/* Estimated width of a character in pixels. The real mean is smaller. */
 #define CHAR   6.6
 #define TOP    24
-#define STRIP  7 /* height of a strip */
-#define STRIPS 8 /* gap above the first strip */
+#define STRIP  7 /* Height in pixels of a strip, which shows when a GPU was throttled. */
+#define STRIPS 8 /* Gap above the first strip, in pixels. */
 
 const char *plot_style(void)
 {
@@ -56,9 +56,10 @@ const char *plot_style(void)
 }
 
 struct axis {
-	double from, to; /* first and last value of the axis */
-	double at, size; /* in pixels; size < 0: the axis goes upwards */
-	double step;     /* distance between two ticks */
+	double from, to; /* First and last value on the axis. */
+	/* Start and length of the axis in pixels. A negative length means upwards. */
+	double at, size;
+	double step; /* Distance between two ticks, in the unit of the axis. */
 };
 
 static double axis_place(const struct axis *a, double v)
@@ -79,7 +80,7 @@ static double nice_step(double span, double count)
  * ticks. */
 static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
 {
-	/* the axis has one value or none: add a margin on both sides */
+	/* The range is empty. Add a margin on both sides. */
 	if (!(a->to > a->from)) {
 		double space = fmax(1, fabs(a->to) * 0.1);
 
@@ -105,7 +106,7 @@ static double tick_first(const struct axis *a)
 	return ceil(a->from / a->step - 1e-9) * a->step;
 }
 
-/* Limits the number of ticks, so that a broken axis does not make a huge page. */
+/* Largest number of ticks, so that an axis with bad numbers does not make a huge page. */
 #define TICKS_MAX 50
 
 static unsigned tick_count(const struct axis *a)
@@ -151,29 +152,30 @@ static void segment(struct buf *out, const char *class, double x1, double y1, do
 	buf_addf(out, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", class, x1, y1, x2, y2);
 }
 
+static void number_at(struct buf *out, double x, double y, const char *anchor, double step,
+		      double v)
+{
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"q\">%.*f</text>",
+		 x, y, anchor, decimals(step), v);
+}
+
 static void y_ticks(struct buf *out, const struct axis *y, double left, double right)
 {
 	for (unsigned i = 0; i < tick_count(y); i++) {
-		double v = tick_value(y, i);
+		double v = tick_value(y, i), at = axis_place(y, v);
 
-		segment(out, "grid", left, axis_place(y, v), right, axis_place(y, v));
-		buf_addf(out,
-			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" "
-			 "class=\"q\">%.*f</text>",
-			 left - 6, axis_place(y, v) + 4, decimals(y->step), v);
+		segment(out, "grid", left, at, right, at);
+		number_at(out, left - 6, at + 4, "end", y->step, v);
 	}
 }
 
 static void x_ticks(struct buf *out, const struct axis *x, double y, double scale)
 {
 	for (unsigned i = 0; i < tick_count(x); i++) {
-		double v = tick_value(x, i);
+		double v = tick_value(x, i), at = axis_place(x, v);
 
-		segment(out, "axis", axis_place(x, v), y, axis_place(x, v), y + 4);
-		buf_addf(out,
-			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" "
-			 "class=\"q\">%.*f</text>",
-			 axis_place(x, v), y + 17, decimals(x->step / scale), v / scale);
+		segment(out, "axis", at, y, at, y + 4);
+		number_at(out, at, y + 17, "middle", x->step / scale, v / scale);
 	}
 	segment(out, "axis", x->at, y, x->at + x->size, y);
 }
@@ -181,7 +183,7 @@ static void x_ticks(struct buf *out, const struct axis *x, double y, double scal
 struct column {
 	long at;
 	size_t n;
-	double x[4], y[4]; /* the first, smallest, largest and last point */
+	double x[4], y[4]; /* The first, smallest, largest and last point of the column. */
 	size_t order[4];
 };
 
@@ -234,7 +236,8 @@ static void column_draw(struct column *c, struct pen *p)
 	c->n = 0;
 }
 
-/* Returns the longest gap over which a line is drawn: ten times the mean distance of points. */
+/* Returns the longest gap in seconds that a line is drawn across: ten times the mean distance
+ * of two points. */
 static double hole_of(const struct plot_line *l)
 {
 	return l->n > 2 ? 10 * fabs(l->t[l->n - 1] - l->t[0]) / (double)(l->n - 1) : INFINITY;
@@ -270,7 +273,7 @@ static void draw_line(struct buf *out, const struct plot_line *l, const struct a
 	}
 	column_draw(&c, &pen);
 	if (!pen.down)
-		buf_adds(out, "M0 0"); /* a path must not be empty */
+		buf_adds(out, "M0 0"); /* An SVG path must not be empty. */
 	buf_adds(out, "\"/>");
 }
 
@@ -289,8 +292,8 @@ static void strip_rect(struct buf *out, const char *cause, double x, double widt
 	buf_adds(out, "</title></rect>");
 }
 
-/* Draws throttling, one column of pixels at a time, so that the output is bounded.  One
- * throttled tick marks its whole column. */
+/* Draws when the GPU was throttled, one column of pixels at a time, so that the size of the
+ * output is limited. One throttled tick marks its whole column. */
 static void draw_strip(struct buf *out, const struct plot_line *l, const struct axis *x,
 		       double y)
 {
@@ -323,40 +326,37 @@ static void draw_strip(struct buf *out, const struct plot_line *l, const struct 
 		strip_rect(out, cause, begin, end - begin, y);
 }
 
+static void axis_widen(struct axis *a, double v)
+{
+	if (!isfinite(v))
+		return;
+	a->from = isnan(a->from) || v < a->from ? v : a->from;
+	a->to = isnan(a->to) || v > a->to ? v : a->to;
+}
+
 void plot_range(const struct plot_line *lines, size_t n, double *from, double *to)
 {
-	*from = *to = NAN;
-	for (size_t i = 0; i < n; i++) {
-		for (size_t k = 0; k < lines[i].n; k++) {
-			double t = lines[i].t[k];
+	struct axis x = { .from = NAN, .to = NAN };
 
-			if (!isfinite(t))
-				continue;
-			*from = isnan(*from) || t < *from ? t : *from;
-			*to = isnan(*to) || t > *to ? t : *to;
-		}
-		/* extends the range to windows without samples */
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < lines[i].n; k++)
+			axis_widen(&x, lines[i].t[k]);
+		/* Include the whole window, even where samples are missing. */
 		if (isfinite(lines[i].seconds)) {
-			*from = fmin(*from, 0);
-			*to = fmax(*to, lines[i].seconds);
+			x.from = fmin(x.from, 0);
+			x.to = fmax(x.to, lines[i].seconds);
 		}
 	}
+	*from = x.from;
+	*to = x.to;
 }
 
 static void value_range(const struct plot_time *p, struct axis *y)
 {
-	y->from = p->zero ? 0 : NAN;
-	y->to = p->zero ? 0 : NAN;
-	for (size_t i = 0; i < p->nlines; i++) {
-		for (size_t k = 0; k < p->lines[i].n; k++) {
-			double v = p->lines[i].v[k];
-
-			if (!isfinite(v))
-				continue;
-			y->from = isnan(y->from) || v < y->from ? v : y->from;
-			y->to = isnan(y->to) || v > y->to ? v : y->to;
-		}
-	}
+	y->from = y->to = p->zero ? 0 : NAN;
+	for (size_t i = 0; i < p->nlines; i++)
+		for (size_t k = 0; k < p->lines[i].n; k++)
+			axis_widen(y, p->lines[i].v[k]);
 	if (y->to - y->from < p->least_span) {
 		double middle = (y->from + y->to) / 2;
 
@@ -414,7 +414,7 @@ static void spread_labels(struct label *l, size_t n, double top, double bottom)
 
 #define LABELS_MAX 64
 
-/* Returns true if this is the first line of its colour.  Only this line shows the name. */
+/* Returns true if this is the first line with its colour. Only that line shows its name. */
 static bool carries_name(const struct plot_time *p, size_t line)
 {
 	for (size_t i = 0; i < line; i++)
@@ -432,15 +432,22 @@ static size_t count_names(const struct plot_time *p)
 	return n;
 }
 
+/* Ends a text element with a name that is cut to `columns`. Pointing at it shows the whole name. */
+static void end_name(struct buf *out, const char *name, size_t columns)
+{
+	buf_adds(out, "<title>");
+	markup_text(out, name);
+	buf_adds(out, "</title>");
+	markup_cut(out, name, columns);
+	buf_adds(out, "</text>");
+}
+
 static void draw_name(struct buf *out, const struct plot_line *l, double x, double y,
 		      size_t columns)
 {
-	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" style=\"fill:var(--c%u)\"><title>", x, y,
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" style=\"fill:var(--c%u)\">", x, y,
 		 l->colour % COLOURS);
-	markup_text(out, l->name);
-	buf_adds(out, "</title>");
-	markup_cut(out, l->name, columns);
-	buf_adds(out, "</text>");
+	end_name(out, l->name, columns);
 }
 
 static void line_labels(struct buf *out, const struct plot_time *p, const struct axis *y,
@@ -451,7 +458,8 @@ static void line_labels(struct buf *out, const struct plot_time *p, const struct
 	size_t space = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
 
 	space = space > LABELS_MAX ? LABELS_MAX : space;
-	space -= all > space && space > 0; /* leaves one line free for the text "and 3 more" */
+	/* Leave one line free for a text such as "and 3 more". */
+	space -= all > space && space > 0;
 	for (unsigned i = 0; i < p->nlines && n < space; i++) {
 		double at = axis_place(y, mean_level(&p->lines[i]));
 
@@ -568,7 +576,8 @@ static double strips_height(size_t n)
 	return n ? STRIPS + (double)n * (STRIP + 2) + 2 : 0;
 }
 
-/* Draws the strips.  dots: adds a dot in the colour of the line, if there are several lines. */
+/* Draws the strips. If `dots` is set, a strip of a throttled GPU also gets a dot in the colour
+ * of its line. */
 static void draw_strips(struct buf *out, const struct plot_line *const *lines, size_t n,
 			bool dots, const struct axis *x, double y)
 {
@@ -606,7 +615,7 @@ static void title_axis(struct buf *out, const struct plot_time *p)
 	buf_addf(out, ", %s</text>", p->unit);
 }
 
-/* Draws the label at the top right, above the lines. */
+/* Draws the label `mark` at the top right, above the lines. */
 static void draw_mark(struct buf *out, const char *mark, double right)
 {
 	double width = 12 + 9 * (double)strlen(mark);
@@ -661,14 +670,6 @@ void plot_time(struct buf *out, const struct plot_time *p)
 	buf_adds(out, p->file ? "</svg>\n" : "</svg>");
 }
 
-static void axis_widen(struct axis *a, double v)
-{
-	if (!isfinite(v))
-		return;
-	a->from = isnan(a->from) || v < a->from ? v : a->from;
-	a->to = isnan(a->to) || v > a->to ? v : a->to;
-}
-
 static void dots_range(const struct plot_dots *p, struct axis *x)
 {
 	x->from = x->to = NAN;
@@ -683,7 +684,8 @@ static void dots_range(const struct plot_dots *p, struct axis *x)
 		for (size_t k = 0; k < d->neach; k++)
 			axis_widen(x, d->each[k]);
 	}
-	/* the values are far apart: start at 0, so that lengths are proportional */
+	/* If the values are far apart, start at 0, so that lengths are proportional to
+	 * values. */
 	if (x->from < 0.7 * x->to)
 		x->from = fmin(0, x->from);
 }
@@ -744,12 +746,9 @@ void plot_dots(struct buf *out, const struct plot_dots *p)
 	for (size_t i = 0; i < p->n; i++) {
 		double y = TOP + ROW * ((double)i + 0.45);
 
-		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"><title>",
-			 x.at - 10, y + 4);
-		markup_text(out, p->dots[i].name);
-		buf_adds(out, "</title>");
-		markup_cut(out, p->dots[i].name, names);
-		buf_adds(out, "</text>");
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", x.at - 10,
+			 y + 4);
+		end_name(out, p->dots[i].name, names);
 		draw_dot(out, &p->dots[i], &x, y);
 		text_at(out, x.at + x.size + 12, y + 4, "start", "", p->dots[i].text);
 	}

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* after this time, all samples up to the end of a window have arrived */
+/* This long after the end of a window, all its samples have arrived. */
 #define SETTLED_NS (3 * NS_PER_S)
 
 void progress_marks_init(struct progress_marks *m, struct gw_meter *meter, const char *part,
@@ -39,7 +39,8 @@ static void compute_window(struct progress_marks *m, struct progress_marks_windo
 {
 	unsigned n = gw_meter_device_count(m->meter);
 
-	gw_window_wait(w->live, timeout_ns); /* if a sample is late, the energy has a code */
+	/* If a sample is still missing, the energy has a code. */
+	gw_window_wait(w->live, timeout_ns);
 	w->energy = calloc(n ? n : 1, sizeof(*w->energy));
 	for (unsigned i = 0; w->energy && i < n; i++)
 		w->energy[i] = *gw_window_energy(w->live, i);
@@ -53,7 +54,8 @@ static void compute_window(struct progress_marks *m, struct progress_marks_windo
 
 static struct progress_marks_window *add_window(struct progress_marks *m)
 {
-	if (!m->window) /* allocates the maximum at once, because unused pages take no memory */
+	/* Allocate the maximum at once. Pages that are not used take no memory. */
+	if (!m->window)
 		m->window = calloc(PROGRESS_MARKS_WINDOWS, sizeof(*m->window));
 	if (!m->window || m->count == PROGRESS_MARKS_WINDOWS) {
 		m->refused++;
@@ -102,7 +104,7 @@ static void end_part(struct progress_marks *m, const char *line, const char *nam
 		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
 			w = &m->window[i];
 	if (!w) {
-		/* the part that this line ends may have been left out because of the limit */
+		/* Perhaps the part that this line ends was left out because of the limit. */
 		if (!m->refused)
 			reject_line(m, line, "ends a part that has not begun");
 	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {
@@ -125,7 +127,7 @@ void progress_marks_update(struct progress_marks *m, uint64_t now_ns)
 
 void progress_marks_finish(struct progress_marks *m, uint64_t end_ns)
 {
-	/* All windows have the same deadline, because a GPU that does not answer delays all of
+	/* All windows share one deadline, because a GPU that does not answer delays all of
 	 * them. */
 	uint64_t until = clock_mono_ns(clock_real()) + SETTLED_NS, now;
 
@@ -170,8 +172,8 @@ static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 	m->iterations++;
 	m->last_ns = t_ns;
 	if (first)
-		/* the time before the first iteration is not a latency: the program was
-		 * starting */
+		/* The time before the first iteration is not a latency, because the program was
+		 * starting. */
 		return;
 	if (!m->latency)
 		m->latency = malloc(PROGRESS_MARKS_LATENCIES * sizeof(*m->latency));
@@ -186,8 +188,8 @@ static void add_iteration(struct progress_marks *m, uint64_t t_ns)
 		m->latency[place] = (struct progress_marks_latency){ m->iterations, s };
 }
 
-/* Checks that iteration numbers increase by one.  Lines without a number count, too.  The
- * numbers may start again at 0 or 1. */
+/* Checks that iteration numbers increase by one.  A line without a number also counts as one
+ * iteration.  The numbers may start again at 0 or 1. */
 static void check_number(struct progress_marks *m, uint64_t number)
 {
 	if (m->number && number != m->number && number > 1 && !m->odd_after) {
@@ -206,14 +208,14 @@ double progress_marks_latency(const struct progress_marks *m,
 	for (size_t i = 0; own && i < m->latencies; i++) {
 		uint64_t number = m->latency[i].number;
 
-		/* this mark and the previous mark are in the part */
+		/* Use the time only if this mark and the previous mark are in the part. */
 		if (!w || (number > w->first + 1 && number <= w->first + w->iterations))
 			own[n++] = m->latency[i].seconds;
 	}
 	if (n > 0)
 		v = stat_percentile(own, n, p);
 	free(own);
-	return v > 0 ? v : NAN; /* 0: all marks arrived at the same time */
+	return v > 0 ? v : NAN; /* 0 means that all marks arrived at the same time. */
 }
 
 static bool parse_whole(const char *word, uint64_t *ret)
@@ -236,6 +238,7 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 	char copy[PROGRESS_MARKS_LINE], *word[4] = { 0 }, *save = NULL;
 	unsigned n = 0;
 	uint64_t v = now_ns;
+	bool timed; /* The line is a word and a name, and perhaps a time, which is then in v. */
 
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " \t\r", &save); w && n < 4;
@@ -243,6 +246,7 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 		word[n++] = w;
 	if (n == 0)
 		return;
+	timed = n == 2 || (n == 3 && parse_whole(word[2], &v));
 	if (strcmp(word[0], "iteration") == 0 && n <= 2 &&
 	    (n < 2 || parse_whole(word[1], &v))) {
 		if (n == 2)
@@ -253,11 +257,9 @@ static void parse_line(struct progress_marks *m, const char *line, uint64_t now_
 	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && parse_whole(word[1], &v) &&
 		   v <= UINT64_MAX - m->tokens) {
 		m->tokens += v;
-	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
-		   strcmp(word[0], "begin") == 0) {
+	} else if (timed && strcmp(word[0], "begin") == 0) {
 		begin_part(m, line, word[1], v);
-	} else if ((n == 2 || (n == 3 && parse_whole(word[2], &v))) &&
-		   strcmp(word[0], "end") == 0) {
+	} else if (timed && strcmp(word[0], "end") == 0) {
 		end_part(m, line, word[1], v);
 	} else {
 		reject_line(m, line, "is not a mark");

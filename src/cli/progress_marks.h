@@ -19,64 +19,67 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROGRESS_MARKS_WINDOWS 1000 /* parts above this limit are counted, but not measured */
-/* limit of stored latencies; if there are more, a random sample of this size is kept */
+#define PROGRESS_MARKS_WINDOWS 1000 /* Parts above this limit are counted, but not measured. */
+/* Largest number of stored latencies. If there are more, a random sample of this size is
+ * kept. */
 #define PROGRESS_MARKS_LATENCIES 50000
 #define PROGRESS_MARKS_LINE      256
 
 struct progress_marks_window {
 	char label[64];
-	uint64_t begin_ns, end_ns; /* end 0: the part has not ended */
-	bool unfinished;           /* the run ended before the part */
-	struct gw_window *live; /* the window while it is measured; NULL: the energy is known */
-	/* energy of the part, one per device of the meter; NULL: unknown */
+	uint64_t begin_ns, end_ns; /* end_ns is 0 until the part has ended. */
+	bool unfinished;           /* The run ended before the part. */
+	/* The window of the part. NULL: it is freed, and `energy` is known. */
+	struct gw_window *live;
+	/* Energy of the part, one per device of the meter. NULL: unknown. */
 	struct gw_energy *energy;
-	/* energy of each process, one struct per device; only for the part
-	 * `progress_marks.part` */
+	/* Energy of each process, one struct per device. Set only if the label is
+	 * progress_marks.part. */
 	struct attribute *who;
-	/* Counts between begin and end, in the order of the lines.  So they are correct even if
-	 * many lines arrive late and together. */
+	/* Iterations and tokens of the lines between begin and end. The order of the lines
+	 * decides, so the counts are correct even if many lines arrive late and together. */
 	uint64_t iterations, tokens;
-	/* private: number of iterations and of tokens before the part */
+	/* Private: number of iterations and of tokens before the part. */
 	uint64_t first;
 	uint64_t first_tokens;
 };
 
-/* The time from the previous iteration to this iteration. */
+/* A latency: the time from the previous iteration to this iteration. */
 struct progress_marks_latency {
-	uint64_t number; /* number of this iteration, from 1 */
+	uint64_t number; /* Number of this iteration, from 1. */
 	double seconds;
 };
 
 struct progress_marks {
-	struct progress_marks_window *window; /* the parts, in the order in which they began */
+	struct progress_marks_window *window; /* The parts, in the order in which they began. */
 	unsigned count;
 	uint64_t iterations, tokens;
-	uint64_t bad;     /* lines that are not marks        */
-	char reason[128]; /* what was wrong with the first of these lines */
-	uint64_t refused; /* number of parts above the limit PROGRESS_MARKS_WINDOWS */
-	/* The first two iteration numbers that are not consecutive; perhaps the command does
-	 * not number its iterations but counts several per line. Both 0: there are none. */
+	uint64_t bad;     /* Number of lines that are not marks. */
+	char reason[128]; /* What was wrong with the first line that is not a mark. */
+	uint64_t refused; /* Number of parts above the limit PROGRESS_MARKS_WINDOWS. */
+	/* Numbers of the first two neighbouring iteration lines that do not increase by one.
+	 * Perhaps one line stands for several iterations. Both are 0 if there is no such
+	 * pair. */
 	uint64_t odd_before, odd_after;
 	/* Private: */
 	struct gw_meter *meter;
-	/* also keep the energy of the processes for this part; NULL: for no part */
+	/* For parts with this name, also keep the energy of each process. NULL: for no part. */
 	const char *part;
-	/* start of the run; time of the last iteration (0: no iteration yet) */
+	/* Start of the run, and time of the last iteration (0: no iteration yet). */
 	uint64_t begin_ns, last_ns;
-	uint64_t number; /* expected number of the next iteration; 0: any */
-	struct progress_marks_latency *latency; /* times between two iterations */
-	size_t latencies;                       /* number of stored times */
-	/* number of all times, including those that are not stored */
+	uint64_t number; /* Expected number of the next iteration. 0: any number. */
+	struct progress_marks_latency *latency; /* The stored latencies. */
+	size_t latencies;                       /* Number of stored latencies. */
+	/* Number of all latencies, including those that are not stored. */
 	uint64_t latency_count;
 	struct random random;
 	char line[PROGRESS_MARKS_LINE];
 	size_t fill;
-	bool skipping; /* the current line is too long; skip its rest */
+	bool skipping; /* The current line is too long. Its rest is skipped. */
 };
 
-/* Prepares for a run that began at begin_ns.  part is the part to report (NULL: the whole run);
- * meter and part are borrowed until progress_marks_done(). */
+/* Prepares for a run that began at begin_ns.  part is the name of the part to report (NULL: the
+ * whole run).  meter and part are borrowed until progress_marks_done(). */
 void progress_marks_init(struct progress_marks *m, struct gw_meter *meter, const char *part,
 			 uint64_t begin_ns);
 
@@ -90,8 +93,8 @@ void progress_marks_update(struct progress_marks *m, uint64_t now_ns);
 /* Ends the open parts and computes the energy of all parts.  Call it when the run has ended. */
 void progress_marks_finish(struct progress_marks *m, uint64_t end_ns);
 
-/* Returns the first finished part with that name, or NULL.  *ret_count: the number of finished
- * parts with that name. */
+/* Returns the first finished part with that name, or NULL.  Sets *ret_count to the number of
+ * finished parts with that name. */
 const struct progress_marks_window *progress_marks_find(const struct progress_marks *m,
 							const char *name, unsigned *ret_count);
 
@@ -100,7 +103,7 @@ const struct progress_marks_window *progress_marks_find(const struct progress_ma
 double progress_marks_latency(const struct progress_marks *m,
 			      const struct progress_marks_window *w, double p);
 
-/* Frees everything. A struct of zeros is allowed. */
+/* Frees everything that m owns.  m may be all zeros. */
 void progress_marks_done(struct progress_marks *m);
 
 #endif

@@ -50,7 +50,8 @@ static void add_word(struct buf *out, const char *s)
 	markup_text(out, s && *s ? s : "–");
 }
 
-/* Adds `before` and then the text from the result, escaped.  Adds nothing if text is NULL. */
+/* Adds `before` and then the text, which comes from the result and is escaped. Adds nothing if
+ * text is NULL. */
 static void add_clause(struct buf *out, const char *before, const char *text)
 {
 	if (!text)
@@ -319,19 +320,14 @@ static void write_caption(struct buf *out, const struct chart *power, const stru
 static void run_figure(struct buf *out, const struct result_file *file,
 		       const struct result_run *run)
 {
-	struct chart power, heat;
+	struct chart power = { .n = 0 }, heat = { .n = 0 };
 
-	if (chart_init(&power, run->ndevices) != 0) {
+	if (chart_init(&power, run->ndevices) == 0 && chart_init(&heat, run->ndevices) == 0) {
+		chart_add_power(&power, file, run, CHART_GPUS);
+		chart_add_temperature(&heat, file, run, CHART_GPUS);
+	} else {
 		out->err = -GW_E_NOMEM;
-		return;
 	}
-	if (chart_init(&heat, run->ndevices) != 0) {
-		chart_done(&power);
-		out->err = -GW_E_NOMEM;
-		return;
-	}
-	chart_add_power(&power, file, run, CHART_GPUS);
-	chart_add_temperature(&heat, file, run, CHART_GPUS);
 	if (power.n || heat.n) {
 		buf_adds(out, "<figure>");
 		draw_power(out, file, &power, &heat);
@@ -374,7 +370,7 @@ static void run_figures(struct buf *out, const struct result_run *run,
 	static const struct {
 		const char *title;
 		size_t at;
-		const char *unit; /* NULL: an interval in J */
+		const char *unit; /* NULL: the field is an interval in joules. */
 	} rows[] = {
 		{ "Time", R(seconds), "s" },
 		{ "Latency", R(work.latency_s), "s" },
@@ -526,13 +522,14 @@ static void write_about(struct buf *out, const struct result_file *r)
 	buf_adds(out, "</p>\n");
 }
 
-/* The same text as clean_room_print(). */
+/* Writes the same text as clean_room_print(). */
 static void write_room_worker(struct buf *out, const struct result_worker *w)
 {
 	bool others = w->held_by && strcmp(w->held_by, "others") == 0;
 
 	add_word(out, w->name);
-	buf_addf(out, " was held off%s", others ? " by someone else already" : "");
+	buf_addf(out, " was kept off the GPUs%s",
+		 others ? " (someone else already held it)" : "");
 	add_clause(out, ", but ", w->broken);
 }
 

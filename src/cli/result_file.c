@@ -16,8 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Largest file in bytes. A result has about 1.4 kB per second and GPU: 2 days of one GPU, or 6
- * hours of eight. */
+/* Largest file in bytes. A result has about 1.4 kB per second and GPU, so this is enough for 2
+ * days of one GPU or 6 hours of eight GPUs. */
 #define RESULT_MAX ((size_t)256 << 20)
 
 struct block {
@@ -26,23 +26,23 @@ struct block {
 };
 
 struct result_memory {
-	/* the parsed document; the strings of the result point into it */
+	/* The parsed document. The strings of the result point into it. */
 	struct json_doc *document;
 	struct block *blocks;
 };
 
 struct reader {
 	struct result_file *r;
-	char where[160]; /* "runs[0].devices[1]." */
+	/* The place that is being read, for error messages: "runs[0].devices[1].". */
+	char where[160];
 	char *error;
 	size_t size;
 	bool failed;
-	double zero_s; /* start of the run that is being read, on the clock of its series */
+	double zero_s; /* Time 0 of the run that is being read, on the clock of its series. */
 };
 
-static void reader_fail(struct reader *rd, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-static void reader_fail(struct reader *rd, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3)))
+reader_fail(struct reader *rd, const char *fmt, ...)
 {
 	va_list ap;
 	int n;
@@ -208,7 +208,6 @@ static const struct field result_fields[] = {
 	{ "time", TEXT, R(time) },
 	{ "tool.version", TEXT, R(tool_version) },
 	{ "command_name", TEXT, R(command_name) },
-	{ "validity", TEXT, R(validity) },
 	{ "simulated", TRUTH, R(simulated) },
 	{ "model_size_bytes", NUMBER, R(model_size_bytes) },
 	{ "iterations", NUMBER, R(iterations) },
@@ -220,16 +219,14 @@ static const struct field result_fields[] = {
 static const struct field run_fields[] = {
 	{ "trial", NUMBER, N(trial) },
 	{ "seconds", NUMBER, N(seconds) },
-	{ "exit_status", NUMBER, N(exit_status) },
-	{ "exit_signal", NUMBER, N(exit_signal) },
-	{ "begin_time", TEXT, N(begin_time) },
+
 	{ "validity", TEXT, N(validity) },
 	{ "part", TEXT, N(part) },
 	{ "baseline_kind", TEXT, N(sum.baseline_kind) },
 	{ "energy_joules", BAND, N(sum.energy_j) },
 	{ "energy_relative_joules", BAND, N(sum.energy_relative_j) },
 	{ "energy_net_joules", BAND, N(sum.energy_net_j) },
-	{ "energy_adjusted_joules", NUMBER, N(sum.energy_adjusted_j) },
+
 	{ "energy_adjusted_was_floored", TRUTH, N(sum.energy_adjusted_was_floored) },
 	{ "power_mean_watts", NUMBER, N(sum.power_mean_w) },
 	{ "power_sd_watts", NUMBER, N(sum.power_sd_w) },
@@ -241,7 +238,7 @@ static const struct field run_fields[] = {
 	{ "energy_per_iteration_joules", BAND, N(work.energy_per_iteration_j) },
 	{ "energy_per_token_joules", BAND, N(work.energy_per_token_j) },
 	{ "host.joules", NUMBER, N(host_j) },
-	{ "host.absence", TEXT, N(host_absence) },
+
 	{ NULL, 0, 0 },
 };
 
@@ -276,7 +273,6 @@ static const struct field device_fields[] = {
 	{ "name", TEXT, D(name) },
 	{ "provenance", TEXT, D(provenance) },
 	{ "driver_version", TEXT, D(driver_version) },
-	{ "energy_net_joules", BAND, D(energy_net_j) },
 	{ "baseline.kind", TEXT, D(baseline_kind) },
 	{ "baseline.power_watts", NUMBER, D(baseline_w) },
 	{ "baseline.age_seconds", NUMBER, D(baseline_age_s) },
@@ -302,8 +298,8 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* Returns true if a key is left out: its value is different in each run, it is elsewhere in the
- * document, or it is the reason for an absent value. */
+/* Returns true if the key is not a fact about the environment: its value differs in each run,
+ * it is elsewhere in the document, or it is the reason why a value is absent. */
 static bool no_fact(const char *key)
 {
 	static const char *const skipped[] = {
@@ -315,25 +311,6 @@ static bool no_fact(const char *key)
 		if (strcmp(key, skipped[i]) == 0)
 			return true;
 	return false;
-}
-
-static size_t count_facts(const struct json_doc *o, unsigned depth)
-{
-	const char *key;
-	const struct json_doc *v;
-	void *iter = NULL;
-	size_t n = 0;
-
-	while (json_doc_next(o, &iter, &key, &v)) {
-		if (no_fact(key))
-			continue;
-		if (json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH)
-			n += count_facts(v, depth + 1);
-		else if (json_is(v, JSON_DOC_STRING) || json_is(v, JSON_DOC_NUMBER) ||
-			 json_is(v, JSON_DOC_BOOL))
-			n++;
-	}
-	return n;
 }
 
 static const char *fact_text(struct reader *rd, const struct json_doc *v)
@@ -350,6 +327,8 @@ static const char *fact_text(struct reader *rd, const struct json_doc *v)
 	return s ? s : "";
 }
 
+/* Adds the facts of an object to `facts`, and their number to *n.  If facts is NULL, only counts
+ * them. */
 static void add_facts(struct reader *rd, const struct json_doc *o, const char *prefix,
 		      unsigned depth, struct result_fact *facts, size_t *n)
 {
@@ -359,21 +338,26 @@ static void add_facts(struct reader *rd, const struct json_doc *o, const char *p
 
 	while (json_doc_next(o, &iter, &key, &v)) {
 		size_t size = strlen(prefix) + strlen(key) + 2;
-		char *name;
+		char *name = NULL;
 		bool deeper = json_is(v, JSON_DOC_OBJECT) && depth < FACTS_DEPTH;
 
 		if (no_fact(key) ||
 		    (!deeper && !json_is(v, JSON_DOC_STRING) && !json_is(v, JSON_DOC_NUMBER) &&
 		     !json_is(v, JSON_DOC_BOOL)))
 			continue;
-		name = reader_alloc(rd, size, 1);
-		if (!name)
-			return;
-		snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
-		if (deeper)
-			add_facts(rd, v, name, depth + 1, facts, n);
-		else
-			facts[(*n)++] = (struct result_fact){ name, fact_text(rd, v) };
+		if (facts) {
+			name = reader_alloc(rd, size, 1);
+			if (!name)
+				return;
+			snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
+		}
+		if (deeper) {
+			add_facts(rd, v, name ? name : "", depth + 1, facts, n);
+		} else {
+			if (facts)
+				facts[*n] = (struct result_fact){ name, fact_text(rd, v) };
+			++*n;
+		}
 	}
 }
 
@@ -382,16 +366,19 @@ static struct result_facts facts_of(struct reader *rd, const struct json_doc *o,
 {
 	const struct json_doc *v = object(rd, o, key);
 	struct result_facts ret = { NULL, 0 };
-	struct result_fact *facts = reader_alloc(rd, count_facts(v, 0), sizeof(*facts));
+	struct result_fact *facts;
+	size_t n = 0;
 
+	add_facts(rd, v, "", 0, NULL, &n);
+	facts = reader_alloc(rd, n, sizeof(*facts));
 	if (facts)
 		add_facts(rd, v, "", 0, facts, &ret.n);
 	ret.v = facts;
 	return ret;
 }
 
-/* Returns n numbers of an array, NAN for missing ones.  Returns NULL if there is no such
- * array. */
+/* Returns the first n numbers of an array.  An element that is not a number becomes NAN.
+ * Returns NULL if there is no such array. */
 static double *numbers(struct reader *rd, const struct json_doc *o, const char *key, size_t n)
 {
 	const struct json_doc *a = array(rd, o, key);
@@ -428,9 +415,9 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 	return v;
 }
 
-/* Reads the series of a device.  t_seconds are relative to begin_seconds of the same object;
- * ticks without begin_seconds use the begin_seconds of the power.  begin_seconds is relative to
- * the start of the window, so earlier readings have negative times. */
+/* Reads the series of a device.  t_seconds are relative to begin_seconds of the same object.
+ * Ticks without begin_seconds use that of the power.  begin_seconds is relative to the start of
+ * the window, so readings before the window have negative times. */
 static void read_series(struct reader *rd, const struct json_doc *device,
 			struct result_series *s)
 {
@@ -455,8 +442,8 @@ static void read_series(struct reader *rd, const struct json_doc *device,
 /* Reads the members of an array element that are not in the table of fields. */
 typedef void read_rest(struct reader *rd, const struct json_doc *o, void *target);
 
-/* Reads the elements of an array of objects: first the fields, then the other members with
- * rest() (may be NULL). */
+/* Reads an array of objects.  For each object, reads the fields and then calls rest(), which
+ * reads the other members and may be NULL. */
 static const void *read_all(struct reader *rd, const struct json_doc *o, const char *key,
 			    size_t size, const struct field *fields, read_rest *rest,
 			    size_t *ret_n)
@@ -495,9 +482,9 @@ static void read_room(struct reader *rd, const struct json_doc *o)
 	rd->where[0] = '\0';
 }
 
-/* Returns the source of the power readings.  rung: the sources that the measurement used, such
- * as "counter+polled".  "polled" means instant power, or average power if the sensor has no
- * instant power. */
+/* Returns the source of the power readings.  rung names the sources that the measurement used,
+ * such as "counter+polled".  "polled" means instant power, or average power if the sensor has
+ * no instant power. */
 static const char *source_of(struct reader *rd, const struct json_doc *sensor, const char *rung)
 {
 	if (!rung)
@@ -548,9 +535,9 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Returns the start of the part that the run describes, on the clock that the series and the
- * windows use; 0 if there is no such part.  The clock is 0 at the start of the command, or of
- * the part. */
+/* Returns the start of the part that the run describes, on the clock of the series and windows.
+ * Returns 0 if the run describes the whole command.  The clock is 0 at the start of the
+ * command, or at the start of the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;
@@ -645,8 +632,8 @@ static int open_path(const char *path)
 
 #define PART_BYTES 65536
 
-/* True if b, the beginning of a file, can be the beginning of a JSON object. A device such as
- * /dev/zero is thus refused after its first bytes, and so is endless white space. */
+/* Returns true if b, the beginning of a file, can be the beginning of a JSON object. Thus a
+ * device such as /dev/zero is rejected after its first bytes, and so is endless white space. */
 static bool begins_object(const struct buf *b)
 {
 	size_t n = b->len ? strspn(b->p, " \t\r\n") : 0;

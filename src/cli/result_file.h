@@ -17,10 +17,10 @@ struct json_doc;
 /* A problem or a note about a run. */
 struct result_code {
 	const char *code, *level, *sentence, *evidence;
-	double device; /* index of the GPU; NAN: the code is about the whole run */
+	double device; /* Index of the GPU. NAN: the code is about the whole run. */
 };
 
-/* One fact about the environment or a sensor, for people: "host.kernel", "6.1.0". */
+/* One fact about the environment as text: the key "host.kernel" and the text "6.1.0". */
 struct result_fact {
 	const char *key, *text;
 };
@@ -41,28 +41,30 @@ struct result_series {
 	size_t tick_n;
 };
 
-/* The sensor, and the source of the power readings. */
+/* What is known about a GPU's power sensor, and the source of the power readings. */
 struct result_sensor {
-	const char *origin; /* "assumed", "passive" or "active" */
-	const char *source; /* "ring", "instant" or "average"; NULL: no source, or unknown */
-	/* period, averaging window and delay of this source */
+	/* How the sensor was characterised: "assumed" (not at all), "passive" or "active". */
+	const char *origin;
+	/* "ring", "instant" or "average". NULL: there is no source, or it is unknown. */
+	const char *source;
+	/* Period, averaging window and delay of `source`, in seconds. */
 	double period_s, window_s, lag_s;
-	/* time between two updates of the energy counter; NAN: unknown */
+	/* Time between two updates of the energy counter. NAN: unknown. */
 	double tick_s;
-	/* Calibration with an external meter.  Without one: gain 1, offset 0, and the typical
-	 * uncertainties of a board. */
+	/* Calibration with an external meter. Without a calibration, gain is 1, offset_w is 0,
+	 * and the uncertainties are those of a typical board. */
 	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
-/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  Fields with a
- * fixed list of words stay strings, because a newer gpuward may have more words.  Members
+/* The fields of struct gw_energy as read from a file.  A missing count is NAN.  A field with a
+ * fixed list of words stays a string, because a newer gpuward may have more words.  Members
  * without a key are not set. */
 struct result_energy {
 #define RESULT_INDEX double
 #define RESULT_TIME  double
 #define RESULT_FLAG  bool
 #define RESULT_COUNT double
-/* not used: struct result_run has the codes */
+/* This member is not used, because struct result_run has the codes. */
 #define RESULT_CODES                                    unsigned char
 #define RESULT_NUMBER                                   double
 #define RESULT_INTERVAL                                 struct gw_interval
@@ -76,25 +78,25 @@ struct result_device {
 	double index;
 	const char *uuid, *name, *provenance, *driver_version;
 	struct result_energy energy;
-	struct gw_interval energy_net_j;
 	const char *baseline_kind;
 	double baseline_w, baseline_age_s, power_limit_w;
 	struct result_sensor sensor;
 	struct result_series series;
 };
 
-/* A part of a run that the program marked. */
+/* A part of a run that the command marked. */
 struct result_window {
 	const char *label;
 	double begin_s, seconds;
-	bool unfinished;      /* its end was never marked */
-	double energy_best_j; /* sum over the devices; NAN if one is unknown */
+	bool unfinished; /* The command did not mark the end of the part. */
+	/* Sum over the devices. NAN if the energy of one device is unknown. */
+	double energy_best_j;
 };
 
 /* Energy and power of a run, summed over its devices. */
 struct result_sum {
 	struct gw_interval energy_j, energy_relative_j, energy_net_j;
-	double energy_adjusted_j;
+
 	bool energy_adjusted_was_floored;
 	const char *baseline_kind;
 	double power_mean_w, power_sd_w;
@@ -102,23 +104,25 @@ struct result_sum {
 
 /* The work of a run, and the time and energy per unit of work. */
 struct result_work {
-	/* number in this run if it is known, else in the whole result */
+	/* Iterations and tokens of this run. If the run does not state them, those of the
+	 * result. */
 	double iterations, tokens;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;
 };
 
 struct result_run {
-	double trial, seconds, exit_status, exit_signal;
-	const char *begin_time, *validity;
-	/* name of the marked part that the run describes; NULL: the whole command */
+	double trial, seconds;
+	const char *validity;
+	/* Name of the marked part that the run describes. NULL: it describes the whole
+	 * command. */
 	const char *part;
-	/* start of the part on the clock of the windows; 0 if the run is the whole command */
+	/* Start of the part on the clock of the windows. 0 if the run is the whole command. */
 	double zero_s;
 	struct result_sum sum;
 	struct result_work work;
 	double host_j;
-	const char *host_absence;
+
 	const struct result_code *codes;
 	const struct result_device *devices;
 	const struct result_window *windows;
@@ -127,37 +131,39 @@ struct result_run {
 
 /* Whether the guard's workers were kept off the GPUs (--clean-room). */
 enum result_room {
-	ROOM_NONE, /* not requested, or written by a version without --clean-room */
-	ROOM_KEPT, /* the workers stayed off the GPUs for the whole time */
-	ROOM_LOST, /* a worker was on a GPU for a part of the time */
+	/* --clean-room was not given, or the gpuward that wrote the result did not have it. */
+	ROOM_NONE,
+	ROOM_KEPT, /* The workers stayed off the GPUs for the whole time. */
+	ROOM_LOST, /* A worker was on a GPU for a part of the time. */
 };
 
 struct result_worker {
 	const char *name;
-	const char *held_by; /* "measurement" or "others" */
-	const char *broken;  /* why the worker did not stay off the GPUs; NULL: it stayed off */
+	const char *held_by; /* Who held the worker: "measurement" or "others". */
+	const char *broken; /* Why the worker did not stay off the GPUs. NULL: it stayed off. */
 };
 
 struct result_file {
-	const char *path;  /* path as the user gave it */
-	const char *label; /* never NULL: the name of the file if the result has no label */
-	const char *time, *tool_version, *command_name, *validity;
+	const char *path; /* The path that the user gave. */
+	/* Never NULL. If the result has no label, this is the name of the file. */
+	const char *label;
+	const char *time, *tool_version, *command_name;
 	bool simulated;
 	double model_size_bytes, iterations, tokens;
 	struct result_facts tags, environment;
-	/* whether the clean room was kept, for all runs together */
+	/* Whether the clean room was kept in all runs. */
 	enum result_room room;
-	const struct result_worker *workers; /* the workers that had to stay off the GPUs */
+	const struct result_worker *workers; /* The workers that had to stay off the GPUs. */
 	size_t nworkers;
 	const struct result_run *runs;
 	size_t nruns;
-	struct result_memory *memory; /* owns everything that the pointers refer to */
+	struct result_memory *memory; /* Owns all memory that the pointers refer to. */
 };
 
-/* Reads the text of a result, or the file at path if text is NULL; path may also be the folder
- * of a bundle.  Returns 0, or -1 with a sentence in error that begins with the path (and with
- * line and column, if the error has them).  After 0, free the result with result_file_free();
- * path must outlive it.  After -1 there is nothing to free. */
+/* Reads a result from text, which has n bytes, or from the file at path if text is NULL.  path
+ * may also be the folder of a bundle.  Returns 0; then free the result with result_file_free(),
+ * and path must outlive it.  On error returns -1, with a sentence in error that begins with the
+ * path (and with line and column, if they are known); then there is nothing to free. */
 int result_file_read(struct result_file *ret, const char *path, const char *text, size_t n,
 		     char *error, size_t size);
 void result_file_free(struct result_file *r);
@@ -165,14 +171,14 @@ void result_file_free(struct result_file *r);
 /* Returns the whole document, for values that have no member here. */
 const struct json_doc *result_file_document(const struct result_file *r);
 
-/* True if both documents are equal, for example a result and a copy of it. */
+/* Returns true if both documents are equal, for example a result and a copy of it. */
 bool result_file_same(const struct result_file *a, const struct result_file *b);
 
-/* Returns what the code means for its run: "suspect", "invalid", or "note" if it has no
- * consequence. */
+/* Returns the consequence of the code for its run: "suspect", "invalid", or "note" if it has
+ * none. */
 const char *result_code_level(const struct result_code *code);
 
-/* True if the run may be used for statistics, which means that it is not "invalid". */
+/* Returns true if the run may be used for statistics, because it is not "invalid". */
 bool result_run_usable(const struct result_run *run);
 
 #endif

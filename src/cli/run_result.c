@@ -30,8 +30,8 @@ static bool continue_unless_interrupted(void *ctx, double seconds, double power_
 	return !runner_sleep(r, 0);
 }
 
-/* Loads a stored baseline for this card, driver, power limit and mode.  Its age and temperature
- * do not matter. */
+/* Loads a stored baseline of this card, driver, power limit and mode, whatever its age and
+ * temperature. */
 static void load_old(const char *dir, struct run_baseline *ret)
 {
 	struct baseline any = ret->b;
@@ -57,7 +57,7 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 	char message[160];
 	int err = baseline_take(r->meter, i, &plan, &ret->b);
 
-	ret->why[0] = '\0'; /* why no stored baseline was used */
+	ret->why[0] = '\0'; /* Remove the text about the stored baseline, which is not used. */
 	if (err)
 		snprintf(ret->why, sizeof(ret->why), "it could not be measured: %s",
 			 gw_strerror(err));
@@ -65,10 +65,9 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 		snprintf(ret->why, sizeof(ret->why), "the GPU was not idle: %s",
 			 ret->b.evidence);
 	ret->have = !err && !ret->b.codes;
+	/* If saving fails, the next measurement measures the baseline again. */
 	if (ret->have && dir)
-		baseline_save(&ret->b, dir, message,
-			      /* if saving fails, the baseline is measured again next time */
-			      sizeof(message));
+		baseline_save(&ret->b, dir, message, sizeof(message));
 }
 
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
@@ -92,8 +91,7 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		meter_set_baseline(r->meter, i, ret->b.power_w, NAN);
 }
 
-/* Computes the energy above the baseline.  sensor: the sensor data with which `gross` was
- * measured. */
+/* Computes the energy above the baseline.  sensor is the sensor that measured `gross`. */
 static void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
 			     const struct sensor *sensor, struct measured_baseline *ret)
 {
@@ -120,7 +118,7 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 {
 	struct measured_code *c = &r->code[r->codes];
 
-	/* Keep the last two rows free for codes of the whole run. */
+	/* Keep the last two entries free for codes of the whole run. */
 	if (r->codes + (device >= 0 ? 2 : 0) >= MEASURED_CODES)
 		return;
 	r->codes++;
@@ -128,8 +126,8 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 	snprintf(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
-/* True if the code has several degrees of severity.  A severe case makes the window less valid
- * than the usual level of the code. */
+/* Returns true if the code has several degrees of severity.  A severe case makes the window
+ * less valid than the usual level of the code. */
 static bool has_degrees(unsigned code)
 {
 	return code == GW_CODE_FOREIGN_PROCESS || code == GW_CODE_THROTTLE_THERMAL ||
@@ -218,7 +216,7 @@ static void copy_identity(const struct gw_device *d, const struct gw_status *s,
 	gw_device_value(d, GW_Q_POWER_LIMIT, &ret->power_limit_w);
 }
 
-/* Removes samples that are much older than the part. */
+/* Removes samples from more than RUN_TRACE_AROUND_S before the part. */
 static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 {
 	uint64_t from_ns = begin_ns - (uint64_t)(RUN_TRACE_AROUND_S * 1e9);
@@ -236,16 +234,17 @@ static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 		memmove(s->tick, s->tick + tick, s->ticks * sizeof(*s->tick));
 }
 
-/* part NULL: the whole run. */
-static int take_device(const struct run_result_from *from, const struct runner_run *run,
-		       const struct progress_marks_window *part, unsigned i,
-		       struct measured_device *ret)
+/* Adds device i with its codes.  If part is not NULL, the energy is that of the part. */
+static int add_device(const struct run_result_from *from, const struct runner_run *run,
+		      const struct progress_marks_window *part, unsigned i,
+		      struct measured_run *r)
 {
+	struct measured_device *ret = &r->device[r->devices++];
 	const struct gw_snapshot *snap = from->c->snap;
 	const struct attribute *who = !part       ? window_processes(run->window, i)
 				      : part->who ? &part->who[i]
 						  : NULL;
-	int err;
+	int err = 0;
 
 	copy_identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
 		      gw_snapshot_status(snap), ret);
@@ -257,22 +256,11 @@ static int take_device(const struct run_result_from *from, const struct runner_r
 			who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
 	}
 	run_baseline_net(&from->baseline[i], &ret->energy, &ret->sensor, &ret->baseline);
-	if (!from->series)
-		return 0;
-	err = run_trace_copy(from->series, i, part ? part->end_ns : run->end_ns, &ret->series);
-	if (!err && part)
+	if (from->series)
+		err = run_trace_copy(from->series, i, part ? part->end_ns : run->end_ns,
+				     &ret->series);
+	if (!err && part && from->series)
 		trim_series(&ret->series, part->begin_ns);
-	return err;
-}
-
-static int add_device(const struct run_result_from *from, const struct runner_run *run,
-		      const struct progress_marks_window *part, unsigned i,
-		      struct measured_run *r)
-{
-	int err;
-
-	r->devices++;
-	err = take_device(from, run, part, i, &r->device[i]);
 	run_result_codes(r, i, evidence_local, run->window);
 	baseline_code(r, &from->baseline[i], (int)i);
 	return err;
@@ -280,7 +268,8 @@ static int add_device(const struct run_result_from *from, const struct runner_ru
 
 struct remote_evidence {
 	const struct run_result_remote *remote;
-	double late_s; /* time by which the window is longer than the run */
+	/* The window of the service is this much longer than the run, in seconds. */
+	double late_s;
 };
 
 static void evidence_remote(const void *of, unsigned i, const struct gw_energy *e,
@@ -294,7 +283,7 @@ static void evidence_remote(const void *of, unsigned i, const struct gw_energy *
 		w->remote->evidence(w->remote->of, i, e, code, out, size);
 }
 
-/* Fills in a device that the service measured.  It has no baseline. */
+/* Adds device i, which the service measured.  It has no baseline. */
 static void add_remote_device(const struct run_result_remote *remote, unsigned i,
 			      struct measured_run *r)
 {
@@ -308,8 +297,8 @@ static void add_remote_device(const struct run_result_remote *remote, unsigned i
 	run_result_codes(r, i, evidence_remote, &of);
 }
 
-/* Sums an energy over all devices.  energy: the offset of the energy in struct
- * measured_device. */
+/* Sums an energy over all devices.  `energy` is its offset in struct measured_device.  alike:
+ * the devices have the same error, so the errors are added and not their squares. */
 static struct gw_interval sum_devices(const struct measured_run *r, bool alike, size_t energy)
 {
 	struct gw_interval all = { 0, 0, 0 };
@@ -330,8 +319,8 @@ struct gw_interval run_result_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* Divides an interval by n items.  too_many: how many of the n items may not belong to the run;
- * this raises the upper end. */
+/* Returns the interval per item, for n items.  Up to too_many of the items may not belong to
+ * the run, which raises the upper end. */
 static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown
@@ -377,7 +366,7 @@ static void take_counts(const struct run_result_from *from, const struct progres
 				      part ? part->iterations : 0);
 	r->work.tokens =
 		count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
-	/* a counter was requested: use only its count, even if the count is unknown */
+	/* If a counter was requested, use only its count, even if the count is unknown. */
 	if (from->count.source)
 		*(from->count.iterations ? &r->work.iterations : &r->work.tokens) =
 			from->count.number;
@@ -387,7 +376,8 @@ static void take_counts(const struct run_result_from *from, const struct progres
 	r->work.latency_p95_s = progress_marks_latency(m, part, 0.95);
 }
 
-/* Copies the marked parts into the result.  measured: false if the energies are unknown. */
+/* Copies the marked parts into the result.  If `measured` is false, their energies are
+ * unknown. */
 static int take_windows(const struct progress_marks *m, bool measured, struct measured_run *r)
 {
 	if (m->count == 0)
@@ -463,7 +453,8 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	return err;
 }
 
-/* Rescales energy per item.  Only the upper end includes the uncertainty of the count. */
+/* Computes the energy per item again after the energy of the run changed.  Only the upper end
+ * includes the uncertainty of the count. */
 static void rescale_per_item(struct gw_interval *v, const struct gw_interval *before,
 			     const struct gw_interval *now)
 {
@@ -511,8 +502,8 @@ static bool is_interrupted(void *arg)
 	return runner_sleep(arg, 0);
 }
 
-/* Finds the processes of the server that is counted. They work for the command, so they are not
- * foreign processes. */
+/* Finds the processes of the server that owns the counter. They work for the command, so they are
+ * not foreign processes. */
 static void find_servers(struct run_count *c)
 {
 	c->servers = c->kind->find_servers
@@ -529,7 +520,8 @@ int run_count_before(struct run_count *c, bool more)
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
 	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
-	/* find the servers before the counter is read, because the search takes milliseconds */
+	/* Search before the counter is read. The search takes milliseconds, in which the server
+	 * may count something. */
 	find_servers(c);
 	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)

@@ -10,11 +10,12 @@
 #include "counter.h"
 
 enum run_baseline_mode {
-	RUN_BASELINE_KEPT, /* use a stored baseline that fits, or else no baseline */
-	RUN_BASELINE_AUTO, /* use a stored baseline that fits, or else measure one */
-	RUN_BASELINE_NEW,  /* measure a new baseline */
+	RUN_BASELINE_KEPT, /* Use a stored baseline if one fits, else no baseline. */
+	RUN_BASELINE_AUTO, /* Use a stored baseline if one fits, else measure one. */
+	RUN_BASELINE_NEW,  /* Always measure a new baseline. */
 	RUN_BASELINE_NONE,
-	/* use a stored baseline, even if too old or from another temperature, or else none */
+	/* Use a stored baseline even if it is too old or from another temperature, else
+	 * none. */
 	RUN_BASELINE_OLD,
 };
 
@@ -22,19 +23,21 @@ enum run_baseline_mode {
 struct run_baseline {
 	bool have;
 	struct baseline b;
-	bool stale;    /* too old or from another temperature; `why` has the details */
-	char why[200]; /* why there is no baseline; "": none was requested */
+	/* The baseline is too old or from another temperature. `why` has the details. */
+	bool stale;
+	char why[200]; /* Why there is no baseline. "": none was requested. */
 };
 
 /* Finds or measures the baseline of device i of the meter (d in the snapshot), and sets it in
- * the meter.  Measuring takes at most half a minute; a signal ends it (r->interrupted). */
+ * the meter.  Measuring takes at most half a minute.  A signal ends the measurement
+ * (r->interrupted). */
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
 
-#define RUN_RESULT_TRIALS 1000 /* runs per result */
+#define RUN_RESULT_TRIALS 1000 /* largest number of runs in a result */
 
-/* Writes the evidence for a code of device i. `of` is the argument that belongs to this
- * function, as in run_result_remote.of. */
+/* Writes the evidence for a code of device i.  `of` is the argument that belongs to the
+ * function, such as run_result_remote.of. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
 				 unsigned code, char *out, size_t size);
 
@@ -42,7 +45,7 @@ typedef void run_result_evidence(const void *of, unsigned i, const struct gw_ene
 struct run_result_remote {
 	const struct measured_device *device;
 	unsigned devices;
-	double seconds; /* length of the measured window */
+	double seconds; /* Length of the window that the service measured. */
 	run_result_evidence *evidence;
 	const void *of;
 };
@@ -52,13 +55,14 @@ struct run_result_from {
 	const struct cli *c;
 	struct gw_meter *meter;
 	struct run_trace *series;
-	const struct run_baseline *baseline; /* one per device of the meter */
-	double iterations, tokens;           /* from the options; NAN: use the marks */
-	/* the count of a counter that is read before and after the run */
+	const struct run_baseline *baseline; /* One baseline per device of the meter. */
+	/* Values of the options. NAN: use the marks of the command. */
+	double iterations, tokens;
+	/* The count from a counter that is read before and after the run. */
 	struct measured_count count;
-	const char *part; /* the marked part to report; NULL: the whole run */
-	/* if the service measured: its devices, used instead of those of the meter; else
-	 * NULL */
+	const char *part; /* Name of the marked part to report. NULL: the whole run. */
+	/* The devices that the service measured, which replace those of the meter. NULL: this
+	 * process measured. */
 	const struct run_result_remote *remote;
 };
 
@@ -69,9 +73,9 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 		    const struct host_energy *host, struct measured_run *ret);
 void run_result_done(struct measured_run *r);
 
-/* The steps of run_result_make().  run_result_codes() adds the codes of device i with their
- * evidence.  run_result_sum() computes the sums over the devices; call it when all devices are
- * filled in. */
+/* run_result_codes() adds the codes of device i with their evidence.  run_result_sum() computes
+ * the sums over the devices; call it after all devices are filled in.  run_result_make() calls
+ * both. */
 void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *evidence,
 		      const void *of);
 void run_result_sum(struct measured_run *r);
@@ -81,7 +85,7 @@ void run_result_sum(struct measured_run *r);
 void run_result_calibrate(struct measured_run *r, const struct sensor *to,
 			  const struct run_baseline *baseline);
 
-/* Returns the energy of a part of the run on all its GPUs; NAN: unknown. */
+/* Returns the energy of a part of the run, summed over its GPUs.  NAN: unknown. */
 struct gw_interval run_result_window_joules(const struct measured_run *r,
 					    const struct measured_window *w);
 
@@ -95,30 +99,31 @@ void run_result_print(const struct measured *m, const struct cli *c);
  * what is unknown or assumed. */
 
 struct run_count {
-	const struct counter_kind *kind; /* NULL: the functions do nothing */
-	const char *by;                  /* the command or URL */
-	bool iterations;                 /* the counter counts iterations, not tokens */
-	/* a signal to this runner ends the wait for a reading */
+	/* How the counter is read. NULL: there is no counter, and the functions do nothing. */
+	const struct counter_kind *kind;
+	const char *by;  /* The command or URL that gives the count. */
+	bool iterations; /* True: the counter counts iterations. False: it counts tokens. */
+	/* A signal to this runner ends the wait for a reading. */
 	struct runner *runner;
 	/* Private: */
 	struct deadline_stop stop;
 	struct counter_reading first, last;
-	char place[2400]; /* the source, for the result */
+	char place[2400]; /* Name of the source, for the result. */
 	int64_t server_pid[METER_SERVERS];
 	unsigned servers;
 };
 
 /* Reads the counter before a run starts, so that a counter that does not work is found early.
- * The caller has filled in the public members and started the runner.  more: this is not the
- * first run.  Returns an exit code. */
+ * The caller has filled in the public members and started the runner.  more: there was a run
+ * before this one.  Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
 /* Reads the counter again.  Call it as soon as the command has ended, because the server may
  * continue to count. */
 void run_count_after(struct run_count *c);
 
-/* Computes the count of the run; place is borrowed.  If the count is unknown, prints why and
- * returns false. */
+/* Computes the count of the run.  ret->place is borrowed from c.  If the count is unknown,
+ * prints why and returns false. */
 bool run_count_take(struct run_count *c, const struct runner_run *run,
 		    struct measured_count *ret);
 

@@ -14,15 +14,11 @@
 
 #define COLUMN   13
 #define row(...) term_row(COLUMN, __VA_ARGS__)
-/* Prints a row of one device.  With several GPUs, the title is part of the text. */
+/* Prints a row about one device.  If there are several GPUs, the title becomes a part of the
+ * text. */
 #define device_row(several, title, fmt, ...)                                \
 	row((several) ? "" : (title), "%s%s" fmt, (several) ? (title) : "", \
 	    (several) ? ": " : "", __VA_ARGS__)
-
-static const char *plus_minus(void)
-{
-	return term_utf8() ? "±" : "+-";
-}
 
 static double half_width(const struct gw_interval *v)
 {
@@ -35,43 +31,9 @@ static double standard_u(const struct gw_interval *v)
 	return (v->high - v->best) / NORMAL_95;
 }
 
-/* Returns how many decimals are needed to show two digits of the width. */
-static int digits_of(double width)
-{
-	int digits = width > 0 ? 1 - (int)floor(log10(width)) : 3;
-
-	return digits < 0 ? 0 : digits > 6 ? 6 : digits;
-}
-
-/* Writes an interval such as "4003 ± 102 J".  Both numbers have the same unit; digits smaller
- * than the uncertainty are left out. */
 static const char *interval_text(char out[static 80], const struct gw_interval *v)
 {
-	double scale, width, best;
-	const char *prefix = term_prefix(fmax(fabs(v->best), half_width(v)), &scale);
-	int digits;
-
-	if (isnan(v->best))
-		return "unknown";
-	width = half_width(v) / scale;
-	digits = digits_of(width);
-	best = v->best / scale;
-	if (fabs(best) < 0.5 * pow(10, -digits))
-		best = 0; /* avoid "-0" */
-	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, best, plus_minus(), digits, width,
-		 prefix);
-	return out;
-}
-
-static const char *width_text(char out[static 32], double joules)
-{
-	double scale;
-	const char *prefix = term_prefix(joules, &scale);
-
-	if (isnan(joules))
-		return "unknown";
-	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale, prefix);
-	return out;
+	return term_interval(out, v->best, half_width(v), "J");
 }
 
 static enum term_style validity_style(enum gw_validity v)
@@ -88,8 +50,9 @@ static void print_energy(const struct measured_run *r)
 		return;
 	}
 	row("Energy", "%s (absolute); %s %s when compared with runs on the same GPU%s",
-	    interval_text(a, &r->sum.joules), plus_minus(),
-	    width_text(b, half_width(&r->sum.relative_joules)), r->devices > 1 ? "s" : "");
+	    interval_text(a, &r->sum.joules), term_plain("±"),
+	    term_half_width(b, half_width(&r->sum.relative_joules), "J"),
+	    r->devices > 1 ? "s" : "");
 }
 
 /* Prints what the energy costs, if the user configured a price or a carbon intensity. */
@@ -142,7 +105,7 @@ static void print_items(const struct measured_run *r)
 	print_counted(&r->work.count);
 }
 
-/* such as "12 min" */
+/* Writes an age such as "12 min". */
 static const char *age_text(char out[static 32], double seconds)
 {
 	if (seconds < 90)
@@ -183,7 +146,7 @@ static void print_net(const struct measured_run *r)
 		row("Above idle", "%s", no_baseline);
 		return;
 	}
-	/* only if the whole interval is below 0; else it may be 0 within the uncertainty */
+	/* True only if the whole interval is below 0. Otherwise the energy may be 0 or more. */
 	below = r->sum.net_joules.high < 0;
 	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->sum.net_joules), text,
 	    below ? "; less than the baseline, which is therefore wrong; counted as " : "",
@@ -203,8 +166,8 @@ static const char *samples_text(char out[static 64], const struct gw_energy *e)
 	return out;
 }
 
-/* Writes the source of a GPU's figures: energy source, knowledge about the sensor, power limit.
- * Writes "" if the GPU has no energy source. */
+/* Writes where the figures of a GPU come from: energy source, what is known about the sensor,
+ * and power limit.  Writes "" if the GPU has no energy source. */
 static const char *source_text(const struct measured_device *d, char *text, size_t size)
 {
 	char limit[48] = "";
@@ -220,7 +183,7 @@ static const char *source_text(const struct measured_device *d, char *text, size
 	return text;
 }
 
-/* Prints the source of each GPU, or of all GPUs together if it is the same. */
+/* Prints the source of each GPU.  Prints it only once if all GPUs have the same. */
 static void print_sources(const struct measured_run *run)
 {
 	char first[200], text[200];
@@ -239,8 +202,8 @@ static void print_sources(const struct measured_run *run)
 			row(i ? "" : "Source", "GPU %u: %s", run->device[i].index, text);
 }
 
-/* Prints a calibration that was stored earlier.  print_calibration() prints one that belongs to
- * this result. */
+/* Prints the calibration of a GPU that was stored earlier.  print_calibration() prints a
+ * calibration that was made for this result. */
 static void print_scale(const struct measured_device *d, bool several)
 {
 	char a[32];
@@ -284,7 +247,7 @@ static void print_device(const struct measured_device *d, bool several)
 	if (e->meter == GW_METER_SAMPLES && fabs(e->anchor_ratio - 1) > 0.0005)
 		device_row(several, "Scaled",
 			   "the energy of the samples is multiplied by %.4f, which is counter "
-			   "/ samples around this time; the mean power is not",
+			   "/ samples around this time; the mean power is not multiplied",
 			   e->anchor_ratio);
 	if (*source_text(d, source, sizeof(source)))
 		device_row(several, "Source", "%s", source);
@@ -297,13 +260,14 @@ static void print_device(const struct measured_device *d, bool several)
 static void print_calibration(const struct measured *m)
 {
 	const struct measured_calibration *c = m->calibration;
+	const char *pm = term_plain("±");
 	char a[32];
 
 	if (!c)
 		return;
-	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W, by %s; %s %.1f W at %.0f W",
-	    c->gain, plus_minus(), 1.96 * c->gain_u, c->offset_w, c->trace, plus_minus(),
-	    1.96 * c->offset_u_w, c->pivot_w);
+	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at %.0f W), from %s",
+	    c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm, 1.96 * c->offset_u_w, c->pivot_w,
+	    c->trace);
 	if (isnan(c->correlation))
 		row("", "%zu points, residual %.1f W s.d.", c->points, c->residual_w);
 	else
@@ -316,10 +280,14 @@ static void print_calibration(const struct measured *m)
 		row("", "%s", c->note[i]);
 }
 
+static void print_validity(enum gw_validity v)
+{
+	row("Validity", "%s%s%s", term_on(validity_style(v)), gw_validity_name(v), term_off());
+}
+
 static void print_codes(const struct measured_run *r)
 {
-	row("Validity", "%s%s%s", term_on(validity_style(r->validity)),
-	    gw_validity_name(r->validity), term_off());
+	print_validity(r->validity);
 	for (unsigned i = 0; i < r->codes; i++) {
 		const struct measured_code *c = &r->code[i];
 		const struct gw_code_info *info = gw_code_info(c->code);
@@ -362,7 +330,7 @@ static void print_part(const char *title, const struct measured_run *r,
 		       const struct measured_window *w)
 {
 	struct gw_interval joules = run_result_window_joules(r, w);
-	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
+	const char *ended = w->unfinished ? " (unfinished: the run ended before the part)" : "";
 	char a[80], b[32], label[256];
 
 	utf8_clean(label, sizeof(label), w->label);
@@ -395,7 +363,7 @@ static void print_window(const struct measured_run *r)
 		    term_quantity(a, r->window_s, "s"));
 }
 
-/* Prints one run.  m NULL: do not print lines that are equal in all runs. */
+/* Prints one run.  If m is NULL, leaves out the lines that are equal in all runs. */
 static void print_run(const struct measured_run *r, const struct measured *m)
 {
 	char a[32];
@@ -432,9 +400,9 @@ static const void *member_of(const struct measured_run *r, size_t offset)
 	return (const char *)r + offset;
 }
 
-/* Returns the mean of an energy over the usable runs; NAN if one of them does not have it.
- * energy: its offset in struct measured_run; per: offset of the number of items that it was
- * divided by (0: it is the energy of the whole run). */
+/* Returns the mean of an energy over the usable runs.  NAN if one of them does not have it.
+ * energy is its offset in struct measured_run.  per is the offset of the number of items by
+ * which it is divided; 0 for the energy of the whole run. */
 static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t per,
 				      double *ret_sd)
 {
@@ -498,7 +466,7 @@ static void print_mean(const struct measured *m, unsigned n)
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
 	row(title, "%s (95 %%, including the sensor error); %s s.d. from run to run; in %s",
-	    interval_text(a, &all), width_text(b, sd),
+	    interval_text(a, &all), term_half_width(b, sd, "J"),
 	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
 	print_cost(m, all.best);
 	all = mean_joules(m, RUN(work.iteration_joules), RUN(work.iterations), &sd);
@@ -547,8 +515,7 @@ static const struct measured_code *code_of(const struct measured_run *r, unsigne
 
 static void print_all_codes(const struct measured *m)
 {
-	row("Validity", "%s%s%s", term_on(validity_style(m->validity)),
-	    gw_validity_name(m->validity), term_off());
+	print_validity(m->validity);
 	for (unsigned code = 0; code < GW_CODES; code++) {
 		const struct measured_code *first = NULL;
 		unsigned n = 0;
@@ -584,7 +551,7 @@ void run_result_print(const struct measured *m, const struct cli *c)
 	}
 	print_trials(m);
 	print_calibration(m);
-	/* print it once, because it is the same in all runs */
+	/* Print the sources once, because they are the same in all runs. */
 	print_sources(&m->run[0]);
 	print_all_codes(m);
 	for (unsigned i = 0; i < m->runs && c->verbose; i++) {

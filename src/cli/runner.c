@@ -20,7 +20,8 @@
 #include <unistd.h>
 
 #define READY_NS (100 * NS_PER_MS)
-#define LAST_NS  (3 * NS_PER_S) /* longest wait for the sample that covers the end of the run */
+/* Longest wait for the sample that covers the end of the run. */
+#define LAST_NS  (3 * NS_PER_S)
 #define MARK_ENV "GPUWARD_MARK_FD"
 
 extern char **environ;
@@ -57,7 +58,8 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored)
 	each_descriptor(note_open, in);
 }
 
-/* Sets FD_CLOEXEC, because the driver's library opens devices without it. */
+/* Sets FD_CLOEXEC on a descriptor that gpuward opened.  The driver's library opens devices
+ * without this flag. */
 static void close_on_exec(void *arg, int fd)
 {
 	const struct runner_inherit *in = arg;
@@ -66,8 +68,8 @@ static void close_on_exec(void *arg, int fd)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Chooses the number of the descriptor for marks: one digit if possible, because sh cannot
- * write to larger ones. */
+/* Chooses the number of the descriptor for marks.  It has one digit if possible, because sh
+ * cannot write to larger numbers. */
 static int mark_number(const struct runner_inherit *in, int fallback)
 {
 	for (int fd = 9; fd > 2; fd--)
@@ -132,7 +134,7 @@ static void read_signals(struct runner *r, pid_t pid)
 			(number == SIGINT || number == SIGQUIT) && s.ssi_code == SI_KERNEL;
 
 		if (number == SIGCHLD)
-			continue; /* SIGCHLD only ends the poll */
+			continue; /* SIGCHLD is caught only to end the poll. */
 		r->interrupted = number;
 		if (pid > 0 && !keyboard)
 			kill(pid, number);
@@ -141,7 +143,7 @@ static void read_signals(struct runner *r, pid_t pid)
 
 void runner_end(struct runner *r)
 {
-	read_signals(r, 0); /* discards the signals that are still pending */
+	read_signals(r, 0); /* Discard the signals that are still pending. */
 	close(r->signal_fd);
 	pthread_sigmask(SIG_SETMASK, &r->mask, NULL);
 }
@@ -157,7 +159,8 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	/* runs at least once: if until_ns is in the past, the caller only checks for signals */
+	/* The loop runs at least once. If until_ns is in the past, it only checks for
+	 * signals. */
 	do {
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };
 
@@ -190,7 +193,7 @@ void runner_ready(struct runner *r)
 struct child {
 	pid_t pid;
 	int pid_fd;
-	int mark_fd; /* reading end of the pipe for marks; -1: closed */
+	int mark_fd; /* Reading end of the pipe for marks. -1: closed. */
 };
 
 int runner_spawn(char *const argv[], char *const env[],
@@ -204,7 +207,7 @@ int runner_spawn(char *const argv[], char *const env[],
 	sigemptyset(&reset);
 	if (!pipe_ignored)
 		sigaddset(&reset, SIGPIPE);
-	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal */
+	sigaddset(&reset, SIGXFSZ); /* main() ignores this signal, but the command must not. */
 	posix_spawnattr_init(&attr);
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setsigmask(&attr, mask);
@@ -238,8 +241,8 @@ static int spawn_marked(const struct runner *r, char *const argv[], int mark_fd,
 	for (int fd = 0; fd < 3; fd++)
 		if (r->stdio[fd] > 0)
 			posix_spawn_file_actions_adddup2(&actions, r->stdio[fd], fd);
-	posix_spawn_file_actions_adddup2(&actions, mark_fd,
-					 number); /* dup2 clears FD_CLOEXEC */
+	/* dup2() clears FD_CLOEXEC, so the command inherits the descriptor. */
+	posix_spawn_file_actions_adddup2(&actions, mark_fd, number);
 	err = runner_spawn(argv, env, &actions, &r->mask, r->inherit->pipe_ignored, ret_pid);
 	posix_spawn_file_actions_destroy(&actions);
 	free(env);
@@ -265,8 +268,8 @@ static void read_marks(struct child *s, struct progress_marks *marks)
 	}
 }
 
-/* True if the command has ended.  Without a pidfd (kernel before 5.3, some sandboxes), SIGCHLD
- * ends the poll. */
+/* Returns true if the command has ended.  Without a pidfd (kernel before 5.3, some sandboxes),
+ * SIGCHLD ends the poll. */
 static bool has_ended(const struct child *s, const struct pollfd *fd)
 {
 	siginfo_t info = { 0 };
@@ -347,9 +350,8 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	read_marks(s, &run->marks);
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
-	run->late =
-		/* if the wait fails, the result has a code for this */
-		gw_window_wait(run->window, LAST_NS) != 0;
+	/* If the wait fails, the result has a code that says so. */
+	run->late = gw_window_wait(run->window, LAST_NS) != 0;
 	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;
 }
@@ -391,7 +393,7 @@ int runner_status(const struct runner_run *run)
 }
 
 #define COOLDOWN_MOST_S 60
-/* a GPU may be this much warmer than at the start of the first run */
+/* A GPU may be this many degrees warmer than at the start of the first run. */
 #define COOLDOWN_MARGIN_C 2.0
 
 int cooldown_init(struct cooldown *k)
@@ -413,7 +415,7 @@ void cooldown_done(struct cooldown *k)
 
 /* The GPU that is farthest above its target temperature. */
 struct farthest {
-	double over_c, now_c; /* NAN: no GPU has a temperature */
+	double over_c, now_c; /* Both are NAN if no GPU has a temperature. */
 	unsigned i, index;
 };
 
@@ -447,7 +449,7 @@ static void find_farthest(struct cooldown *k, struct farthest *f)
 		if (isnan(c))
 			continue;
 		k->now_c = fmax(k->now_c, c);
-		if (isnan(k->mark_c[i])) /* there is no target before the first run */
+		if (isnan(k->mark_c[i])) /* Set the target at the start of the first run. */
 			k->mark_c[i] = c + COOLDOWN_MARGIN_C;
 		if (!(c - k->mark_c[i] <= f->over_c))
 			*f = (struct farthest){ c - k->mark_c[i], c, i, gpu[i].index };
@@ -486,7 +488,7 @@ int tail_open(struct tail *t)
 
 	if (pipe2(fds, O_CLOEXEC) != 0)
 		return -GW_E_IO;
-	/* Make only the reading end non-blocking: the command gets the writing end and expects
+	/* Make only the reading end non-blocking. The command gets the writing end and expects
 	 * that it blocks. */
 	fcntl(fds[0], F_SETFL, O_NONBLOCK);
 	t->read_fd = fds[0];

@@ -1,11 +1,11 @@
 /* runner: starts a command, measures it while it runs, and returns the results.
  *
- * The command gets everything as gpuward found it (terminal, process group, descriptors,
- * folder, environment, signal mask, ignored signals), plus GPUWARD_MARK_FD, the descriptor for
- * marks (progress_marks.h).  From runner_begin() to runner_end() a signal does not end gpuward;
- * it sets `interrupted`, and the caller must then start no further run.  The signal is
- * forwarded to the command, except SIGINT and SIGQUIT from the terminal, which sends them to
- * the command itself. */
+ * The command gets what gpuward got when it was started: terminal, process group, descriptors,
+ * folder, environment, signal mask and ignored signals.  It also gets GPUWARD_MARK_FD, the
+ * descriptor for marks (progress_marks.h).  From runner_begin() to runner_end() a signal does
+ * not end gpuward.  It sets `interrupted`, and the caller must then start no further run.  The
+ * signal is forwarded to the command, except SIGINT and SIGQUIT from the terminal, because the
+ * terminal itself sends them to the command. */
 #ifndef GW_CLI_RUNNER_H
 #define GW_CLI_RUNNER_H
 
@@ -24,9 +24,8 @@
 
 /* The state in which gpuward was started.  Call runner_inherit() before anything is opened. */
 struct runner_inherit {
-	bool pipe_ignored; /* SIGPIPE was ignored at the start */
-	/* Open descriptors, one bit each. Descriptors from RUNNER_FDS on are treated as
-	 * open. */
+	bool pipe_ignored; /* SIGPIPE was ignored when gpuward was started. */
+	/* One bit per open descriptor. Descriptors from RUNNER_FDS on count as open. */
 	unsigned char open[RUNNER_FDS / 8];
 };
 void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
@@ -34,42 +33,44 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
 struct runner {
 	const struct runner_inherit *inherit;
 	struct gw_meter *meter;
-	struct run_trace *series; /* NULL: none */
-	const char *part;         /* the marked part to report; NULL: the whole run */
-	/* Called about every watch_ns while the command runs; may be NULL. */
+	struct run_trace *series; /* The trace that each run fills. NULL: no trace is kept. */
+	const char *part;         /* Name of the marked part to report. NULL: the whole run. */
+	/* Called about every watch_ns while the command runs. May be NULL. */
 	void (*watch)(void *arg, struct gw_window *window, const struct progress_marks *marks);
 	void *arg;
 	uint64_t watch_ns;
-	/* Called after the command has ended, while the last sample is awaited; may be NULL. */
+	/* Called after the command has ended, during the wait for the last sample. May be
+	 * NULL. */
 	void (*meanwhile)(void *arg);
-	/* Standard input, output and error of the command, as descriptors; 0: the command gets
+	/* Descriptors for standard input, output and error of the command. 0: the command gets
 	 * the descriptor of gpuward. */
 	int stdio[3];
-	/* Called when drain_fd is readable; NULL: there is no such descriptor. */
+	/* Called when drain_fd is readable. NULL: there is no such descriptor. */
 	void (*drain)(void *arg);
 	int drain_fd;
 	/* Private: */
-	sigset_t mask; /* the signal mask that runner_end() restores */
+	sigset_t mask; /* The signal mask that runner_end() restores. */
 	int signal_fd;
-	int interrupted; /* the signal that requested the end; 0: no signal */
+	int interrupted; /* The signal that requested the end. 0: no signal. */
 };
 
 /* One finished run.  The window belongs to the meter. */
 struct runner_run {
-	int error;       /* errno if the command could not be started, else 0              */
-	int exit_status; /* -1: a signal ended the command */
-	int exit_signal; /* signal that ended the command; 0: none */
-	/* Monotonic, right before the start and right after the end. */
+	int error;       /* errno if the command could not be started, else 0. */
+	int exit_status; /* Exit status of the command. -1: a signal ended the command. */
+	int exit_signal; /* The signal that ended the command. 0: none. */
+	/* Monotonic times right before the start and right after the end. */
 	uint64_t begin_ns, end_ns;
 	uint64_t begin_wall_ns;
 	double seconds;
-	struct gw_window *window; /* closed; the wait for its last sample is over */
-	bool late;                /* the last sample did not arrive; a GPU may hang */
+	/* The window is closed, and the wait for its last sample is over. */
+	struct gw_window *window;
+	bool late; /* The last sample did not arrive. A GPU may hang. */
 	struct progress_marks marks;
 };
 
-/* Blocks the signals.  The caller fills in the public members; inherit, meter, series and part
- * are borrowed until runner_end().  Returns 0 or -GW_E_IO. */
+/* Blocks the signals.  The caller fills in the public members before.  inherit, meter, series
+ * and part are borrowed until runner_end().  Returns 0 or -GW_E_IO. */
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 
@@ -85,18 +86,18 @@ void runner_run_done(struct runner_run *run);
  * be started, 128 + signal if a signal ended it. */
 int runner_status(const struct runner_run *run);
 
-/* Fills set with SIGCHLD, which gets its default action, and with those of the signals (ended by
- * 0) that are not ignored: a signal that is ignored (nohup, a background job of sh) stays
- * ignored for gpuward and for the command. */
+/* Fills `set` with SIGCHLD, which gets its default action, and with those of `signals` (ended
+ * by 0) that are not ignored.  A signal that was ignored at the start (nohup, a background job
+ * of sh) stays ignored for gpuward and for the command. */
 void runner_signals(sigset_t *set, const int *signals);
 
-/* Starts argv with this signal mask, and with SIGPIPE and SIGXFSZ as gpuward found them.  actions
- * may be NULL.  Returns 0 or an errno. */
+/* Starts argv with this signal mask.  The actions of SIGPIPE and SIGXFSZ are those that gpuward
+ * had at its start.  `actions` may be NULL.  Returns 0 or an errno. */
 int runner_spawn(char *const argv[], char *const env[],
 		 const posix_spawn_file_actions_t *actions, const sigset_t *mask,
 		 bool pipe_ignored, pid_t *ret_pid);
 
-/* Returns 127 for an errno of runner_spawn() that means "not found", otherwise 126. */
+/* Returns 127 if an errno of runner_spawn() means "not found", otherwise 126. */
 int runner_spawn_status(int error);
 
 /* Sleeps until until_ns.  Returns true if a signal requests the end (r->interrupted). */
@@ -112,36 +113,38 @@ bool runner_sleep(struct runner *r, uint64_t until_ns);
 
 struct cooldown_gpu {
 	unsigned index;
-	double c; /* NAN: unknown */
+	double c; /* Temperature in degrees Celsius. NAN: unknown. */
 };
 
 struct cooldown {
 	struct gw_ctx *ctx;
 	struct runner *runner;
-	/* target temperature; NAN: 2 degrees above the GPU's temperature at the start of the
-	 * first run */
+	/* Target temperature. NAN: the target of each GPU is 2 degrees above its temperature at
+	 * the start of the first run. */
 	double to_c;
-	/* Reads the GPUs, always in the same order, and returns their number.  NULL: the GPUs
-	 * of the runner's meter are read through ctx. */
+	/* Reads the temperatures of the GPUs, always in the same order, and returns the number
+	 * of GPUs. NULL: the GPUs of the runner's meter are read through ctx. */
 	unsigned (*read)(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES]);
 	/* Called twice per second during a wait, with the GPU that is farthest above its
-	 * target. left_s: how long the wait can still take. May be NULL. */
+	 * target. left_s is the longest time that the wait can still take. May be NULL. */
 	void (*report)(void *arg, unsigned gpu, double now_c, double mark_c, double left_s);
 	void *arg;
 	/* Results: */
 	double waited_s;
-	unsigned late; /* waits that timed out */
-	int late_gpu;  /* index of the GPU if the last wait timed out, else -1 */
-	double late_c; /* temperature of that GPU at the timeout */
-	/* temperature of the warmest GPU when the last wait ended; NAN: unknown */
+	unsigned late; /* Number of waits that timed out. */
+	/* If the last wait timed out, index of the GPU that was too warm, else -1. */
+	int late_gpu;
+	double late_c; /* Temperature of the GPU late_gpu at the timeout. */
+	/* Temperature of the warmest GPU when the last wait ended. NAN: unknown. */
 	double now_c;
 	/* Private: */
 	struct gw_snapshot *snap;
-	double mark_c[COOLDOWN_DEVICES]; /* targets; NAN: no temperature is known yet */
+	/* Target of each GPU. NAN: no temperature is known yet. */
+	double mark_c[COOLDOWN_DEVICES];
 };
 
-/* Initialises the private members; the caller has filled in the inputs.  Returns 0 or
- * -GW_E_NOMEM.  Free with cooldown_done(). */
+/* Initialises the results and the private members.  The caller has filled in the other members.
+ * Returns 0 or -GW_E_NOMEM.  Free with cooldown_done(). */
 int cooldown_init(struct cooldown *k);
 void cooldown_done(struct cooldown *k);
 
@@ -154,24 +157,24 @@ bool cooldown_wait(struct cooldown *k);
 #define TAIL_BYTES 2048
 
 struct tail {
-	int write_fd; /* the command writes to it */
-	int read_fd;  /* call tail_drain() when it is readable */
+	int write_fd; /* The command writes to this end of the pipe. */
+	int read_fd;  /* Call tail_drain() when this end is readable. */
 	char text[TAIL_BYTES];
 	size_t fill;
 };
 
-/* Returns 0 or -GW_E_IO. */
+/* Opens the pipe.  Returns 0 or -GW_E_IO. */
 int tail_open(struct tail *t);
 void tail_close(struct tail *t);
 
-/* Reads what the command has written until now.  Never blocks. */
+/* Reads what the command has written so far.  Never blocks. */
 void tail_drain(struct tail *t);
 
-/* Discards everything up to now. */
+/* Discards everything that the command has written so far. */
 void tail_clear(struct tail *t);
 
-/* Writes the last `lines` lines, each after "\n ", without control characters; "" if there are
- * none. */
+/* Writes the last `lines` lines without control characters, each preceded by a newline and two
+ * blanks.  Writes "" if there are none. */
 void tail_lines(struct tail *t, unsigned lines, char *out, size_t size);
 
 #endif

@@ -111,7 +111,7 @@ int session_write(const struct session *s, struct cli_document *doc, struct bund
 		err = json_end(&doc->json);
 	code = err ? cli_fail("cannot build the result: %s", gw_strerror(err))
 		   : output_result(s->o->output, s->c->json, &doc->buf, s->c->quiet);
-	if (bundle && !err) /* bundle_close() reports errors */
+	if (bundle && !err) /* bundle_close() reports an error of this call. */
 		bundle_file(bundle, "result.json", doc->buf.p, doc->buf.len, message,
 			    sizeof(message));
 	buf_done(&doc->buf);
@@ -119,7 +119,7 @@ int session_write(const struct session *s, struct cli_document *doc, struct bund
 }
 
 #define LINE_SAMPLES 100
-#define FIRST_S      0.5 /* a run that is shorter than this shows no progress line */
+#define FIRST_S      0.5 /* A run that is shorter than this shows no progress line. */
 #define BAR          16
 
 void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,
@@ -178,7 +178,7 @@ static void read_state(const struct run_progress *p, struct gw_window *window, s
 		s->watts = s->joules = NAN;
 }
 
-/* Returns the finished part of the run, 0 to 1, or NAN if it is unknown. */
+/* Returns the share of the run that is done, from 0 to 1, or NAN if it is unknown. */
 static double share_done(const struct run_progress *p, const struct state *s,
 			 const struct progress_marks *marks)
 {
@@ -219,7 +219,7 @@ static void format_state(const struct run_progress *p, const struct state *s,
 			buf_addf(b, "  %s", gw_code_info(c)->key);
 }
 
-/* Returns true if the terminal is in line mode and we are in the foreground. */
+/* Returns true if the terminal is in line mode and gpuward is in the foreground. */
 static bool may_draw(void)
 {
 	struct termios t;
@@ -228,8 +228,8 @@ static bool may_draw(void)
 	       tcgetpgrp(STDERR_FILENO) == getpgrp();
 }
 
-/* Draws the progress line.  Leaves the cursor at the start of the line, so that output of the
- * command overwrites it. */
+/* Draws the progress line.  Leaves the cursor at the start of the line, so that the command's
+ * output overwrites the line. */
 static void draw_line(struct run_progress *p, const char *text)
 {
 	unsigned width = term_width();
@@ -239,7 +239,7 @@ static void draw_line(struct run_progress *p, const char *text)
 		return;
 	snprintf(cut, sizeof(cut), "%s", text);
 	if (strlen(cut) >= width)
-		cut[width - 1] = '\0'; /* the text is ASCII */
+		cut[width - 1] = '\0'; /* Cutting bytes is correct because the text is ASCII. */
 	fprintf(stderr, "\r%s\033[K\r", cut);
 	p->shown = true;
 }

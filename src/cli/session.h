@@ -1,8 +1,8 @@
 /* session: what `measure` and `ab` share: their common options, the meter, the runner with its
  * signals, cooldown, --clean-room, and writing the result.
  *
- * Order: session_init(), open the GPUs, session_start(), session_begin(), runs,
- * clean_room_end(), write the result, session_end(), session_stop(). */
+ * Call in this order: session_init(), cli_open(), session_start(), session_begin(), the runs,
+ * clean_room_end(), session_write(), session_end(), session_stop(). */
 #ifndef GW_CLI_SESSION_H
 #define GW_CLI_SESSION_H
 
@@ -17,13 +17,13 @@
 
 struct session_options {
 	const char *part, *output;
-	double iterations, cooldown_to_c; /* NAN: not given */
-	double warmup;                    /* number of runs before the first measured run */
+	double iterations, cooldown_to_c; /* Each is NAN if its option is not given. */
+	double warmup; /* Number of warm-up runs before the first measured run. */
 	struct clean_room_flags room;
 	bool no_cooldown, require_exclusive, keep_command, progress;
 };
 
-/* Rows for a table of options; type.member is a struct session_options. */
+/* Rows for a table of options.  type.member is a struct session_options. */
 #define SESSION_ITERATIONS(type, member)                                                      \
 	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                     \
 			 "number of iterations in a run, for energy and time per iteration; " \
@@ -63,31 +63,32 @@ struct session_options {
 struct session {
 	struct cli *c;
 	const struct session_options *o;
-	struct runner runner; /* runner.meter is the meter */
+	struct runner runner; /* The meter is runner.meter. */
 	struct cooldown cool;
-	struct clean_room *room; /* NULL: none */
+	struct clean_room *room; /* The held workers. NULL: --clean-room is not given. */
 	struct runner_inherit inherit;
 };
 
 /* Checks that the options fit together.  Returns EXIT_OK or EXIT_USAGE. */
 int session_check(const struct session_options *o);
 
-/* Initialises s. Call it before anything is opened; then set the callbacks of s->runner and
- * s->cool. arg is the argument of these callbacks. */
+/* Initialises s.  Call it before any file is opened.  Afterwards set the callbacks of s->runner
+ * and s->cool.  arg is the argument of these callbacks. */
 void session_init(struct session *s, struct cli *c, const struct session_options *o, void *arg);
 
-/* Starts the meter. config has the callbacks of the meter. Returns an exit code; call
+/* Starts the meter.  config has the callbacks of the meter.  Returns an exit code.  Call
  * session_stop() even after an error. */
 int session_start(struct session *s, const struct meter_config *config, uint64_t interval_ns);
 void session_stop(struct session *s);
 
-/* Blocks the signals and, with --clean-room, holds the workers evicted. Returns an exit code;
- * after EXIT_OK call session_end(). */
+/* Blocks the signals.  With --clean-room, also holds the workers evicted.  Returns an exit
+ * code. After EXIT_OK call session_end(). */
 int session_begin(struct session *s);
 void session_end(struct session *s);
 
 /* Waits until the GPUs are cool, and warns if one stays too warm.  A signal ends the wait
- * (s->runner.interrupted).  clear: called before the warning; NULL: nothing to clear. */
+ * (s->runner.interrupted).  clear() is called before the warning, to remove a progress line; it
+ * may be NULL. */
 void session_cool_down(struct session *s, void (*clear)(void));
 
 /* Returns device i of the meter in the snapshot. */
@@ -96,28 +97,28 @@ const struct gw_device *session_device(const struct session *s, unsigned i);
 /* Returns the program name of a command: "train" for "/opt/bin/train". */
 const char *session_command_name(const char *command);
 
-/* Ends the document and writes it as -o and --json ask, and to the bundle (NULL: none).  err:
- * an earlier error; if it is not 0, nothing is written.  Returns an exit code. */
+/* Ends the document.  Writes it where -o and --json say, and into the bundle (NULL: no bundle).
+ * err is an earlier error; if it is not 0, nothing is written.  Returns an exit code. */
 int session_write(const struct session *s, struct cli_document *doc, struct bundle *bundle,
 		  int err);
 
-/* Progress of a run on standard error.  On a terminal it is one line that is overwritten, and is
- * not drawn while the command uses the terminal in a raw mode.  Elsewhere it is one line per
- * hundred samples, if requested. */
+/* Shows the progress of a run on standard error.  On a terminal this is one line that is
+ * overwritten; it is not drawn while the command uses the terminal in a raw mode.  Elsewhere it
+ * is one line per hundred samples, if --progress is given. */
 
 struct run_progress {
 	struct gw_meter *meter;
-	unsigned trial, trials; /* run number and number of runs: 1 of 3 */
-	double expected_s;      /* duration of the previous run; NAN: unknown   */
-	double iterations; /* number of iterations that the command will mark; NAN: unknown */
+	unsigned trial, trials; /* Number of the current run, and number of all runs. */
+	double expected_s;      /* Duration of the previous run. NAN: unknown. */
+	double iterations; /* Number of iterations that the command will mark. NAN: unknown. */
 	/* Private: */
 	bool on, terminal, shown;
 	uint64_t begin_ns;
-	/* number of samples at the start of the run; number of lines printed so far */
+	/* Number of samples at the start of the run, and number of lines printed so far. */
 	uint64_t samples, lines;
 };
 
-/* Prepares the progress line.  requested: --progress is given; quiet: show nothing. */
+/* Prepares the progress line.  requested: --progress is given.  quiet: nothing is shown. */
 void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool requested,
 		       bool quiet);
 
@@ -128,7 +129,7 @@ void run_progress_begin(struct run_progress *p);
 void run_progress_show(struct run_progress *p, struct gw_window *window,
 		       const struct progress_marks *marks);
 
-/* Removes the line; call it at the end and before anything else is printed. */
+/* Removes the line.  Call it at the end of the run, and before anything else is printed. */
 void run_progress_clear(struct run_progress *p);
 
 #endif

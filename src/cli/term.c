@@ -126,7 +126,7 @@ bool term_color(void)
 const char *term_plain(const char *text)
 {
 	static const char *const plain[][2] = {
-		{ "°C", "C" }, { "µ", "u" }, { "µs", "us" }, { "µJ", "uJ" }
+		{ "°C", "C" }, { "µ", "u" }, { "µs", "us" }, { "µJ", "uJ" }, { "±", "+-" }
 	};
 
 	for (size_t i = 0; !term.utf8 && i < COUNT(plain); i++)
@@ -168,6 +168,41 @@ const char *term_quantity(char out[static 32], double v, const char *unit)
 			 : size >= 10  ? 2
 				       : 3,
 			 v / scale, prefix, unit);
+	return out;
+}
+
+/* Returns how many decimals show two digits of the half width of an interval. */
+static int digits_of(double half_width)
+{
+	int digits = half_width > 0 ? 1 - (int)floor(log10(half_width)) : 3;
+
+	return digits < 0 ? 0 : digits > 6 ? 6 : digits;
+}
+
+const char *term_interval(char out[static 80], double v, double half_width, const char *unit)
+{
+	double scale;
+	const char *prefix = term_prefix(fmax(fabs(v), half_width), &scale);
+	int digits = digits_of(half_width / scale);
+
+	if (isnan(v))
+		return "unknown";
+	if (fabs(v / scale) < 0.5 * pow(10, -digits))
+		v = 0; /* Do not print "-0". */
+	snprintf(out, 80, "%.*f %s %.*f %s%s", digits, v / scale, term_plain("±"), digits,
+		 half_width / scale, prefix, unit);
+	return out;
+}
+
+const char *term_half_width(char out[static 32], double half_width, const char *unit)
+{
+	double scale;
+	const char *prefix = term_prefix(half_width, &scale);
+
+	if (isnan(half_width))
+		return "unknown";
+	snprintf(out, 32, "%.*f %s%s", digits_of(half_width / scale), half_width / scale,
+		 prefix, unit);
 	return out;
 }
 

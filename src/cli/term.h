@@ -37,6 +37,13 @@ const char *term_prefix(double v, double *ret_scale);
 /* Writes a number with four digits and a suitable prefix, as "12.34 ms"; "unknown" for NAN. */
 const char *term_quantity(char out[static 32], double v, const char *unit);
 
+/* Writes a number and the half width of its interval with the same prefix, as "4003 ± 102 J".
+ * Leaves out digits that are smaller than the uncertainty.  Writes "unknown" if v is NAN. */
+const char *term_interval(char out[static 80], double v, double half_width, const char *unit);
+
+/* Writes the half width of an interval with two digits, as "102 J"; "unknown" for NAN. */
+const char *term_half_width(char out[static 32], double half_width, const char *unit);
+
 /* Return the escape sequences that start and end a style; "" if colours are off. */
 const char *term_on(enum term_style style);
 const char *term_off(void);

@@ -27,12 +27,13 @@ static const char *const names[WANTED][6] = {
 
 struct layout {
 	char separator;
-	bool utc; /* the name of the time column says UTC, so times without an offset are UTC */
+	/* The name of the time column says UTC, so a time without an offset is UTC. */
+	bool utc;
 	size_t column[WANTED];
 };
 
-/* Copies field number k of a line without quotes and blanks around it.  Returns false if it is
- * missing or too long. */
+/* Copies field number k of a line, without the quotes and blanks around it.  Returns false if
+ * the field is missing, empty or too long. */
 static bool get_field(const char *line, char separator, size_t k, char *out, size_t size)
 {
 	size_t n;
@@ -104,7 +105,7 @@ static bool read_time(const char *text, bool utc, uint64_t *ret_ns)
 	       (utc && timespec_parse(with_z, 0, ret_ns) == 0);
 }
 
-/* Returns true if the time is valid, except that its UTC offset is missing. */
+/* Returns true if only the UTC offset of the time is missing. */
 static bool lacks_offset(const char *line, const struct layout *l, char *time, size_t size)
 {
 	uint64_t wall_ns;
@@ -113,8 +114,8 @@ static bool lacks_offset(const char *line, const struct layout *l, char *time, s
 	       !read_time(time, false, &wall_ns) && read_time(time, true, &wall_ns);
 }
 
-/* Returns true if only blanks or the unit W follow the number: "312,5" must not be read as 312
- * W, and kilowatts are not accepted. */
+/* Returns true if the number is followed only by blanks or by the unit W.  So "312,5" is not
+ * read as 312 W, and kilowatts are not accepted. */
 static bool is_watts(const char *unit)
 {
 	unit += strspn(unit, " ");
@@ -186,13 +187,13 @@ static int set_head_error(const char *path, char *why, size_t size)
 	return -GW_E_PARSE;
 }
 
-/* Writes the error for a file without a usable line.  without_offset: the first time that only
- * lacks a UTC offset; "": there is no such time. */
+/* Writes the error for a file without a usable line.  without_offset is the first time that
+ * only lacks a UTC offset, or "" if there is none. */
 static int set_lines_error(const char *path, const char *without_offset, char *why, size_t size)
 {
 	if (*without_offset)
 		snprintf(why, size,
-			 "%s: its times have no time zone, for example %s; name the column "
+			 "%s: the times have no time zone, for example %s; name the column "
 			 "time_utc if they are UTC, or write them as 2026-01-31T12:00:00+01:00 "
 			 "(RFC 3339)",
 			 path, without_offset);

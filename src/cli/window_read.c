@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum field_type { NUMBER, COUNT, SMALL, TRUTH, TEXT };
+enum field_type { NUMBER, SMALL, TRUTH, TEXT };
 
 struct field {
 	const char *path;
@@ -16,7 +16,7 @@ struct field {
 	size_t offset;
 };
 
-#define TEXT_SIZE 96 /* size of each string below */
+#define TEXT_SIZE 96 /* Size of each string that a field of type TEXT fills. */
 
 static double number(const struct json_doc *o, const char *path)
 {
@@ -45,7 +45,6 @@ static void fill_fields(const struct json_doc *o, const struct field *f, size_t 
 
 		switch (f->type) {
 		case NUMBER: *(double *)at = number(o, f->path); break;
-		case COUNT: *(uint64_t *)at = (uint64_t)count(o, f->path); break;
 		case SMALL: *(unsigned *)at = (unsigned)fmin(count(o, f->path), 1e9); break;
 		case TRUTH: *(bool *)at = json_doc_true(o, f->path); break;
 		case TEXT: text(o, f->path, at, TEXT_SIZE); break;
@@ -181,8 +180,8 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* Returns GW_HAVE if the sensor has the source `part`, otherwise the reason why `figure` of
- * this source is absent. */
+/* Returns GW_HAVE if the sensor has the source `part`.  Otherwise returns the reason why
+ * `figure` of this source is absent. */
 static enum gw_absence absence(const struct json_doc *sensor, const char *part,
 			       const char *figure)
 {
@@ -231,13 +230,7 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 	read_rates(o, s);
 }
 
-#define P(member) offsetof(struct attribute_row, member)
-static const struct field process_fields[] = {
-	{ "start_ticks", COUNT, P(id.start_ticks) },
-	{ "joules", NUMBER, P(joules) },
-};
-
-/* Reads the rows without a pid: idle and unattributed energy. */
+/* Reads a row without a pid, which is the idle or the unattributed energy. */
 static void read_remainder(const struct json_doc *o, struct attribute *a)
 {
 	const char *name = json_doc_string(o, "name");
@@ -257,8 +250,9 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 	if (!json_doc_is_number(o, "pid")) {
 		read_remainder(o, a);
 	} else if (a->count < ATTRIBUTE_ROWS) {
-		fill_fields(o, process_fields, COUNT(process_fields), r);
 		r->id.pid = (int64_t)count(o, "pid");
+		r->id.start_ticks = (uint64_t)count(o, "start_ticks");
+		r->joules = number(o, "joules");
 		text(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
 			      ATTRIBUTE_EQUAL_SPLIT);

@@ -25,6 +25,8 @@ struct ab_record {
 	double seconds, power_w;
 	/* sum of all GPUs for comparisons: without the errors of gain and offset */
 	struct gw_interval energy;
+	/* sum of all GPUs with the errors of gain and offset; not in the document */
+	struct gw_interval absolute;
 	double u_j; /* standard uncertainty of the best value */
 	/* energy from samples / energy from counter - 1; NAN: only one is known */
 	double residual_ratio;

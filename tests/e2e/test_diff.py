@@ -137,10 +137,10 @@ def test_one_run_against_trials_is_judged_by_their_scatter(tmp_path):
         doc = document(save(tmp_path, "a.json", measured(power=300, trials=4, spread=spread, u=0.0002)), once)
         assert doc["energy"] == state
         assert rows(doc)[(None, "energy_net_joules")]["state"] == state
-        assert any(n.startswith("B has one run; its variation is assumed") for n in doc["notes"])
+        assert any(n.startswith("B has one run, which is assumed to vary") for n in doc["notes"])
         assert any("geometric means" in n for n in doc["notes"])
     turned = document(once, tmp_path / "a.json")
-    assert any(n.startswith("A has one run; its variation is assumed") for n in turned["notes"])
+    assert any(n.startswith("A has one run, which is assumed to vary") for n in turned["notes"])
 
 
 def test_the_scatter_of_net_energy_is_included(tmp_path):

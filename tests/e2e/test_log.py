@@ -307,7 +307,7 @@ def test_a_slow_reader_costs_lines_and_not_samples():
     p.terminate()  # lines come again, and the first counts those that are missing
     rest, err = p.stdout.read(), p.stderr.read()
     assert p.wait(TIMEOUT) == OK
-    left_out = int(re.search(r"(\d+) lines dropped: the reader was too slow", err).group(1))
+    left_out = int(re.search(r"(\d+) lines dropped: the program that reads the log was too slow", err).group(1))
     collected = int(re.search(r"GPU 0: (\d+) of \d+ samples", err).group(1))
     lines = rows("".join(out) + rest)
     assert left_out > 0

@@ -203,14 +203,14 @@ def test_each_run_has_its_own_count(measure, load, tmp_path):
 def test_a_command_that_cannot_count_starts_nothing(measure, load, tmp_path):
     done, doc = measure([load, "--count-cmd", "echo many"], "touch", tmp_path / "started")
     assert done.returncode == 1 and doc is None and not (tmp_path / "started").exists()
-    assert "--count-cmd: it printed 'many' instead of one number; nothing was measured" in done.stderr
+    assert "--count-cmd: the command printed 'many' instead of one number; nothing was measured" in done.stderr
 
 
 def test_a_count_that_stood_still_is_not_known(measure, load):
     done, doc = measure([load, "--count-cmd", "echo 7"], "sleep", "0.2")
     assert done.returncode == 1
     assert doc["runs"][0]["tokens"] is None and doc["runs"][0]["energy_joules"]["best"] > 0
-    assert "--count-cmd: it did not grow: 7 before and 7 after the run; the count is unknown" in done.stderr
+    assert "--count-cmd: the counter did not grow: 7 before and 7 after the run; the count is unknown" in done.stderr
 
 
 def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario, tmp_path):
@@ -386,7 +386,7 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert "'iteration" not in done.stderr  # they are numbered one by one
     said = " ".join(done.stderr.split())
     assert re.search(r"Parts prefill: \S+ ± \S+ m?J in \S+ m?s open: \S+ ± \S+ m?J in \S+ m?s "
-                     r"\(unfinished: the run ended first\)", said)
+                     r"\(unfinished: the run ended before the part\)", said)
 
 
 MARK = 'm() { echo "$@" >&$GPUWARD_MARK_FD; }; '

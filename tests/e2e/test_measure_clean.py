@@ -100,7 +100,7 @@ def test_the_worker_is_out_while_the_command_runs_and_comes_back(s, tmp_path):
     assert room["kept"] is True and room["waited_seconds"] > 0
     assert room["workers"] == [{"name": "ollama", "state_before": "active", "hold_before": "none",
                                 "hold_before_seconds": None, "held_by": "measurement", "broken": None}]
-    assert "Clean room   ollama was held off\n" in done.stderr
+    assert "Clean room   ollama was kept off the GPUs\n" in done.stderr
     assert "foreign-process" not in [c["code"] for c in doc["runs"][0]["codes"]]
     back(s)
 
@@ -140,7 +140,7 @@ def test_a_hold_that_was_there_before_is_left(s):
     assert done.returncode == 0
     assert doc["clean_room"]["workers"][0]["held_by"] == "others"
     assert doc["clean_room"]["workers"][0]["hold_before"] == "evicted"
-    assert "ollama was held off by someone else already" in done.stderr
+    assert "ollama was kept off the GPUs (someone else already held it)" in done.stderr
     assert (s.worker()["hold"], s.worker()["hold_until_utc"], s.now()) == ("evicted", None, "evicted")
     s.guard("release", "ollama")
     back(s)
@@ -204,7 +204,7 @@ def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
         _, said = child.communicate(timeout=support.TIMEOUT)
     room = json.loads((tmp_path / "result.json").read_text())["clean_room"]
     assert room["kept"] is False and "the service did not answer at the end" in room["workers"][0]["broken"]
-    assert "their holds run out" in said
+    assert "their holds expire" in said
 
 
 def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):
@@ -234,7 +234,7 @@ def test_a_comparison_has_a_clean_room_too(s, tmp_path):
     support.check("ab", doc)
     assert seen.read_text() == "" and doc["clean_room"]["kept"] is True
     assert doc["clean_room"]["workers"][0]["held_by"] == "measurement"
-    assert "ollama was held off" in done.stdout
+    assert "ollama was kept off the GPUs" in done.stdout
     back(s)
 
 

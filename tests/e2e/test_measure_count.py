@@ -159,9 +159,9 @@ def test_each_run_has_its_own_count(tmp_path, load):
 
 
 @pytest.mark.parametrize("after, said", [
-    (f"{NAME} 7\n", "it fell from 100 to 7; perhaps the server was restarted"),
-    (f"{NAME} 100\n", "it did not grow: 100 before and 100 after the run"),
-    (f"{NAME} NaN\n", "its value is not a number (NaN), which is not a count"),
+    (f"{NAME} 7\n", "the counter fell from 100 to 7; perhaps the server was restarted"),
+    (f"{NAME} 100\n", "the counter did not grow: 100 before and 100 after the run"),
+    (f"{NAME} NaN\n", "the value of the counter is not a number (NaN), which is not a count"),
     ("other 5\n", f"the reply has no '{NAME}'"),
     (None, "does not speak HTTP"),
 ])
@@ -212,7 +212,7 @@ def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
     ('{"error": {"message": "Invalid API Key"}}', 401, "", "Invalid API Key; --count-url sends no key: use --count-cmd with curl"),
     (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but it has '{NAME}'"),
     ("up 1\n", 200, "", f"no known token counter; give its name after the URL, as in URL#{NAME}"),
-    (f"{NAME} NaN\n", 200, "", "its value is not a number (NaN)"),
+    (f"{NAME} NaN\n", 200, "", "the value of the counter is not a number (NaN)"),
     ("{}", 200, "", "the reply is JSON; give the path of the number after the URL"),
 ])
 def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, status, what, said):

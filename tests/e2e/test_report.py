@@ -371,9 +371,9 @@ def test_the_report_shows_which_workers_were_held_evicted_and_whether_that_laste
     words = " ".join(page.words().split())
     badges = [t for t in page.text if t in ("clean room", "clean room lost", "no clean room")]
     assert badges == ["clean room", "clean room lost", "no clean room"]
-    assert "Clean room, kept: ollama <1> was held off; vllm was held off by someone else already." in words
-    assert ("Clean room, not kept: ollama <1> was held off; "
-            "vllm was held off by someone else already, but it came back after 4 s.") in words
+    assert "Clean room, kept: ollama <1> was kept off the GPUs; vllm was kept off the GPUs (someone else already held it)." in words
+    assert ("Clean room, not kept: ollama <1> was kept off the GPUs; "
+            "vllm was kept off the GPUs (someone else already held it), but it came back after 4 s.") in words
     assert "(a: 1 of 1, b: 0 of 1, c: 0 of 1)" in words
     plain = Page(run("report", paths[2]).stdout).words().lower()
     assert "clean room" not in plain

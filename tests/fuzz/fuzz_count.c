@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rest = text + strcspn(text, "\n");
 	if (*rest)
 		*rest++ = '\0';
-	counter_url_check(text, why, sizeof(why));
+	counter_kinds[COUNTER_URL].check(text, why, sizeof(why));
 	counter_text(rest, strlen(rest), *text ? text : NULL, &r);
 	check_reading(&r);
 	free(text);

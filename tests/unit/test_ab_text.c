@@ -45,6 +45,8 @@ static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 					     .seconds = 1,
 					     .power_w = 100,
 					     .energy = { 99, 100, 101 },
+					     .absolute = { 88, 100, 112 },
+					     .u_j = 0.5,
 					     .residual_ratio = residual[i],
 					     .codes = codes };
 	for (unsigned m = 0; m < AB_METRICS; m++)
@@ -68,14 +70,31 @@ TEST(the_ratio_names_the_means_it_compares)
 	free(text);
 }
 
+/* All runs have 100 J, so the scatter is 0 and only the error that the runs share remains. It is
+ * the absolute interval without the part that differs from run to run. */
+TEST(each_command_has_its_mean_energy_with_two_intervals)
+{
+	double residual[] = { 0, 0, 0, 0 };
+	char *text = summary_of(residual, 4, 0);
+
+	assert_in(text, "Mean of A 100 +- 12 J (95 %, including the sensor error); +- 0.000 "
+			"J when compared with runs on the same GPUs Mean of B 100 +- 12 J");
+	free(text);
+	text = summary_of(residual, 2, 0);
+	assert_in(text, "Mean of A 100 +- 12 J (95 %, including the sensor error); +- 980 mJ "
+			"when compared with runs on the same GPUs");
+	free(text);
+}
+
 TEST(close_meters_are_reported_with_their_difference)
 {
 	double residual[] = { 0.01, -0.01, NAN, 0.012 };
 	char *text = summary_of(residual, 4, 0);
 
-	assert_in(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 of 4 runs "
-			"(the others have only one meter, or were dropped)");
-	assert_null(strstr(text, "too short to check"));
+	assert_in(text, "the samples differ from the counter by +0.40 % (mean), 1.22 % s.d. "
+			"over 3 of 4 runs "
+			"(the others have only one energy source, or were dropped)");
+	assert_null(strstr(text, "too short to compare"));
 	free(text);
 }
 
@@ -84,10 +103,10 @@ TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, 0);
 
-	assert_in(
-		text,
-		"the runs are too short to check counter and samples against each other: they "
-		"are +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
+	assert_in(text,
+		  "the runs are too short to compare the samples with the counter: they differ "
+		  "by +5.00 % (mean), 7.30 % s.d. over 4 runs, which is within their "
+		  "uncertainty");
 	free(text);
 }
 
@@ -96,8 +115,9 @@ TEST(meters_that_disagree_are_never_called_inconclusive)
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
 
-	assert_in(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs");
-	assert_null(strstr(text, "too short to check"));
+	assert_in(text, "the samples differ from the counter by +5.00 % (mean), 7.30 % s.d. "
+			"over 4 runs");
+	assert_null(strstr(text, "too short to compare"));
 	free(text);
 }
 

@@ -30,12 +30,13 @@ TEST(a_command_prints_one_number)
 		{ "echo 42", 42, "" },
 		{ "printf ' 1e6\\n'", 1e6, "" },
 		{ "echo 3.5", 3.5, "" },
-		{ "echo 12 tokens", NAN, "it printed '12 tokens' instead of one number" },
-		{ "true", NAN, "it printed '' instead of one number" },
-		{ "echo -1", NAN, "it printed '-1' instead of one number" },
-		{ "echo nan", NAN, "it printed 'nan' instead of one number" },
-		{ "echo 7; exit 3", NAN, "it ended with status 3" },
-		{ "echo 1; echo 2", NAN, "it printed '1' instead of one number" },
+		{ "echo 12 tokens", NAN,
+		  "the command printed '12 tokens' instead of one number" },
+		{ "true", NAN, "the command printed '' instead of one number" },
+		{ "echo -1", NAN, "the command printed '-1' instead of one number" },
+		{ "echo nan", NAN, "the command printed 'nan' instead of one number" },
+		{ "echo 7; exit 3", NAN, "the command ended with status 3" },
+		{ "echo 1; echo 2", NAN, "the command printed '1' instead of one number" },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -86,12 +87,14 @@ TEST(a_counter_is_the_sum_of_the_series_that_match)
 		{ "n 0", "n", 0, "" },
 		{ "42\n", NULL, 42, "" },
 		{ "n NaN\n", "n", NAN,
-		  "its value is not a number (NaN), which is not a count" },
-		{ "n +Inf\n", "n", NAN, "its value is infinite, which is not a count" },
-		{ "n -5\n", "n", NAN, "its value is -5, which is not a count" },
+		  "the value of the counter is not a number (NaN), which is not a count" },
+		{ "n +Inf\n", "n", NAN,
+		  "the value of the counter is infinite, which is not a count" },
+		{ "n -5\n", "n", NAN, "the value of the counter is -5, which is not a count" },
 		{ "n{a=\"1\"} 5\nn{a=\"2\"} NaN\nn{a=\"3\"} 5\n", "n", NAN,
-		  "its value is not a number (NaN), which is not a count" },
-		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN, "one of its series appears twice" },
+		  "the value of the counter is not a number (NaN), which is not a count" },
+		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN,
+		  "one series of the counter appears twice" },
 		{ "n\n5 1\n", "n", NAN, "the reply has a malformed line of 'n'" },
 		{ "n{a=\"1} 5\n", "n", NAN, "the reply has a malformed line of 'n'" },
 		{ "n{a=\"1", "n", NAN, "the reply has a malformed line of 'n'" },
@@ -150,7 +153,7 @@ TEST(a_reading_names_what_was_counted)
 		assert_string_equal(r.name, rows[i].name);
 		assert_int_equal(r.n, rows[i].series);
 	}
-	counter_url_place("http://a:1/m?key=secret#n", place, sizeof(place));
+	counter_kinds[COUNTER_URL].place("http://a:1/m?key=secret#n", place, sizeof(place));
 	assert_string_equal(place, "http://a:1/m");
 }
 
@@ -163,7 +166,7 @@ TEST(more_series_than_are_kept_are_refused)
 	for (int i = 0; i <= COUNTER_SERIES; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "n{a=\"%d\"} 1\n", i);
 	counter_text(text, n, "n", &r);
-	is(&r, NAN, "it has more than 256 series; select some by their labels");
+	is(&r, NAN, "the counter has more than 256 series; select some by their labels");
 }
 
 TEST(a_bad_url_is_refused_before_the_request)
@@ -197,7 +200,7 @@ TEST(a_bad_url_is_refused_before_the_request)
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char why[COUNTER_WHY] = "";
-		int err = counter_url_check(rows[i].url, why, sizeof(why));
+		int err = counter_kinds[COUNTER_URL].check(rows[i].url, why, sizeof(why));
 
 		assert_int_equal(err, rows[i].why ? -GW_E_ARG : 0);
 		assert_string_equal(why, rows[i].why ? rows[i].why : "");
@@ -235,10 +238,12 @@ TEST(a_count_that_does_not_grow_is_unknown)
 
 	counter_between(&first, &same, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it did not grow: 500 before and 500 after the run");
+	assert_string_equal(c.why,
+			    "the counter did not grow: 500 before and 500 after the run");
 	counter_between(&first, &less, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it fell from 500 to 20; perhaps the server was restarted");
+	assert_string_equal(
+		c.why, "the counter fell from 500 to 20; perhaps the server was restarted");
 	counter_between(&first, &none, 2, 3, &c);
 	assert_true(isnan(c.number));
 	assert_string_equal(c.why, "it ended");
@@ -256,9 +261,9 @@ TEST(a_series_that_restarted_is_not_hidden_by_another)
 		{ "n{engine=\"0\"} 150\nn{engine=\"1\"} 100\n", 50, "" },
 		{ "n{engine=\"1\"} 101\nn{engine=\"0\"} 101\nn{engine=\"2\"} 10\n", 12, "" },
 		{ "n{engine=\"0\"} 5\nn{engine=\"1\"} 900\n", NAN,
-		  "it fell from 100 to 5; perhaps the server was restarted" },
+		  "the counter fell from 100 to 5; perhaps the server was restarted" },
 		{ "n{engine=\"1\"} 900\n", NAN,
-		  "one of its series (100 before the run) is missing after the run" },
+		  "one series of the counter (100 before the run) is missing after the run" },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -300,11 +305,12 @@ TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 		/* started long before the run: the series was only missing before */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
 		  0, 0, false,
-		  "one of its series (now 9000) was missing before the run, although the "
+		  "one series of the counter (now 9000) was missing before the run, although "
+		  "the "
 		  "server's clock says that it started 600 s before the run" },
 		/* restarted, and already higher than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
-		  "it was restarted during the run; the count before (100) is lost" },
+		  "the counter was restarted during the run; its earlier count (100) is lost" },
 		/* nothing new; an unreadable line is ignored */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },
