@@ -16,7 +16,8 @@ struct cuda_visible_gpu {
 	const char *uuid; /* "GPU-..."; NULL: unknown */
 	const char *name; /* model name; if the models differ, CUDA may use another order */
 	const char *const *mig; /* UUIDs of its instances, NULL-terminated, or NULL */
-	int ordinal; /* result: CUDA ordinal, or CUDA_VISIBLE_HIDDEN or CUDA_VISIBLE_UNKNOWN */
+	/* The result: the CUDA ordinal, CUDA_VISIBLE_HIDDEN or CUDA_VISIBLE_UNKNOWN. */
+	int ordinal;
 };
 
 /* Fills in the ordinals of n GPUs.
