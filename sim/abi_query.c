@@ -1,4 +1,4 @@
-/* NVML: queries about a device. */
+/* The NVML calls that read the values of a device. */
 #include <math.h>
 #include <string.h>
 
@@ -77,11 +77,12 @@ U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c->d->p.pcie_width)
 U32_CALL(nvmlDeviceGetGpuMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetPcieSpeed, true, pcie_megabits(pcie_generation(c->d)))
-U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation) /* same numbers */
+/* NVML numbers the speeds of a link like its generations. */
+U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetBoardId, true, c->d->id.bus << 8)
 U32_CALL(nvmlDeviceGetMultiGpuBoard, true, 0)
 U32_CALL(nvmlDeviceGetBusType, true, 2)     /* PCI Express */
-U32_CALL(nvmlDeviceGetPowerSource, true, 0) /* mains */
+U32_CALL(nvmlDeviceGetPowerSource, true, 0) /* AC power, no battery */
 U32_CALL(nvmlDeviceGetDefaultEccMode, HAS(TRAIT_ECC), 1)
 U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c->d->errors.replays)
 U32_CALL(nvmlDeviceGetRetiredPagesPendingStatus, HAS(TRAIT_ECC) && !HAS(TRAIT_ROWS), 0)
@@ -117,8 +118,8 @@ DEVICE_CALL(nvmlDeviceGetPowerManagementLimitConstraints, (uint32_t * min, uint3
 	return ABI_SUCCESS;
 }
 
-/* True if the totals are hidden: the parent of MIG instances shows its totals only to
- * privileged callers. */
+/* True if the caller may not see the memory of the whole board: in MIG mode, only privileged
+ * callers may. */
 static bool is_forbidden(const struct ctx *c)
 {
 	return c->d->mig_enabled && c->mig == NULL && !c->w->privileged;
@@ -207,7 +208,7 @@ static double given_clock_mhz(const struct device *d, uint32_t kind)
 MODEL_CALL(nvmlDeviceGetDriverModel)
 MODEL_CALL(nvmlDeviceGetDriverModel_v2)
 
-/* Lists the clocks from `most` down to `least`, in steps as on an H200. */
+/* Lists the clocks from `most` down to `least`, in steps of 15 MHz as on an H200. */
 static abi_return list_clocks(double most, double least, uint32_t *count, uint32_t *mhz)
 {
 	const double step = 15;
@@ -308,7 +309,8 @@ KIND_CALL(nvmlDeviceGetMaxCustomerBoostClock, 4, given_clock_mhz)
 KIND_CALL(nvmlDeviceGetTargetFanSpeed, 16, fan_of)
 KIND_CALL(nvmlDeviceGetEncoderCapacity, 3, encoder_capacity)
 
-/* `which` selects the current, the set, the default or the maximum clock. */
+/* `which` selects the clock: 0 the current one, 1 the application clock, 2 its default, 3 the
+ * maximum. */
 DEVICE_CALL(nvmlDeviceGetClock, (uint32_t kind, uint32_t which, uint32_t *out), kind, which,
 	    out)
 {
@@ -327,7 +329,7 @@ DEVICE_CALL(nvmlDeviceGetMinMaxFanSpeed, (uint32_t * min, uint32_t *max), min, m
 	return ABI_SUCCESS;
 }
 
-/* No simulated process encodes or captures a screen as a session. */
+/* No simulated process has an encoder session or captures a screen. */
 DEVICE_CALL(nvmlDeviceGetEncoderStats,
 	    (uint32_t * sessions, uint32_t *average_fps, uint32_t *average_latency), sessions,
 	    average_fps, average_latency)
@@ -428,7 +430,6 @@ ENGINE_CALL(nvmlDeviceGetDecoderUtilization, offsetof(struct process, decoder))
 ENGINE_CALL(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_CALL(nvmlDeviceGetOfaUtilization, 0)
 
-/* Health. */
 DEVICE_CALL(nvmlDeviceGetEccMode, (uint32_t * current, uint32_t *pending), current, pending)
 {
 	if (current == NULL || pending == NULL)

@@ -1,14 +1,13 @@
 #include "rows.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/number.h"
 #include "base/suggest.h"
 
 __attribute__((format(printf, 4, 0))) static int
@@ -64,15 +63,6 @@ bool rows_number(const struct toml_node *node, double *number)
 
 static int read_bytes(struct rows *r, const struct toml_node *node, uint64_t *out)
 {
-	static const struct {
-		const char *unit;
-		double bytes;
-	} units[] = {
-		{ "", 1 },         { "B", 1 },        { "KiB", 0x1p10 },
-		{ "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 },
-		{ "KB", 1e3 },     { "MB", 1e6 },     { "GB", 1e9 },
-	};
-	char *end;
 	double v;
 
 	if (node->type == TOML_INTEGER && node->v.integer >= 0) {
@@ -81,19 +71,12 @@ static int read_bytes(struct rows *r, const struct toml_node *node, uint64_t *ou
 	}
 	if (node->type != TOML_STRING)
 		return rows_want(r, node, "bytes such as \"10 GiB\"");
-	v = strtod(node->v.string.text, &end);
-	while (isspace((unsigned char)*end))
-		end++;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (end == node->v.string.text || strcasecmp(end, units[i].unit) != 0)
-			continue;
-		if (!(v >= 0 && v * units[i].bytes < 0x1p60))
-			break;
-		*out = (uint64_t)(v * units[i].bytes);
-		return 0;
-	}
-	return rows_fail(r, node, "'%s' is not a number of bytes; write it as \"10 GiB\"",
-			 node->v.string.text);
+	if (!unit_parse(node->v.string.text, unit_sizes, &v) || v >= 0x1p60)
+		return rows_fail(r, node,
+				 "'%s' is not a number of bytes; write it as \"10 GiB\"",
+				 node->v.string.text);
+	*out = (uint64_t)v;
+	return 0;
 }
 
 static int read_choice(struct rows *r, const struct toml_node *node, const struct key *k,
