@@ -210,6 +210,31 @@ abi_return abi_leave(abi_return code);
 		 (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
 /* clang-format on */
 
+/* Defines a call that returns two numbers, or code 3 if `can` is false. */
+#define PAIR_CALL(symbol, type, can, first_value, second_value)           \
+	DEVICE_CALL(symbol, (type * first, type * second), first, second) \
+	{                                                                 \
+		if (first == NULL || second == NULL)                      \
+			return ABI_INVALID_ARGUMENT;                      \
+		if (!(can))                                               \
+			return ABI_NOT_SUPPORTED;                         \
+		*first = (type)(first_value);                             \
+		*second = (type)(second_value);                           \
+		return ABI_SUCCESS;                                       \
+	}
+
+/* Defines a call that fills a struct, or returns code 3 if `can` is false. */
+#define STRUCT_CALL(symbol, type, can, ...)          \
+	DEVICE_CALL(symbol, (type * out), out)       \
+	{                                            \
+		if (out == NULL)                     \
+			return ABI_INVALID_ARGUMENT; \
+		if (!(can))                          \
+			return ABI_NOT_SUPPORTED;    \
+		*out = (type){ __VA_ARGS__ };        \
+		return ABI_SUCCESS;                  \
+	}
+
 /* Returns 0, or the error code that every call returns now, because the library is not
  * initialised or the driver is not loaded. The caller must hold the lock. */
 abi_return abi_ready(const struct ctx *c);

@@ -106,17 +106,8 @@ U64_CALL(nvmlDeviceGetSupportedClocksEventReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedClocksThrottleReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F)
 
-DEVICE_CALL(nvmlDeviceGetPowerManagementLimitConstraints, (uint32_t * min, uint32_t *max), min,
-	    max)
-{
-	if (min == NULL || max == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (HAS(TRAIT_NO_LIMIT))
-		return ABI_NOT_SUPPORTED;
-	*min = abi_u32(c, c->d->p.limit.min_w * 1e3);
-	*max = abi_u32(c, c->d->p.limit.max_w * 1e3);
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetPowerManagementLimitConstraints, uint32_t, LIMITS,
+	  abi_u32(c, c->d->p.limit.min_w * 1e3), abi_u32(c, c->d->p.limit.max_w * 1e3))
 
 /* True if the caller may not see the memory of the whole board: in MIG mode, only privileged
  * callers may. */
@@ -318,16 +309,7 @@ DEVICE_CALL(nvmlDeviceGetClock, (uint32_t kind, uint32_t which, uint32_t *out), 
 			 : by_kind(c, kind, 4, out, which == 0 ? clock_mhz : given_clock_mhz);
 }
 
-DEVICE_CALL(nvmlDeviceGetMinMaxFanSpeed, (uint32_t * min, uint32_t *max), min, max)
-{
-	if (min == NULL || max == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (c->d->p.fans == 0)
-		return ABI_NOT_SUPPORTED;
-	*min = 30;
-	*max = 100;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetMinMaxFanSpeed, uint32_t, c->d->p.fans != 0, 30, 100)
 
 /* No simulated process has an encoder session or captures a screen. */
 DEVICE_CALL(nvmlDeviceGetEncoderStats,
@@ -340,13 +322,7 @@ DEVICE_CALL(nvmlDeviceGetEncoderStats,
 	return ABI_SUCCESS;
 }
 
-DEVICE_CALL(nvmlDeviceGetFBCStats, (struct abi_capture * out), out)
-{
-	if (out == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*out = (struct abi_capture){ 0 };
-	return ABI_SUCCESS;
-}
+STRUCT_CALL(nvmlDeviceGetFBCStats, struct abi_capture, true, 0)
 
 #define NO_SESSIONS_CALL(symbol)                                                 \
 	DEVICE_CALL(symbol, (uint32_t * count, void *sessions), count, sessions) \
@@ -430,15 +406,7 @@ ENGINE_CALL(nvmlDeviceGetDecoderUtilization, offsetof(struct process, decoder))
 ENGINE_CALL(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_CALL(nvmlDeviceGetOfaUtilization, 0)
 
-DEVICE_CALL(nvmlDeviceGetEccMode, (uint32_t * current, uint32_t *pending), current, pending)
-{
-	if (current == NULL || pending == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (!HAS(TRAIT_ECC))
-		return ABI_NOT_SUPPORTED;
-	*current = *pending = 1;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetEccMode, uint32_t, HAS(TRAIT_ECC), 1, 1)
 
 static uint64_t ecc_errors(const struct device *d, uint32_t kind, uint32_t counter)
 {
@@ -515,16 +483,8 @@ DEVICE_CALL(nvmlDeviceGetRemappedRows,
 	return ABI_SUCCESS;
 }
 
-DEVICE_CALL(nvmlDeviceGetRowRemapperHistogram, (struct abi_row_histogram * out), out)
-{
-	if (out == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (!HAS(TRAIT_ROWS))
-		return ABI_NOT_SUPPORTED;
-	*out = (struct abi_row_histogram){ .max = 3072 - c->d->errors.remapped,
-					   .high = c->d->errors.remapped };
-	return ABI_SUCCESS;
-}
+STRUCT_CALL(nvmlDeviceGetRowRemapperHistogram, struct abi_row_histogram, HAS(TRAIT_ROWS),
+	    .max = 3072 - c->d->errors.remapped, .high = c->d->errors.remapped)
 
 DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 {
@@ -532,13 +492,7 @@ DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 	return ABI_NOT_SUPPORTED;
 }
 
-DEVICE_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (struct abi_memory * out), out)
-{
-	if (out == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*out = (struct abi_memory){ 0 };
-	return ABI_SUCCESS;
-}
+STRUCT_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, struct abi_memory, true, 0)
 
 DEVICE_CALL(nvmlDeviceGetViolationStatus, (uint32_t kind, struct abi_violation *out), kind, out)
 {

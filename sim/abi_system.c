@@ -327,14 +327,9 @@ DEVICE_CALL(nvmlDeviceGetPciInfoExt, (struct abi_pci_ext * out), out)
 /* From Turing on, a processor on the board (GSP) runs a part of the driver. Its firmware has the
  * version of the driver. */
 #define GSP_ARCHITECTURE 6
-DEVICE_CALL(nvmlDeviceGetGspFirmwareMode, (uint32_t * enabled, uint32_t *standard), enabled,
-	    standard)
-{
-	if (enabled == NULL || standard == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*enabled = *standard = c->d->p.chip.architecture >= GSP_ARCHITECTURE;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetGspFirmwareMode, uint32_t, true,
+	  c->d->p.chip.architecture >= GSP_ARCHITECTURE,
+	  c->d->p.chip.architecture >= GSP_ARCHITECTURE)
 
 DEVICE_CALL(nvmlDeviceGetGspFirmwareVersion, (char *out), out)
 {
@@ -343,24 +338,10 @@ DEVICE_CALL(nvmlDeviceGetGspFirmwareVersion, (char *out), out)
 	return abi_string(runs ? world_driver(c->w, c->now_ns, false) : NULL, out, 80);
 }
 
-DEVICE_CALL(nvmlDeviceGetCudaComputeCapability, (int *major, int *minor), major, minor)
-{
-	if (major == NULL || minor == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*major = (int)c->d->p.chip.major;
-	*minor = (int)c->d->p.chip.minor;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetCudaComputeCapability, int, true, c->d->p.chip.major, c->d->p.chip.minor)
 
-DEVICE_CALL(nvmlDeviceGetMigMode, (uint32_t * current, uint32_t *pending), current, pending)
-{
-	if (current == NULL || pending == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (!(c->d->p.traits & TRAIT_MIG))
-		return ABI_NOT_SUPPORTED;
-	*current = *pending = c->d->mig_enabled;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetMigMode, uint32_t, c->d->p.traits &TRAIT_MIG, c->d->mig_enabled,
+	  c->d->mig_enabled)
 
 DEVICE_CALL(nvmlDeviceGetMigDeviceHandleByIndex, (uint32_t index, abi_device *out), index, out)
 {

@@ -412,16 +412,11 @@ static int read_sensor(struct rows *r, const struct toml_node *node, void *targe
 static int read_memory(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct device *d = target;
-	struct {
-		uint64_t bytes;
-	} v = { 0 };
-	const struct key keys[] = { { .name = "memory", .kind = KEY_BYTES } };
-	struct toml_node only = *node, holder = { .type = TOML_TABLE, .child = &only };
+	uint64_t bytes;
 
-	only.next = NULL;
-	if (rows_table(r, &holder, keys, 1, &v) != 0)
+	if (rows_bytes(r, node, &bytes) != 0)
 		return -1;
-	d->p.memory_mib = v.bytes >> 20;
+	d->p.memory_mib = bytes >> 20;
 	return 0;
 }
 

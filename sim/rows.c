@@ -10,35 +10,15 @@
 #include "base/number.h"
 #include "base/suggest.h"
 
-__attribute__((format(printf, 4, 0))) static int
-fail_at(struct rows *r, unsigned line, unsigned column, const char *format, va_list ap)
-{
-	int n = snprintf(r->error, r->error_size, "%s:%u:%u: ", r->name, line, column);
-
-	if (n > 0 && (size_t)n < r->error_size)
-		vsnprintf(r->error + n, r->error_size - (size_t)n, format, ap);
-	return -1;
-}
-
 int rows_fail(struct rows *r, const struct toml_node *node, const char *format, ...)
 {
+	int n = snprintf(r->error, r->error_size, "%s:%u:%u: ", r->name, node->line,
+			 node->column);
 	va_list ap;
 
 	va_start(ap, format);
-	fail_at(r, node->line, node->column, format, ap);
-	va_end(ap);
-	return -1;
-}
-
-static int fail_key(struct rows *r, const struct toml_node *node, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int fail_key(struct rows *r, const struct toml_node *node, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	fail_at(r, node->key_line, node->key_column, format, ap);
+	if (n > 0 && (size_t)n < r->error_size)
+		vsnprintf(r->error + n, r->error_size - (size_t)n, format, ap);
 	va_end(ap);
 	return -1;
 }
@@ -61,7 +41,7 @@ bool rows_number(const struct toml_node *node, double *number)
 	return true;
 }
 
-static int read_bytes(struct rows *r, const struct toml_node *node, uint64_t *out)
+int rows_bytes(struct rows *r, const struct toml_node *node, uint64_t *out)
 {
 	double v;
 
@@ -168,7 +148,7 @@ static int read_value(struct rows *r, const struct toml_node *node, const struct
 			return rows_want(r, node, "true or false");
 		*(bool *)at = node->v.boolean;
 		return 0;
-	case KEY_BYTES: return read_bytes(r, node, at);
+	case KEY_BYTES: return rows_bytes(r, node, at);
 	case KEY_BITS:
 		if (node->type != TOML_INTEGER)
 			return rows_want(r, node, "a whole number");
@@ -202,10 +182,11 @@ int rows_table(struct rows *r, const struct toml_node *table, const struct key *
 			continue;
 		}
 		near = suggest(c->key, &keys[0].name, n, sizeof(keys[0]));
-		if (near != NULL)
-			return fail_key(r, c, "unknown key '%s'; did you mean '%s'?", c->key,
-					near);
-		return fail_key(r, c, "unknown key '%s'", c->key);
+		return rows_fail(
+			r, &(struct toml_node){ .line = c->key_line, .column = c->key_column },
+			"unknown key '%s'%s%s%s", c->key,
+			near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+			near != NULL ? "'?" : "");
 	}
 	return 0;
 }

@@ -59,4 +59,7 @@ int rows_some(struct rows *r, const struct toml_node *table, const struct key *k
 
 bool rows_number(const struct toml_node *node, double *number);
 
+/* Reads a value of the kind KEY_BYTES. Returns 0, or -1 with the error set. */
+int rows_bytes(struct rows *r, const struct toml_node *node, uint64_t *out);
+
 #endif

@@ -206,12 +206,12 @@ struct world {
 	size_t n_faults;
 };
 
-/* Returns an empty world in real time with driver 580, or NULL if memory is short. */
+/* Returns an empty world in real time with driver 580, or NULL if there is no memory. */
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many or
- * memory is short. Pointers to other devices may become invalid. */
+/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many GPUs or if
+ * there is no memory. Pointers to other devices may become invalid. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* Sorts the actions and starts the devices and the time. Call it when the world is complete. */

@@ -79,18 +79,25 @@ int file_write_all(int fd, const char *p, size_t n)
 	return 0;
 }
 
+/* Returns the folder of path in out, or "." if path has no slash. */
+static const char *folder_of(const char *path, char out[static PATH_BYTES])
+{
+	char *slash;
+
+	snprintf(out, PATH_BYTES, "%s", path);
+	slash = strrchr(out, '/');
+	if (!slash)
+		return ".";
+	slash[slash == out] = '\0';
+	return out;
+}
+
 /* Syncs the folder of path, so that the new name survives a crash. */
 static void sync_directory_of(const char *path)
 {
-	char dir[PATH_BYTES];
-	char *slash;
-	int fd;
+	char folder[PATH_BYTES];
+	int fd = open(folder_of(path, folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	snprintf(dir, sizeof(dir), "%s", path);
-	slash = strrchr(dir, '/');
-	if (slash)
-		slash[slash == dir] = '\0';
-	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	(void)fsync(fd);
@@ -190,7 +197,6 @@ int file_possible(const char *path, char *message, size_t size)
 {
 	char folder[PATH_BYTES];
 	struct stat st;
-	char *slash;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		errno = EISDIR;
@@ -198,11 +204,7 @@ int file_possible(const char *path, char *message, size_t size)
 	}
 	if (is_special(path))
 		return 0;
-	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (slash)
-		slash[slash == folder] = '\0';
-	if (access(slash ? folder : ".", W_OK) == 0)
+	if (access(folder_of(path, folder), W_OK) == 0)
 		return 0;
 	return file_failed(message, size, path, "written");
 }
@@ -288,14 +290,9 @@ static int64_t file_changed_by(const char *path)
 {
 	char folder[PATH_BYTES], real[PATH_BYTES];
 	int64_t who = changed_by_path(path);
-	char *slash;
 
-	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (slash)
-		slash[slash == folder] = '\0';
 	/* A link may lead through folders that are not in the path. */
-	if (realpath(path, real) || realpath(folder, real))
+	if (realpath(path, real) || realpath(folder_of(path, folder), real))
 		who = changed_by_both(who, changed_by_path(real));
 	return who;
 }

@@ -170,7 +170,9 @@ static bool read_inline_table(struct toml_reader *r, struct toml_node *node, uns
 static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	if (depth > TOML_DEPTH)
-		return reader_fail(r, r->p, "nested deeper than %d levels", TOML_DEPTH);
+		return reader_fail(r, r->p,
+				   "tables and arrays are nested deeper than %d levels",
+				   TOML_DEPTH);
 	reader_locate(r, r->p, &node->line, &node->column);
 	switch (*r->p) {
 	case '"':
@@ -229,7 +231,8 @@ static bool check_text(struct toml_reader *r, size_t size)
 		if (n == 0)
 			return reader_fail(r, p, "the byte 0x%02X is not UTF-8", c);
 		if (c == '\r' && p[1] != '\n')
-			return reader_fail(r, p, "a carriage return without a line feed");
+			return reader_fail(r, p,
+					   "a carriage return must be followed by a line feed");
 		if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)
 			return reader_fail(r, p, "the control character U+%04X is not allowed",
 					   c);

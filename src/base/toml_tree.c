@@ -227,7 +227,8 @@ static bool enter_table(struct toml_reader *r, struct place *place, struct toml_
 	place->table = table;
 	place->depth += levels;
 	return place->depth <= TOML_DEPTH ||
-	       reader_fail(r, key->at, "nested deeper than %d levels", TOML_DEPTH);
+	       reader_fail(r, key->at, "tables and arrays are nested deeper than %d levels",
+			   TOML_DEPTH);
 }
 
 static bool enter_new_table(struct toml_reader *r, struct place *place, const struct key *key,

@@ -25,11 +25,11 @@ const struct backend_ops *const backend_table[BACKENDS + 1] = {
 static const uint64_t cadence_ns[TIER_COUNT] = {
 	UINT64_MAX,    /* STATIC: read once */
 	0,             /* FAST: read every time */
-	NS_PER_S,      /* SLOW */
+	NS_PER_S,      /* SLOW: read at most once per second */
 	NS_PER_S,      /* ENERGY: callers within a second share one costly reading */
-	10 * NS_PER_S, /* HEALTH */
+	10 * NS_PER_S, /* HEALTH: read every ten seconds */
 	0,             /* ON_REQUEST: read every time */
-	10 * NS_PER_S, /* LIMITS */
+	10 * NS_PER_S, /* LIMITS: read every ten seconds */
 	0,             /* PROFILE: read every time */
 };
 

@@ -126,12 +126,6 @@ static void set_all(struct cuda_visible_gpu *gpu, size_t n, int ordinal)
 		gpu[i].ordinal = ordinal;
 }
 
-static void resolve_all(struct cuda_visible_gpu *gpu, size_t n, bool known)
-{
-	for (size_t i = 0; i < n; i++)
-		gpu[i].ordinal = known ? (int)i : CUDA_VISIBLE_UNKNOWN;
-}
-
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n)
 {
@@ -142,7 +136,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 	struct entry e;
 
 	if (!list) {
-		resolve_all(gpu, n, known);
+		for (size_t i = 0; i < n; i++)
+			gpu[i].ordinal = known ? (int)i : CUDA_VISIBLE_UNKNOWN;
 		return;
 	}
 	set_all(gpu, n, CUDA_VISIBLE_HIDDEN);

@@ -11,8 +11,8 @@
 
 struct host {
 	const struct root *root;
-	/* Clock ticks at the previous reading: of busy CPUs, and of all. total is 0 before the
-	 * first reading. */
+	/* Clock ticks of all CPUs up to the previous reading: those in which a CPU was busy, and
+	 * all. total is 0 before the first reading. */
 	uint64_t busy, total;
 };
 

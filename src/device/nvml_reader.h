@@ -18,8 +18,8 @@ enum nvml_shape {
 	SHAPE_GPM,        /* the GPM calls, which compare two samples */
 };
 
-#define NO        GW_QUANTITIES /* no quantity */
-#define CALL_none CALL_COUNT    /* no call */
+#define NO        GW_QUANTITIES /* the quantity of a row that lists no quantity */
+#define CALL_none CALL_COUNT    /* the older call of a row that has none */
 
 /* One row of nvml_readers.def, which explains the members. */
 struct nvml_reader {

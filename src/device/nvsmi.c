@@ -381,7 +381,7 @@ static void nvsmi_close(struct backend *b)
 
 static bool nvsmi_present(struct backend *b)
 {
-	const char *why = "not in PATH, /usr/bin or /usr/lib/wsl/lib";
+	const char *why = "it is not in PATH, /usr/bin or /usr/lib/wsl/lib";
 
 	if (!(b->env->flags & GW_OPEN_EXEC))
 		why = "the calling program does not allow gpuward to start programs";

@@ -99,7 +99,7 @@ struct nvsmi_reading {
 	const char *uuid,
 		*pci; /* valid until the next call, because they point into the stream */
 	uint64_t wall_us;
-	double instant_w, power_w; /* NAN: none */
+	double instant_w, power_w; /* NAN: the line has no value */
 	enum gw_absence why;       /* why both power values are NAN; GW_HAVE: one has a value */
 	/* The fields of the further columns. NULL: the line is from a single run. */
 	char *const *more;

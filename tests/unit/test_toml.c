@@ -241,7 +241,7 @@ TEST(refuses_bytes_that_no_document_may_hold)
 	refused("a = '\x80'", 1, 6, "the byte 0x80 is not UTF-8");
 	refused("a = '\xc3", 1, 6, "the byte 0xC3 is not UTF-8");
 	refused("# \x7f", 1, 3, "the control character U+007F is not allowed");
-	refused("a = 1\rb = 2", 1, 6, "a carriage return without a line feed");
+	refused("a = 1\rb = 2", 1, 6, "a carriage return must be followed by a line feed");
 	refused_n("a = 1\n\0", 7, 2, 1, "the control character U+0000 is not allowed");
 }
 
@@ -293,7 +293,8 @@ TEST(nesting_ends_at_64_levels)
 
 		toml_free(good(most));
 		assert_int_equal(toml_parse(more, strlen(more), &doc, &err), -GW_E_PARSE);
-		assert_string_equal(err.text, "nested deeper than 64 levels");
+		assert_string_equal(err.text,
+				    "tables and arrays are nested deeper than 64 levels");
 		if (rows[i].column)
 			assert_int_equal(err.column, rows[i].column);
 		free(most);
@@ -305,7 +306,7 @@ TEST(a_hostile_depth_is_refused_and_not_followed)
 {
 	char *text = nested("a=", 400000, "[", "", "");
 
-	refused(text, 1, 67, "nested deeper than 64 levels");
+	refused(text, 1, 67, "tables and arrays are nested deeper than 64 levels");
 	free(text);
 }
 
