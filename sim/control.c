@@ -93,7 +93,7 @@ static void fail_unknown(const char *path, char *error, size_t size)
 	snprintf(error, size,
 		 "%s: no such scenario: there is neither a built-in scenario nor a file with "
 		 "this name%s%s%s",
-		 path, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+		 path, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static int load_file(const char *path, char *error, size_t size)
