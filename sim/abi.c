@@ -34,7 +34,8 @@ static const bool on_instance[N_CALLS] = {
 	[CALL_nvmlDeviceGetMPSComputeRunningProcesses_v3] = true,
 };
 
-/* Duration of a call in us, measured on an H200; applied if the scenario requests it. */
+/* Duration of a call in microseconds, measured on an H200. It is used if the scenario sets
+ * measured_latency. */
 static const unsigned latency_us[N_CALLS] = {
 	[CALL_nvmlInit_v2] = 12000,
 	[CALL_nvmlInit] = 12000,
@@ -65,7 +66,7 @@ int call_find(const char *symbol)
 }
 
 /* Returns the current generation of handles, which changes with each loaded world and with each
- * start of the driver. */
+ * start of the driver. *gap says whether the driver is absent now. */
 static unsigned abi_generation(uint64_t now_ns, bool *gap)
 {
 	return (sim.generation + world_boots(sim.world, now_ns, gap)) & 0xffff;
@@ -141,6 +142,7 @@ void abi_wait(uint64_t t_ns)
 	pthread_cond_timedwait(&sim.moved, &sim.lock, &until);
 }
 
+/* True for init and shutdown. */
 static bool is_lifecycle(enum call call)
 {
 	return call == CALL_nvmlInit_v2 || call == CALL_nvmlInit ||
@@ -191,7 +193,7 @@ static void abi_hang(struct ctx *c, abi_device handle)
 	}
 }
 
-/* Applies the faults of the scenario to this call; waits without the lock. */
+/* Applies the hangs and delays of the scenario to this call. Releases the lock while it waits. */
 static void apply_faults(struct ctx *c, abi_device handle)
 {
 	uint64_t delay_ns = 0;
@@ -238,9 +240,8 @@ abi_return abi_ready(const struct ctx *c)
 	return g == sim.init_generation ? ABI_SUCCESS : ABI_UNINITIALIZED;
 }
 
-abi_return abi_leave(struct ctx *c, abi_return code)
+abi_return abi_leave(abi_return code)
 {
-	(void)c;
 	pthread_mutex_unlock(&sim.lock);
 	return code;
 }
@@ -250,7 +251,7 @@ abi_return abi_enter_init(struct ctx *c, enum call call)
 	begin_call(c, call);
 	apply_faults(c, NULL);
 	if (c->fault.has_code)
-		return abi_leave(c, c->fault.code);
+		return abi_leave(c->fault.code);
 	return ABI_SUCCESS;
 }
 
@@ -264,7 +265,7 @@ abi_return abi_enter(struct ctx *c, enum call call)
 	code = abi_ready(c);
 	if (code == ABI_SUCCESS && c->fault.has_code)
 		code = c->fault.code;
-	return code == ABI_SUCCESS ? code : abi_leave(c, code);
+	return code == ABI_SUCCESS ? code : abi_leave(code);
 }
 
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
@@ -276,7 +277,7 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
 	if (code == ABI_SUCCESS && !resolve_handle(c, handle))
 		code = ABI_INVALID_ARGUMENT;
 	if (code != ABI_SUCCESS)
-		return abi_leave(c, code);
+		return abi_leave(code);
 	if (c->w->n_faults != 0 || c->w->measured_latency) {
 		apply_faults(c, handle);
 		code = abi_ready(c);
@@ -292,7 +293,7 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
 		else if (c->mig != NULL && !on_instance[call])
 			code = ABI_NOT_SUPPORTED;
 	}
-	return code == ABI_SUCCESS ? code : abi_leave(c, code);
+	return code == ABI_SUCCESS ? code : abi_leave(code);
 }
 
 abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle)
@@ -300,7 +301,7 @@ abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle)
 	abi_return code = abi_enter_device(c, call, handle);
 
 	if (code == ABI_SUCCESS && !c->w->privileged)
-		return abi_leave(c, ABI_NO_PERMISSION);
+		return abi_leave(ABI_NO_PERMISSION);
 	return code;
 }
 
@@ -311,9 +312,7 @@ abi_return abi_init_add(struct ctx *c)
 
 	if (sim.error[0] != 0)
 		return ABI_UNKNOWN;
-	if (c->w->stub) /* the stub of CUDA 13.0 returns this code */
-		return ABI_DRIVER_NOT_LOADED;
-	if (gap)
+	if (c->w->stub || gap) /* The stub of CUDA 13.0 also returns this code. */
 		return ABI_DRIVER_NOT_LOADED;
 	/* Only the first init stores the generation. A client that did not shut down before a
 	 * driver reload therefore keeps the old generation, and its calls fail. */

@@ -1,8 +1,8 @@
 /* abi: what the files with the exported NVML functions share.
  *
- * Every function is defined by one of the ..._CALL macros below. They count the call, apply the
- * scenario's faults, resolve the handle and hold the lock while the body runs. The lock is
- * never held while a call waits, sleeps or hangs. */
+ * Every function is defined with one of the ..._CALL macros below. The defined function counts
+ * the call, applies the scenario's faults, resolves the handle and holds the lock while the body
+ * runs. The lock is never held while a call waits, sleeps or hangs. */
 #ifndef SIM_ABI_H
 #define SIM_ABI_H
 
@@ -153,28 +153,28 @@ enum call { SIM_ALL_CALLS(SIM_ENUM) N_CALLS };
 SIM_ALL_CALLS(SIM_PROTOTYPE)
 SIM_EXPORT const char *nvmlErrorString(abi_return code);
 
-/* One NVML call: what it is about. */
+/* The data of one NVML call while it runs. */
 struct ctx {
 	enum call call;
 	struct world *w;
-	struct device *d;
-	struct mig *mig; /* MIG instance of the handle; NULL: the handle is the whole board */
-	uint64_t now_ns; /* time of the world */
+	struct device *d; /* device of the handle; NULL: the call is not about one device */
+	struct mig *mig;  /* MIG instance of the handle; NULL: the handle is the whole board */
+	uint64_t now_ns;  /* time of the world */
 	struct fault fault; /* the faults of the scenario that apply to this call */
 };
 
-/* call_symbols has the symbol of each call. call_find() returns the number of a symbol's call,
- * -1 if it is unknown. */
+/* call_symbols has the symbol of each call. call_find() returns the number (enum call) of the
+ * call with this symbol, or -1 if there is none. */
 extern const char *const call_symbols[N_CALLS];
 int call_find(const char *symbol);
 
-/* The enter functions return 0 with the lock held, or an error without the lock; the caller
- * must then return this error. */
+/* The enter functions return 0 and hold the lock, or they return an error and do not hold it; the
+ * caller must then return this error. abi_leave() releases the lock and returns code. */
 abi_return abi_enter(struct ctx *c, enum call call);
 abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
 abi_return abi_enter_setter(struct ctx *c, enum call call, abi_device handle);
-abi_return abi_leave(struct ctx *c, abi_return code);
+abi_return abi_leave(abi_return code);
 
 /* Defines the exported function `symbol`. The block after the macro is the function's body. It
  * runs with the lock held; c has the world, the device and the time. The body returns the code
@@ -189,7 +189,7 @@ abi_return abi_leave(struct ctx *c, abi_return code);
 		struct ctx c;                                                                 \
 		abi_return code = enter;                                                      \
                                                                                               \
-		return code == ABI_SUCCESS ? abi_leave(&c, symbol##_locked(__VA_ARGS__))      \
+		return code == ABI_SUCCESS ? abi_leave(symbol##_locked(__VA_ARGS__))          \
 					   : code;                                            \
 	}                                                                                     \
 	static abi_return symbol##_locked inner
@@ -200,26 +200,52 @@ abi_return abi_leave(struct ctx *c, abi_return code);
 #define SET_CALL(symbol, params, ...)                                                         \
 	SIM_CALL(abi_enter_setter(&c, CALL_##symbol, h), symbol,                              \
 		 (abi_device h, SIM_UNPACK params), (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
-#define RESET_CALL(symbol) /* a setter without parameters */                                  \
+#define RESET_CALL(symbol) /* as SET_CALL, for a call without further parameters */           \
 	SIM_CALL(abi_enter_setter(&c, CALL_##symbol, h), symbol, (abi_device h), (SIM_CTX), &c)
 #define SYSTEM_CALL(symbol, params, ...)                                                      \
 	SIM_CALL(abi_enter(&c, CALL_##symbol), symbol, params,                                \
 		 (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
-#define INIT_CALL(symbol, params, ...) /* works without nvmlInit */                           \
+#define INIT_CALL(symbol, params, ...) /* for a call that works without nvmlInit */           \
 	SIM_CALL(abi_enter_init(&c, CALL_##symbol), symbol, params,                           \
 		 (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
 /* clang-format on */
 
-/* Needs the lock. Returns 0, or the error code if no call can be answered now. */
+/* Defines a call that returns two numbers, or code 3 if `can` is false. */
+#define PAIR_CALL(symbol, type, can, first_value, second_value)           \
+	DEVICE_CALL(symbol, (type * first, type * second), first, second) \
+	{                                                                 \
+		if (first == NULL || second == NULL)                      \
+			return ABI_INVALID_ARGUMENT;                      \
+		if (!(can))                                               \
+			return ABI_NOT_SUPPORTED;                         \
+		*first = (type)(first_value);                             \
+		*second = (type)(second_value);                           \
+		return ABI_SUCCESS;                                       \
+	}
+
+/* Defines a call that fills a struct, or returns code 3 if `can` is false. */
+#define STRUCT_CALL(symbol, type, can, ...)          \
+	DEVICE_CALL(symbol, (type * out), out)       \
+	{                                            \
+		if (out == NULL)                     \
+			return ABI_INVALID_ARGUMENT; \
+		if (!(can))                          \
+			return ABI_NOT_SUPPORTED;    \
+		*out = (type){ __VA_ARGS__ };        \
+		return ABI_SUCCESS;                  \
+	}
+
+/* Returns 0, or the error code that every call returns now, because the library is not
+ * initialised or the driver is not loaded. The caller must hold the lock. */
 abi_return abi_ready(const struct ctx *c);
 
-/* Need the lock. Add or remove one user of the library (nvmlInit, nvmlShutdown).
- * abi_init_drop() returns ABI_UNINITIALIZED if there is no user. */
+/* Count nvmlInit and nvmlShutdown. abi_init_drop() returns ABI_UNINITIALIZED if there was no
+ * nvmlInit. The caller must hold the lock. */
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
 
-/* Returns a handle. It is a number, not a pointer, and contains generation, device and
- * instance. */
+/* Returns a handle. A handle is a number, not a pointer, and contains the generation, the device
+ * and the MIG instance. mig_plus_1 is 0 for the whole board. */
 abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1);
 
 /* Return v, or the value that a fault of the scenario sets instead. */
@@ -233,24 +259,29 @@ abi_return abi_string(const char *text, char *out, uint32_t size);
 /* Returns the fault of one field of nvmlDeviceGetFieldValues. */
 struct fault abi_field_fault(const struct ctx *c, unsigned field);
 
-/* Releases the lock and waits until the time of the world may have reached t_ns, or until
- * something changed. */
+/* Waits until the time of the world may have reached t_ns, or until sim.moved is signalled. The
+ * caller must hold the lock; the function releases it during the wait. */
 void abi_wait(uint64_t t_ns);
 
 /* The state that control.c changes. */
 struct sim {
 	pthread_mutex_t lock;
-	pthread_cond_t moved; /* time was stepped, a world was loaded, or a hang ended */
+	/* Signalled when time was stepped, a world was loaded, or a hang ended. */
+	pthread_cond_t moved;
 	struct world *world;
-	unsigned generation; /* generation of handles; changes with each load */
-	unsigned inits, init_generation;
-	uint64_t hang_round; /* changes with each unhang */
-	uint64_t calls[N_CALLS];
-	int calls_fd;    /* GPUWARD_SIM_CALLS: gets the name of each call; -1: none */
-	char error[512]; /* why GPUWARD_SIM could not be loaded */
+	unsigned generation;      /* generation of handles; changes with each load */
+	unsigned inits;           /* number of nvmlInit calls without an nvmlShutdown */
+	unsigned init_generation; /* generation at the first of these nvmlInit calls */
+	uint64_t hang_round;      /* changes with each gpuward_sim_unhang() */
+	uint64_t calls[N_CALLS];  /* number of calls of each function */
+	/* The file that GPUWARD_SIM_CALLS names; the name of each call is written to it. -1: no
+	 * file. */
+	int calls_fd;
+	char error[512]; /* why the scenario in GPUWARD_SIM could not be loaded, or "" */
 };
 extern struct sim sim;
 
+/* Converts world time to the wall clock, in microseconds. */
 static inline uint64_t abi_us(const struct ctx *c, uint64_t t_ns)
 {
 	return world_wall_ns(c->w, t_ns) / 1000;

@@ -19,8 +19,8 @@ struct set {
 	bool used;
 	unsigned generation;
 	struct registration on[WORLD_DEVICES_MAX];
-	size_t next; /* position in the timeline: the next action to deliver */
-	uint64_t next_clock_ns;
+	size_t next;            /* position in the timeline: the next action to deliver */
+	uint64_t next_clock_ns; /* when the next clock event is due */
 };
 
 static struct set sets[SETS_MAX];
@@ -43,7 +43,7 @@ SYSTEM_CALL(nvmlEventSetCreate, (abi_set * out), out)
 	if (out == NULL)
 		return ABI_INVALID_ARGUMENT;
 	for (unsigned i = 0; i < SETS_MAX; i++) {
-		/* a set that was not freed becomes invalid when its driver is reloaded */
+		/* A set that was not freed becomes invalid when the driver is reloaded. */
 		if (sets[i].used && sets[i].generation == sim.init_generation)
 			continue;
 		sets[i] = (struct set){ .used = true, .generation = sim.init_generation };
@@ -93,6 +93,8 @@ static unsigned wanted_by(const struct ctx *c, const struct set *s, const struct
 	return c->w->n_devices;
 }
 
+/* Gets the next event that is due. If there is none, returns false and the time of the next
+ * event in *when_ns (WORLD_NEVER: there is none). */
 static bool next_event(struct ctx *c, struct set *s, struct abi_event_data *out,
 		       uint64_t *when_ns)
 {

@@ -7,12 +7,12 @@
 
 #include "base/clock.h"
 
-/* Fields with consecutive ids: their value, the traits they need, and their type. */
+/* Fields with consecutive ids. */
 struct field {
-	unsigned first, last;
+	unsigned first, last; /* first and last id */
 	enum abi_value_type type;
-	unsigned needs; /* traits */
-	/* returns NAN if the field is not supported (code 3) */
+	unsigned needs; /* set of enum profile_trait that the GPU must have */
+	/* Returns the value, or NAN if the field is not supported (code 3). */
 	double (*value)(struct ctx *c, unsigned scope, unsigned id);
 };
 
@@ -54,7 +54,7 @@ static double has_energy(struct ctx *c, unsigned scope, unsigned id)
 	return 0;
 }
 
-/* Power of the memory: 45 W idle, 62 W with a context, more with load. */
+/* Returns the power of the memory: 45 W when idle, 62 W with a context, and more under load. */
 static double memory_mw(const struct device *d)
 {
 	double load = history_mean_load(&d->history, d->now_ns, NS_PER_S);
@@ -106,7 +106,8 @@ static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
 	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->heat.gpu_max_c - p->heat.slowdown_c : 0;
 }
 
-/* Bytes since the start; the field has the low 32 bits, so it wraps at 4 GiB. */
+/* Returns the bytes since the start. The field has only the low 32 bits, so it wraps at
+ * 4 GiB. */
 static double pcie_bytes(struct ctx *c, unsigned scope, unsigned id)
 {
 	double busy = history_busy_s(&c->d->history, c->d->now_ns);
@@ -201,8 +202,8 @@ DEVICE_CALL(nvmlDeviceGetFieldValues, (int n, struct abi_field_value *values), n
 	return ABI_SUCCESS;
 }
 
-/* Sample buffers. Power comes from the sensor's ring; utilisation and clocks are stored every
- * 200 ms. */
+/* The sample buffers. Power comes from the sensor's ring. Utilisation and clocks have SLOW_ENTRIES
+ * entries that are SLOW_GAP_NS apart. */
 #define SLOW_ENTRIES 71
 #define SLOW_GAP_NS  UINT64_C(200000000)
 
@@ -307,13 +308,14 @@ DEVICE_CALL(nvmlDeviceGetSamples,
 }
 
 struct gpm_sample {
-	bool taken;
-	unsigned device;
+	bool taken;      /* The members below are set. */
+	unsigned device; /* index of the GPU */
 	uint64_t at_ns;
-	double busy_s;
+	double busy_s; /* busy seconds of the GPU since the world began */
 };
 
-/* Values under full load, roughly those of a matrix product on an H200. */
+/* The GPM metrics, with their values under full load: roughly those of a matrix product on an
+ * H200. */
 static const struct {
 	unsigned id;
 	double percent;

@@ -1,4 +1,4 @@
-/* NVML: the processes on a GPU. */
+/* The NVML calls about the processes on a GPU. */
 #include <math.h>
 #include <string.h>
 
@@ -12,8 +12,9 @@
 
 struct list {
 	char *out;
-	size_t stride; /* size of one entry; no more bytes are written per entry */
-	uint32_t capacity, n;
+	size_t stride;     /* number of bytes that are written per entry */
+	uint32_t capacity; /* number of entries for which the caller has memory */
+	uint32_t n;        /* number of entries that exist */
 };
 
 static void add_entry(struct list *l, struct abi_process_detail entry)
@@ -114,7 +115,7 @@ DEVICE_CALL(nvmlDeviceGetRunningProcessDetailList, (struct abi_process_detail_li
 	return return_list(c, &l, which[list->mode], &list->count);
 }
 
-/* The driver samples every sixth of a second. */
+/* The driver stores a sample of the utilisation every sixth of a second. */
 #define SAMPLE_NS UINT64_C(166666667)
 
 struct use_list {
@@ -197,7 +198,7 @@ RESET_CALL(nvmlDeviceClearAccountingPids)
 	return ABI_SUCCESS;
 }
 
-/* True if p is accounted: it ran at or after the start of accounting. */
+/* True if accounting mode has recorded p, because p ran after accounting was switched on. */
 static bool process_accounted(const struct ctx *c, const struct process *p)
 {
 	return c->now_ns >= p->from_ns && !p->hidden &&

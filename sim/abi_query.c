@@ -1,4 +1,4 @@
-/* NVML: queries about a device. */
+/* The NVML calls that read the values of a device. */
 #include <math.h>
 #include <string.h>
 
@@ -77,11 +77,12 @@ U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c->d->p.pcie_width)
 U32_CALL(nvmlDeviceGetGpuMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetPcieSpeed, true, pcie_megabits(pcie_generation(c->d)))
-U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation) /* same numbers */
+/* NVML numbers the speeds of a link like its generations. */
+U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetBoardId, true, c->d->id.bus << 8)
 U32_CALL(nvmlDeviceGetMultiGpuBoard, true, 0)
 U32_CALL(nvmlDeviceGetBusType, true, 2)     /* PCI Express */
-U32_CALL(nvmlDeviceGetPowerSource, true, 0) /* mains */
+U32_CALL(nvmlDeviceGetPowerSource, true, 0) /* AC power, no battery */
 U32_CALL(nvmlDeviceGetDefaultEccMode, HAS(TRAIT_ECC), 1)
 U32_CALL(nvmlDeviceGetPcieReplayCounter, true, c->d->errors.replays)
 U32_CALL(nvmlDeviceGetRetiredPagesPendingStatus, HAS(TRAIT_ECC) && !HAS(TRAIT_ROWS), 0)
@@ -105,20 +106,11 @@ U64_CALL(nvmlDeviceGetSupportedClocksEventReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedClocksThrottleReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F)
 
-DEVICE_CALL(nvmlDeviceGetPowerManagementLimitConstraints, (uint32_t * min, uint32_t *max), min,
-	    max)
-{
-	if (min == NULL || max == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (HAS(TRAIT_NO_LIMIT))
-		return ABI_NOT_SUPPORTED;
-	*min = abi_u32(c, c->d->p.limit.min_w * 1e3);
-	*max = abi_u32(c, c->d->p.limit.max_w * 1e3);
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetPowerManagementLimitConstraints, uint32_t, LIMITS,
+	  abi_u32(c, c->d->p.limit.min_w * 1e3), abi_u32(c, c->d->p.limit.max_w * 1e3))
 
-/* True if the totals are hidden: the parent of MIG instances shows its totals only to
- * privileged callers. */
+/* True if the caller may not see the memory of the whole board: in MIG mode, only privileged
+ * callers may. */
 static bool is_forbidden(const struct ctx *c)
 {
 	return c->d->mig_enabled && c->mig == NULL && !c->w->privileged;
@@ -207,7 +199,7 @@ static double given_clock_mhz(const struct device *d, uint32_t kind)
 MODEL_CALL(nvmlDeviceGetDriverModel)
 MODEL_CALL(nvmlDeviceGetDriverModel_v2)
 
-/* Lists the clocks from `most` down to `least`, in steps as on an H200. */
+/* Lists the clocks from `most` down to `least`, in steps of 15 MHz as on an H200. */
 static abi_return list_clocks(double most, double least, uint32_t *count, uint32_t *mhz)
 {
 	const double step = 15;
@@ -308,7 +300,8 @@ KIND_CALL(nvmlDeviceGetMaxCustomerBoostClock, 4, given_clock_mhz)
 KIND_CALL(nvmlDeviceGetTargetFanSpeed, 16, fan_of)
 KIND_CALL(nvmlDeviceGetEncoderCapacity, 3, encoder_capacity)
 
-/* `which` selects the current, the set, the default or the maximum clock. */
+/* `which` selects the clock: 0 the current one, 1 the application clock, 2 its default, 3 the
+ * maximum. */
 DEVICE_CALL(nvmlDeviceGetClock, (uint32_t kind, uint32_t which, uint32_t *out), kind, which,
 	    out)
 {
@@ -316,18 +309,9 @@ DEVICE_CALL(nvmlDeviceGetClock, (uint32_t kind, uint32_t which, uint32_t *out), 
 			 : by_kind(c, kind, 4, out, which == 0 ? clock_mhz : given_clock_mhz);
 }
 
-DEVICE_CALL(nvmlDeviceGetMinMaxFanSpeed, (uint32_t * min, uint32_t *max), min, max)
-{
-	if (min == NULL || max == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (c->d->p.fans == 0)
-		return ABI_NOT_SUPPORTED;
-	*min = 30;
-	*max = 100;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetMinMaxFanSpeed, uint32_t, c->d->p.fans != 0, 30, 100)
 
-/* No simulated process encodes or captures a screen as a session. */
+/* No simulated process has an encoder session or captures a screen. */
 DEVICE_CALL(nvmlDeviceGetEncoderStats,
 	    (uint32_t * sessions, uint32_t *average_fps, uint32_t *average_latency), sessions,
 	    average_fps, average_latency)
@@ -338,13 +322,7 @@ DEVICE_CALL(nvmlDeviceGetEncoderStats,
 	return ABI_SUCCESS;
 }
 
-DEVICE_CALL(nvmlDeviceGetFBCStats, (struct abi_capture * out), out)
-{
-	if (out == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*out = (struct abi_capture){ 0 };
-	return ABI_SUCCESS;
-}
+STRUCT_CALL(nvmlDeviceGetFBCStats, struct abi_capture, true, 0)
 
 #define NO_SESSIONS_CALL(symbol)                                                 \
 	DEVICE_CALL(symbol, (uint32_t * count, void *sessions), count, sessions) \
@@ -428,16 +406,7 @@ ENGINE_CALL(nvmlDeviceGetDecoderUtilization, offsetof(struct process, decoder))
 ENGINE_CALL(nvmlDeviceGetJpgUtilization, 0)
 ENGINE_CALL(nvmlDeviceGetOfaUtilization, 0)
 
-/* Health. */
-DEVICE_CALL(nvmlDeviceGetEccMode, (uint32_t * current, uint32_t *pending), current, pending)
-{
-	if (current == NULL || pending == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (!HAS(TRAIT_ECC))
-		return ABI_NOT_SUPPORTED;
-	*current = *pending = 1;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetEccMode, uint32_t, HAS(TRAIT_ECC), 1, 1)
 
 static uint64_t ecc_errors(const struct device *d, uint32_t kind, uint32_t counter)
 {
@@ -514,16 +483,8 @@ DEVICE_CALL(nvmlDeviceGetRemappedRows,
 	return ABI_SUCCESS;
 }
 
-DEVICE_CALL(nvmlDeviceGetRowRemapperHistogram, (struct abi_row_histogram * out), out)
-{
-	if (out == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (!HAS(TRAIT_ROWS))
-		return ABI_NOT_SUPPORTED;
-	*out = (struct abi_row_histogram){ .max = 3072 - c->d->errors.remapped,
-					   .high = c->d->errors.remapped };
-	return ABI_SUCCESS;
-}
+STRUCT_CALL(nvmlDeviceGetRowRemapperHistogram, struct abi_row_histogram, HAS(TRAIT_ROWS),
+	    .max = 3072 - c->d->errors.remapped, .high = c->d->errors.remapped)
 
 DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 {
@@ -531,13 +492,7 @@ DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 	return ABI_NOT_SUPPORTED;
 }
 
-DEVICE_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, (struct abi_memory * out), out)
-{
-	if (out == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*out = (struct abi_memory){ 0 };
-	return ABI_SUCCESS;
-}
+STRUCT_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, struct abi_memory, true, 0)
 
 DEVICE_CALL(nvmlDeviceGetViolationStatus, (uint32_t kind, struct abi_violation *out), kind, out)
 {

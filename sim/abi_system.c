@@ -1,4 +1,4 @@
-/* NVML: library, driver, handles and identity. */
+/* The NVML calls about the library, the driver, handles and the identity of a device. */
 #include <stdio.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ static abi_return add_client(enum call call)
 		return code;
 	if (c.w->stub)
 		fprintf(stderr, "%s\n", stub_text);
-	return abi_leave(&c, abi_init_add(&c));
+	return abi_leave(abi_init_add(&c));
 }
 
 abi_return nvmlInit_v2(void)
@@ -106,7 +106,7 @@ abi_return nvmlShutdown(void)
 	struct ctx c;
 	abi_return code = abi_enter_init(&c, CALL_nvmlShutdown);
 
-	return code != ABI_SUCCESS ? code : abi_leave(&c, abi_init_drop());
+	return code != ABI_SUCCESS ? code : abi_leave(abi_init_drop());
 }
 
 SYSTEM_CALL(nvmlSystemGetDriverVersion, (char *out, uint32_t size), out, size)
@@ -120,7 +120,7 @@ INIT_CALL(nvmlSystemGetNVMLVersion, (char *out, uint32_t size), out, size)
 	return abi_string(world_driver(c->w, c->now_ns, true), out, size);
 }
 
-/* One number of the system. */
+/* Defines a call that returns one number about the system. */
 #define SYSTEM_NUMBER(symbol, type, value)           \
 	SYSTEM_CALL(symbol, (type * out), out)       \
 	{                                            \
@@ -174,8 +174,8 @@ SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), 
 	return ABI_NOT_FOUND;
 }
 
-/* A lost GPU still gets a handle; the next call with this handle reports that the GPU is
- * lost. */
+/* Returns a handle, even for a lost GPU. The next call with the handle then returns that the GPU
+ * is lost. */
 static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
 	struct fault f = world_fault(c->w, (int)c->call, false, (int)device, 0, c->now_ns);
@@ -318,23 +318,18 @@ DEVICE_CALL(nvmlDeviceGetPciInfoExt, (struct abi_pci_ext * out), out)
 	get_pci(c->d, &full);
 	memcpy(&out->domain, &full.domain, 5 * sizeof(uint32_t));
 	memcpy(out->bus_id, full.bus_id, sizeof(out->bus_id));
-	/* Class 3 is a display controller: 0 has a monitor, 2 only computes. */
+	/* Base class 3 is a display controller. Subclass 0 is VGA, subclass 2 has no display. */
 	out->base_class = 3;
 	out->sub_class = c->d->p.traits & TRAIT_DISPLAY ? 0 : 2;
 	return ABI_SUCCESS;
 }
 
-/* From Turing on, a processor of the card runs a part of the driver. Its firmware has the
- * driver's version. */
+/* From Turing on, a processor on the board (GSP) runs a part of the driver. Its firmware has the
+ * version of the driver. */
 #define GSP_ARCHITECTURE 6
-DEVICE_CALL(nvmlDeviceGetGspFirmwareMode, (uint32_t * enabled, uint32_t *standard), enabled,
-	    standard)
-{
-	if (enabled == NULL || standard == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*enabled = *standard = c->d->p.chip.architecture >= GSP_ARCHITECTURE;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetGspFirmwareMode, uint32_t, true,
+	  c->d->p.chip.architecture >= GSP_ARCHITECTURE,
+	  c->d->p.chip.architecture >= GSP_ARCHITECTURE)
 
 DEVICE_CALL(nvmlDeviceGetGspFirmwareVersion, (char *out), out)
 {
@@ -343,25 +338,10 @@ DEVICE_CALL(nvmlDeviceGetGspFirmwareVersion, (char *out), out)
 	return abi_string(runs ? world_driver(c->w, c->now_ns, false) : NULL, out, 80);
 }
 
-DEVICE_CALL(nvmlDeviceGetCudaComputeCapability, (int *major, int *minor), major, minor)
-{
-	if (major == NULL || minor == NULL)
-		return ABI_INVALID_ARGUMENT;
-	*major = (int)c->d->p.chip.major;
-	*minor = (int)c->d->p.chip.minor;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetCudaComputeCapability, int, true, c->d->p.chip.major, c->d->p.chip.minor)
 
-/* MIG. */
-DEVICE_CALL(nvmlDeviceGetMigMode, (uint32_t * current, uint32_t *pending), current, pending)
-{
-	if (current == NULL || pending == NULL)
-		return ABI_INVALID_ARGUMENT;
-	if (!(c->d->p.traits & TRAIT_MIG))
-		return ABI_NOT_SUPPORTED;
-	*current = *pending = c->d->mig_enabled;
-	return ABI_SUCCESS;
-}
+PAIR_CALL(nvmlDeviceGetMigMode, uint32_t, c->d->p.traits &TRAIT_MIG, c->d->mig_enabled,
+	  c->d->mig_enabled)
 
 DEVICE_CALL(nvmlDeviceGetMigDeviceHandleByIndex, (uint32_t index, abi_device *out), index, out)
 {

@@ -13,10 +13,11 @@
 
 #define TRACE_POINTS_MAX 1000000u
 
+/* The values of the keys of [[gpu.load]]. */
 struct load_words {
 	struct load load;
 	double level, duty, offset_s;
-	unsigned kind, unit;
+	unsigned kind, unit; /* index into kind_words and unit_words */
 };
 
 static int add_point(struct rows *r, const struct toml_node *node, struct load *l, double at_s,
@@ -25,10 +26,15 @@ static int add_point(struct rows *r, const struct toml_node *node, struct load *
 	uint64_t at_ns = at_s > 0 ? (uint64_t)llround(at_s * 1e9) : 0;
 
 	if (l->n_points != 0 && at_ns < l->points[l->n_points - 1].at_ns)
-		return rows_fail(r, node, "times of a load must not go back (%g s)", at_s);
+		return rows_fail(
+			r, node,
+			"the times of a load must not decrease, but %g s comes after a "
+			"later time",
+			at_s);
 	if (l->n_points == TRACE_POINTS_MAX)
-		return rows_fail(r, node, "a load has at most %u points", TRACE_POINTS_MAX);
-	/* Doubles the capacity when it is full, because a trace can be long. */
+		return rows_fail(r, node, "a load has at most %u points; remove some",
+				 TRACE_POINTS_MAX);
+	/* Double the capacity when it is full, because a trace can be long. */
 	if ((l->n_points & (l->n_points - 1)) == 0) {
 		size_t room = l->n_points == 0 ? 1 : 2 * l->n_points;
 		struct load_point *grown = reallocarray(l->points, room, sizeof(*grown));
@@ -45,7 +51,7 @@ static int read_pair(struct rows *r, const struct toml_node *pair, double out[2]
 {
 	if (pair->type != TOML_ARRAY || pair->count != 2 ||
 	    !rows_number(pair->child, &out[0]) || !rows_number(pair->child->next, &out[1]))
-		return rows_fail(r, pair, "a point is a list of two numbers");
+		return rows_fail(r, pair, "a point must be a list of two numbers");
 	return 0;
 }
 
@@ -157,7 +163,7 @@ static int finish_load(struct rows *r, const struct toml_node *table,
 	if (l->kind == LOAD_SQUARE && l->period_ns == 0)
 		return rows_fail(r, table, "a square load needs a 'period'");
 	if (l->period_ns != 0 && l->period_ns < 1000000)
-		return rows_fail(r, table, "a 'period' is at least 0.001 s");
+		return rows_fail(r, table, "'period' must be at least 0.001 s");
 	if (l->kind == LOAD_RAMP && l->ramp_ns == 0)
 		return rows_fail(r, table, "a ramp needs a 'length'");
 	if ((l->kind == LOAD_STEPS || l->kind == LOAD_BURSTS) && l->n_points == 0)
@@ -183,8 +189,8 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	offset = toml_get(table, "offset");
 	if (offset != NULL && !rows_number(offset, &words.offset_s))
 		return rows_want(r, offset, "a number");
-	code = rows_table(r, table, load_keys, N_ROWS(load_keys), &words);
-	/* copy the load even after a failure, because the device now owns its points */
+	code = rows_table(r, table, load_keys, COUNT(load_keys), &words);
+	/* Copy the load even after a failure, because the device frees its points. */
 	*l = words.load;
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }
@@ -220,7 +226,7 @@ static int read_type(struct rows *r, const struct toml_node *node, void *target)
 	}
 	return rows_fail(
 		r, node,
-		"'type' is \"compute\", \"graphics\", \"both\", \"mps\" or \"unlisted\"");
+		"'type' must be \"compute\", \"graphics\", \"both\", \"mps\" or \"unlisted\"");
 }
 
 #define PROCESS(member) offsetof(struct process, member)
@@ -249,7 +255,7 @@ static const struct key process_keys[] = {
 };
 /* clang-format on */
 
-/* Values of two keys that do not map directly to a member of struct process. */
+/* The values of two keys of [[gpu.process]] that are not members of struct process. */
 struct process_more {
 	uint64_t growth;
 	unsigned count;
@@ -268,7 +274,7 @@ static int read_process(struct rows *r, const struct toml_node *table)
 	struct build *b = building(r);
 	struct process_more more = { .count = 1 };
 
-	if (rows_some(r, table, process_more_keys, N_ROWS(process_more_keys), &more) != 0)
+	if (rows_some(r, table, process_more_keys, COUNT(process_more_keys), &more) != 0)
 		return -1;
 	for (unsigned i = 0; i < more.count; i++) {
 		struct process *p =
@@ -285,7 +291,7 @@ static int read_process(struct rows *r, const struct toml_node *table)
 				       .gpu_instance = UINT32_MAX,
 				       .compute_instance = UINT32_MAX };
 		p->share = -1;
-		if (rows_table(r, table, process_keys, N_ROWS(process_keys), p) != 0)
+		if (rows_table(r, table, process_keys, COUNT(process_keys), p) != 0)
 			return -1;
 	}
 	return 0;
@@ -311,7 +317,8 @@ static int read_mig(struct rows *r, const struct toml_node *table)
 	struct mig *m;
 
 	if (d->n_migs == WORLD_MIGS_MAX)
-		return rows_fail(r, table, "a GPU has at most %d instances", WORLD_MIGS_MAX);
+		return rows_fail(r, table, "a GPU can have at most %d MIG instances",
+				 WORLD_MIGS_MAX);
 	m = &d->migs[d->n_migs];
 	*m = (struct mig){ .gpu_instance = d->n_migs + 1,
 			   .index = d->n_migs,
@@ -319,7 +326,7 @@ static int read_mig(struct rows *r, const struct toml_node *table)
 			   .bytes = d->p.memory_mib / 8 << 20 };
 	snprintf(m->uuid, sizeof(m->uuid), "MIG-%08x-51d0-5000-8000-%012x",
 		 0x51000000u + d->id.index * 0x01010101u, d->n_migs + 1);
-	if (rows_table(r, table, mig_keys, N_ROWS(mig_keys), m) != 0)
+	if (rows_table(r, table, mig_keys, COUNT(mig_keys), m) != 0)
 		return -1;
 	if (m->profile[0] == 0)
 		snprintf(m->profile, sizeof(m->profile), "%ug.%ugb", m->slices & 15,
@@ -393,7 +400,7 @@ static int read_sensor(struct rows *r, const struct toml_node *node, void *targe
 	struct device *d = target;
 	struct sensor_params *s = &d->p.sensor;
 
-	if (rows_table(r, node, sensor_keys, N_ROWS(sensor_keys), s) != 0)
+	if (rows_table(r, node, sensor_keys, COUNT(sensor_keys), s) != 0)
 		return -1;
 	if (s->low_pass_ms > 0 && s->sample.gap_ms > 0)
 		return rows_fail(r, node, "'low_pass_ms' and 'sample_ms' exclude each other");
@@ -405,16 +412,11 @@ static int read_sensor(struct rows *r, const struct toml_node *node, void *targe
 static int read_memory(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct device *d = target;
-	struct {
-		uint64_t bytes;
-	} v = { 0 };
-	const struct key keys[] = { { .name = "memory", .kind = KEY_BYTES } };
-	struct toml_node only = *node, holder = { .type = TOML_TABLE, .child = &only };
+	uint64_t bytes;
 
-	only.next = NULL;
-	if (rows_table(r, &holder, keys, 1, &v) != 0)
+	if (rows_bytes(r, node, &bytes) != 0)
 		return -1;
-	d->p.memory_mib = v.bytes >> 20;
+	d->p.memory_mib = bytes >> 20;
 	return 0;
 }
 
@@ -502,7 +504,7 @@ int build_gpu(struct rows *r, const struct toml_node *table)
 	const struct profile *p;
 	unsigned first = b->w->n_devices;
 
-	if (rows_some(r, table, gpu_head_keys, N_ROWS(gpu_head_keys), &head) != 0)
+	if (rows_some(r, table, gpu_head_keys, COUNT(gpu_head_keys), &head) != 0)
 		return -1;
 	p = profile_find(head.profile);
 	if (p == NULL) {
@@ -517,10 +519,11 @@ int build_gpu(struct rows *r, const struct toml_node *table)
 		return rows_fail(r, toml_get(table, "uuid"),
 				 "several GPUs cannot have the same 'uuid'");
 	if (world_add(b->w, p, head.count) == NULL)
-		return rows_fail(r, table, "a world has at most %d GPUs", WORLD_DEVICES_MAX);
+		return rows_fail(r, table, "a scenario can have at most %d GPUs",
+				 WORLD_DEVICES_MAX);
 	for (unsigned i = 0; i < head.count; i++) {
 		b->d = &b->w->devices[first + i];
-		if (rows_table(r, table, gpu_keys, N_ROWS(gpu_keys), b->d) != 0)
+		if (rows_table(r, table, gpu_keys, COUNT(gpu_keys), b->d) != 0)
 			return -1;
 		b->d->set.limit_w = b->d->p.limit.default_w;
 		share_out(b->d);

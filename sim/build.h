@@ -2,10 +2,9 @@
 #ifndef SIM_BUILD_H
 #define SIM_BUILD_H
 
+#include "base/array.h"
 #include "rows.h"
 #include "world.h"
-
-#define N_ROWS(array) (sizeof(array) / sizeof((array)[0]))
 
 struct build {
 	struct world *w;
@@ -19,7 +18,8 @@ static inline struct build *building(struct rows *r)
 	return r->context;
 }
 
-/* Adds one zeroed element to the array that `array` points to; NULL: out of memory. */
+/* Adds one element with all bytes 0 to an array on the heap and returns the element. `array` is
+ * the address of the pointer to the array. Returns NULL if there is no memory. */
 void *build_grow(void *array, size_t *n, size_t size);
 
 int build_no_memory(struct rows *r, const struct toml_node *node);

@@ -67,14 +67,19 @@ static void replace_world(struct world *w)
 	world_free(old);
 }
 
-int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size)
+static int load_text(const char *name, const char *text, size_t n, char *error, size_t size)
 {
-	struct world *w = scenario_parse(name, text, strlen(text), error, size);
+	struct world *w = scenario_parse(name, text, n, error, size);
 
 	if (w == NULL)
 		return -1;
 	replace_world(w);
 	return 0;
+}
+
+int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size)
+{
+	return load_text(name, text, strlen(text), error, size);
 }
 
 static void fail_unknown(const char *path, char *error, size_t size)
@@ -85,16 +90,18 @@ static void fail_unknown(const char *path, char *error, size_t size)
 	while (scenario_names[n] != NULL)
 		n++;
 	near = suggest(path, scenario_names, n, sizeof(scenario_names[0]));
-	snprintf(error, size, "%s: no such scenario, built in or as a file%s%s%s", path,
-		 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	snprintf(error, size,
+		 "%s: no such scenario: there is neither a built-in scenario nor a file with "
+		 "this name%s%s%s",
+		 path, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static int load_file(const char *path, char *error, size_t size)
 {
 	FILE *f = file_fopen(path);
 	char *text = f != NULL ? malloc(FILE_MAX) : NULL;
-	struct world *w = NULL;
 	size_t n = 0;
+	int code = -1;
 
 	if (text != NULL)
 		n = fread(text, 1, FILE_MAX, f);
@@ -105,31 +112,22 @@ static int load_file(const char *path, char *error, size_t size)
 	else if (ferror(f))
 		snprintf(error, size, "%s: cannot be read: %s", path, strerror(errno));
 	else if (n == FILE_MAX)
-		snprintf(error, size, "%s: larger than 1 MiB", path);
+		snprintf(error, size, "%s: the file is larger than 1 MiB", path);
 	else
-		w = scenario_parse(path, text, n, error, size);
+		code = load_text(path, text, n, error, size);
 	if (f != NULL)
 		fclose(f);
 	free(text);
-	if (w == NULL)
-		return -1;
-	replace_world(w);
-	return 0;
+	return code;
 }
 
 int gpuward_sim_load(const char *scenario, char *error, size_t size)
 {
 	size_t n;
 	const char *text = scenario_text(scenario, &n);
-	struct world *w;
 
-	if (text == NULL)
-		return load_file(scenario, error, size);
-	w = scenario_parse(scenario, text, n, error, size);
-	if (w == NULL)
-		return -1;
-	replace_world(w);
-	return 0;
+	return text == NULL ? load_file(scenario, error, size)
+			    : load_text(scenario, text, n, error, size);
 }
 
 const char *const *gpuward_sim_scenarios(void)

@@ -15,13 +15,8 @@
 
 /* Time between two steps in which the board controls its power and temperature. */
 #define CONTROL_NS (100 * NS_PER_MS)
-#define CAPPED_NS  (200 * NS_PER_MS)
-
-static void min_time(uint64_t *until_ns, uint64_t t_ns)
-{
-	if (t_ns < *until_ns)
-		*until_ns = t_ns;
-}
+/* The power limit applies to the mean power over this time. */
+#define CAPPED_NS (200 * NS_PER_MS)
 
 bool process_alive(const struct process *p, uint64_t t_ns)
 {
@@ -66,6 +61,7 @@ uint64_t device_used_bytes(const struct device *d, const struct mig *mig)
 	return used < total ? used : total;
 }
 
+/* True if a process runs at t. Lowers *until_ns to the time at which that may change. */
 static bool context_open(const struct device *d, uint64_t t_ns, uint64_t *until_ns)
 {
 	bool open = false;
@@ -96,10 +92,11 @@ static double stable_noise(unsigned device, uint64_t step)
 	return (double)(x >> 11) / (double)(UINT64_C(1) << 52) - 1;
 }
 
+/* The power and the load that the device would have without limits. */
 struct demand {
 	double watts, load;
-	bool open;   /* a context is open */
-	bool forced; /* the load is given in watts: no limit applies */
+	bool open;   /* A process has a context on the device. */
+	bool forced; /* The load is given in watts, so that no limit applies. */
 };
 
 static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_ns)
@@ -163,7 +160,7 @@ static double clock_at(const struct device *d, const struct demand *q, double sh
 	return round(mhz / 15) * 15;
 }
 
-/* Computes power, clock and throttle reasons from t on. Returns how long they are valid. */
+/* Computes power, clock and throttle reasons from t on. Returns until when they are valid. */
 static uint64_t device_evaluate(struct device *d, uint64_t t_ns)
 {
 	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;
@@ -193,6 +190,7 @@ static uint64_t device_evaluate(struct device *d, uint64_t t_ns)
 	return until;
 }
 
+/* Adds ns to the time of each reason that limits the clocks now. */
 static void device_account(struct device *d, uint64_t ns)
 {
 	static const struct {
@@ -212,6 +210,7 @@ static void device_account(struct device *d, uint64_t ns)
 			d->control.limited_ns[map[i].counter] += ns;
 }
 
+/* Resets what a reload of the driver resets. */
 static void device_restart(struct device *d)
 {
 	sensor_restart(&d->sensor, &d->history, d->now_ns);
@@ -349,8 +348,8 @@ int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool grap
 	return 0;
 }
 
-/* Implements `follow` of [[gpu]]: each real process reports its GPU memory in a file that is
- * named after its pid. */
+/* Maximum number of files in the folder that the key `follow` of [[gpu]] names. In that folder,
+ * each real process reports its GPU memory in a file that is named after its pid. */
 #define FOLLOWED_MAX 256
 
 struct followed {
@@ -359,8 +358,8 @@ struct followed {
 	bool graphics, hidden;
 };
 
-/* Reads the file of one process. A file that is being written may be empty and is ignored. A
- * process that died is ignored too, as the driver does. */
+/* Reads the file of one process. Returns false if the file is empty, because it is just being
+ * written, or if the process has ended, because a driver does not list it either. */
 static bool followed_read(int dir, const char *name, struct followed *ret)
 {
 	char text[64], *end;

@@ -31,8 +31,8 @@ int gpuward_sim_load_text(const char *name, const char *text, char *error, size_
 const char *const *gpuward_sim_scenarios(void);
 const char *gpuward_sim_describe(const char *scenario);
 
-/* Return the time of the world: ns since its start on its monotonic clock, and its wall clock,
- * which includes the scenario's clock steps. */
+/* Return the time of the simulated world in ns: the time since its start, and its wall clock,
+ * which includes the clock steps of the scenario. */
 uint64_t gpuward_sim_now_ns(void);
 uint64_t gpuward_sim_wall_ns(void);
 
@@ -44,14 +44,17 @@ void gpuward_sim_stepped(void);
  * `time.mode = "stepped"` in the scenario. */
 void gpuward_sim_step(uint64_t ns);
 
-/* Returns the number of calls of a symbol since the world began; NULL: of all symbols. */
+/* Returns the number of calls of a symbol since the world began. If symbol is NULL, returns the
+ * number of calls of all symbols. */
 uint64_t gpuward_sim_calls(const char *symbol);
 
-/* From now on `symbol` (NULL: every call except init and shutdown) returns `code` for `device`
- * (-1: all) and leaves its outputs unchanged; code 0 ends the fault. */
+/* From now on, `symbol` returns `code` for `device` and leaves its outputs unchanged. If symbol is
+ * NULL, this applies to every call except init and shutdown. If device is -1, it applies to all
+ * devices. Code 0 ends the fault. */
 void gpuward_sim_fault(const char *symbol, int device, int code);
 
-/* From now on `symbol` does not return for `device` (-1: all) until gpuward_sim_unhang(). */
+/* From now on, `symbol` does not return for `device` (-1: for all devices). gpuward_sim_unhang()
+ * ends all hangs. */
 void gpuward_sim_hang(const char *symbol, int device);
 void gpuward_sim_unhang(void);
 
@@ -60,8 +63,8 @@ void gpuward_sim_unhang(void);
 double gpuward_sim_true_watts(unsigned device);
 double gpuward_sim_true_joules(unsigned device);
 
-/* Sets the bytes that a process holds on a device; 0 removes the process. For tests that act as
- * a worker. */
+/* Sets the number of bytes that a process uses on a device. 0 removes the process. For tests that
+ * act as a worker. Returns 0, or -1 if there is no such device or no memory. */
 int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graphics);
 
 #endif

@@ -20,12 +20,12 @@ struct piece {
 	uint64_t at_ns; /* start of the piece */
 	double watts;   /* true power in this piece */
 	double load;    /* utilisation, 0..1 */
-	double clock;   /* SM clock, MHz                                  */
-	double joules;  /* energy at the start of the piece, since the world began */
-	double busy_s;  /* busy seconds up to the start of the piece, since the world began */
-	double filtered_w
-		[HISTORY_FILTERS]; /* output of each filter at the start of the piece */
-	double celsius;            /* temperature at the start of the piece */
+	double clock;   /* SM clock in MHz */
+	double joules;  /* energy from the start of the world to the start of the piece */
+	double busy_s;  /* busy seconds from the start of the world to the start of the piece */
+	/* output of each filter at the start of the piece */
+	double filtered_w[HISTORY_FILTERS];
+	double celsius; /* temperature at the start of the piece */
 };
 
 struct history {
@@ -33,10 +33,11 @@ struct history {
 	uint64_t n; /* number of pieces that were added; the last HISTORY_PIECES are stored */
 	double filter_s[HISTORY_FILTERS]; /* time constants of the filters */
 	double thermal_s;                 /* time constant of the temperature */
-	double ambient_c, c_per_w; /* the temperature settles at ambient_c + c_per_w x power */
+	/* At constant power, the temperature approaches ambient_c + c_per_w * power. */
+	double ambient_c, c_per_w;
 };
 
-/* Starts the history with one constant piece at time 0; all filters have already settled.
+/* Starts the history with one constant piece at time 0. All filters have already reached its power.
  * Returns 0 or -1 (out of memory). */
 int history_init(struct history *h, double watts);
 void history_done(struct history *h);

@@ -4,12 +4,6 @@
 
 #define RAMP_STEP_NS UINT64_C(20000000)
 
-static void min_time(uint64_t *until_ns, uint64_t t_ns)
-{
-	if (t_ns < *until_ns)
-		*until_ns = t_ns;
-}
-
 /* Returns the index of the last point at or before t, or n_points if there is none. Time
  * usually advances a little, so the last result is tried before a search. */
 static size_t point_before(struct load *l, uint64_t t_ns)

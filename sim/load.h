@@ -18,26 +18,37 @@ struct load_point {
 
 struct load {
 	enum load_kind kind;
-	bool watts; /* true: levels are watts of the board; false: 0..1 of its power range */
-	/* The load is absent before from_ns and from until_ns on; until_ns 0: no end. */
+	bool watts; /* true: levels are in watts; false: levels are 0..1 of the power range */
+	/* The load is present from from_ns until until_ns. until_ns 0: it has no end. */
 	uint64_t from_ns, until_ns;
-	/* square: the level while it is off (low) and on (high); ramp: the first and the last
-	 * level; constant: high is the level */
+	/* For square and bursts: the level while the load is off (low) and on (high). For ramp: the
+	 * first and the last level. For constant: high is the level. For steps: low is the level
+	 * before the first point. */
 	double low, high;
-	/* square: its period; steps: they repeat after this time; 0: they do not repeat */
+	/* For square: its period. For steps: the time after which they repeat; 0: they do not
+	 * repeat. */
 	uint64_t period_ns;
-	uint64_t on_ns;   /* square: each period begins with this time on, then it is off */
-	uint64_t ramp_ns; /* ramp: its length */
-	/* steps: sorted by time; bursts: level 1 starts a burst, level 0 ends it */
+	uint64_t
+		on_ns; /* for square: how long the load is on at the beginning of each period */
+	uint64_t ramp_ns; /* for ramp: its length */
+	/* For steps and bursts: the points, sorted by time. For bursts, level 1 starts a burst and
+	 * level 0 ends it. */
 	struct load_point *points;
 	size_t n_points;
 	size_t hint; /* index of the point that the last query found */
 };
 
-/* True if the load is present at t, with its level in *level; *until is when that may change
- * (UINT64_MAX: never). */
+/* Returns true and the level in *level if the load is present at t. In both cases, *until_ns is
+ * the time at which this may change (UINT64_MAX: never). */
 bool load_at(struct load *load, uint64_t t_ns, double *level, uint64_t *until_ns);
 
 void load_done(struct load *load);
+
+/* Lowers *until_ns to t_ns. */
+static inline void min_time(uint64_t *until_ns, uint64_t t_ns)
+{
+	if (t_ns < *until_ns)
+		*until_ns = t_ns;
+}
 
 #endif

@@ -10,18 +10,20 @@
 
 enum profile_trait {
 	TRAIT_ECC = 1u << 0,
-	TRAIT_ROWS = 1u << 1, /* remaps rows of its memory: data-centre GPUs from Ampere on */
+	/* The GPU can remap rows of its memory (data-centre GPUs from Ampere on). */
+	TRAIT_ROWS = 1u << 1,
 	TRAIT_MIG = 1u << 2,
-	TRAIT_GPM = 1u << 3, /* has GPM metrics: Hopper and later */
-	TRAIT_TLIMIT =
-		1u << 4, /* has fields 193-196 and the temperature margin: Ada and later */
-	TRAIT_DISPLAY = 1u << 5, /* a display is attached */
-	TRAIT_MODULE = 1u << 6,  /* instant power and energy counter include the whole module */
-	TRAIT_SHARED_MEMORY = 1u << 7,  /* CPU and GPU share the memory */
-	TRAIT_NO_LIMIT = 1u << 8,       /* the power limit cannot be read or set (laptops) */
-	TRAIT_MEMORY_SENSOR = 1u << 9,  /* has the temperature of the memory */
-	TRAIT_MEMORY_POWER = 1u << 10,  /* has the power of the memory */
-	TRAIT_PCIE_COUNTERS = 1u << 11, /* has fields 197 and 198 */
+	TRAIT_GPM = 1u << 3, /* The driver reports GPM metrics (Hopper and later). */
+	/* The driver reports fields 193-196 and the temperature margin (Ada and later). */
+	TRAIT_TLIMIT = 1u << 4,
+	TRAIT_DISPLAY = 1u << 5, /* A display is attached. */
+	/* Instant power and the energy counter include the whole module. */
+	TRAIT_MODULE = 1u << 6,
+	TRAIT_SHARED_MEMORY = 1u << 7,  /* CPU and GPU share the memory. */
+	TRAIT_NO_LIMIT = 1u << 8,       /* The power limit cannot be read or set (laptops). */
+	TRAIT_MEMORY_SENSOR = 1u << 9,  /* The driver reports the temperature of the memory. */
+	TRAIT_MEMORY_POWER = 1u << 10,  /* The driver reports the power of the memory. */
+	TRAIT_PCIE_COUNTERS = 1u << 11, /* The driver reports fields 197 and 198. */
 };
 
 struct profile {
@@ -32,7 +34,7 @@ struct profile {
 	} chip;
 	uint32_t device_id, subsystem_id;
 	uint64_t memory_mib, reserved_kib, bar1_mib;
-	/* power when idle, with an open context, and fully busy */
+	/* Power when the GPU is idle, has an open context, and is fully busy. */
 	double idle_w, context_w, max_w;
 	struct {
 		double min_w, max_w, default_w;

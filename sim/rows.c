@@ -1,45 +1,24 @@
 #include "rows.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "base/number.h"
 #include "base/suggest.h"
-
-__attribute__((format(printf, 4, 0))) static int
-fail_at(struct rows *r, unsigned line, unsigned column, const char *format, va_list ap)
-{
-	int n = snprintf(r->error, r->error_size, "%s:%u:%u: ", r->name, line, column);
-
-	if (n > 0 && (size_t)n < r->error_size)
-		vsnprintf(r->error + n, r->error_size - (size_t)n, format, ap);
-	return -1;
-}
 
 int rows_fail(struct rows *r, const struct toml_node *node, const char *format, ...)
 {
+	int n = snprintf(r->error, r->error_size, "%s:%u:%u: ", r->name, node->line,
+			 node->column);
 	va_list ap;
 
 	va_start(ap, format);
-	fail_at(r, node->line, node->column, format, ap);
-	va_end(ap);
-	return -1;
-}
-
-static int fail_key(struct rows *r, const struct toml_node *node, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-
-static int fail_key(struct rows *r, const struct toml_node *node, const char *format, ...)
-{
-	va_list ap;
-
-	va_start(ap, format);
-	fail_at(r, node->key_line, node->key_column, format, ap);
+	if (n > 0 && (size_t)n < r->error_size)
+		vsnprintf(r->error + n, r->error_size - (size_t)n, format, ap);
 	va_end(ap);
 	return -1;
 }
@@ -62,17 +41,8 @@ bool rows_number(const struct toml_node *node, double *number)
 	return true;
 }
 
-static int read_bytes(struct rows *r, const struct toml_node *node, uint64_t *out)
+int rows_bytes(struct rows *r, const struct toml_node *node, uint64_t *out)
 {
-	static const struct {
-		const char *unit;
-		double bytes;
-	} units[] = {
-		{ "", 1 },         { "B", 1 },        { "KiB", 0x1p10 },
-		{ "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 },
-		{ "KB", 1e3 },     { "MB", 1e6 },     { "GB", 1e9 },
-	};
-	char *end;
 	double v;
 
 	if (node->type == TOML_INTEGER && node->v.integer >= 0) {
@@ -81,19 +51,12 @@ static int read_bytes(struct rows *r, const struct toml_node *node, uint64_t *ou
 	}
 	if (node->type != TOML_STRING)
 		return rows_want(r, node, "bytes such as \"10 GiB\"");
-	v = strtod(node->v.string.text, &end);
-	while (isspace((unsigned char)*end))
-		end++;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (end == node->v.string.text || strcasecmp(end, units[i].unit) != 0)
-			continue;
-		if (!(v >= 0 && v * units[i].bytes < 0x1p60))
-			break;
-		*out = (uint64_t)(v * units[i].bytes);
-		return 0;
-	}
-	return rows_fail(r, node, "'%s' is not a number of bytes; write it as \"10 GiB\"",
-			 node->v.string.text);
+	if (!unit_parse(node->v.string.text, unit_sizes, &v) || v >= 0x1p60)
+		return rows_fail(r, node,
+				 "'%s' is not a number of bytes; write it as \"10 GiB\"",
+				 node->v.string.text);
+	*out = (uint64_t)v;
+	return 0;
 }
 
 static int read_choice(struct rows *r, const struct toml_node *node, const struct key *k,
@@ -185,7 +148,7 @@ static int read_value(struct rows *r, const struct toml_node *node, const struct
 			return rows_want(r, node, "true or false");
 		*(bool *)at = node->v.boolean;
 		return 0;
-	case KEY_BYTES: return read_bytes(r, node, at);
+	case KEY_BYTES: return rows_bytes(r, node, at);
 	case KEY_BITS:
 		if (node->type != TOML_INTEGER)
 			return rows_want(r, node, "a whole number");
@@ -219,10 +182,11 @@ int rows_table(struct rows *r, const struct toml_node *table, const struct key *
 			continue;
 		}
 		near = suggest(c->key, &keys[0].name, n, sizeof(keys[0]));
-		if (near != NULL)
-			return fail_key(r, c, "unknown key '%s'; did you mean '%s'?", c->key,
-					near);
-		return fail_key(r, c, "unknown key '%s'", c->key);
+		return rows_fail(
+			r, &(struct toml_node){ .line = c->key_line, .column = c->key_column },
+			"unknown key '%s'%s%s%s", c->key,
+			near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+			near != NULL ? "'?" : "");
 	}
 	return 0;
 }

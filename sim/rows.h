@@ -1,4 +1,5 @@
-/* rows: reads TOML tables into structs, with one row per key: name, kind, offset, range. */
+/* rows: reads TOML tables into structs. A struct key describes one key of a table: its name, the
+ * kind of its value, the allowed range, and where the value is stored. */
 #ifndef SIM_ROWS_H
 #define SIM_ROWS_H
 
@@ -11,24 +12,24 @@ struct rows {
 	const char *name; /* name of the file, for messages */
 	char *error;
 	size_t error_size;
-	void *context;
+	void *context; /* for the functions `read` and `each` */
 };
 
 enum key_kind {
-	KEY_BOOL,    /* bool                                                       */
-	KEY_UINT,    /* unsigned                                                   */
-	KEY_INT,     /* int                                                        */
-	KEY_NUMBER,  /* double                                                     */
-	KEY_SECONDS, /* uint64_t, ns                                               */
-	KEY_STEP,    /* int64_t, ns; may be negative                               */
-	KEY_BYTES,   /* uint64_t; "10 GiB" or a number                             */
-	KEY_BITS,    /* uint64_t; any integer, -1 is all bits set */
-	KEY_TEXT,    /* char[max]                                                  */
-	KEY_CHOICE,  /* unsigned; index of the name in `words` */
-	KEY_READ,    /* the function `read` reads the value */
-	KEY_TABLE,   /* a table with values of the same struct; `table` has its rows */
-	KEY_EACH,    /* a list of tables; `each` reads one */
-	KEY_SKIP,    /* another function reads the key */
+	KEY_BOOL,    /* a bool */
+	KEY_UINT,    /* an unsigned */
+	KEY_INT,     /* an int */
+	KEY_NUMBER,  /* a double */
+	KEY_SECONDS, /* a time in seconds, stored as uint64_t in ns */
+	KEY_STEP,    /* seconds that may be negative, stored as int64_t in ns */
+	KEY_BYTES,   /* "10 GiB" or a number of bytes, stored as uint64_t */
+	KEY_BITS,    /* any integer, stored as uint64_t; -1 sets all bits */
+	KEY_TEXT,    /* a string, stored as char[max] */
+	KEY_CHOICE,  /* a name in `words`; its index is stored as unsigned */
+	KEY_READ,    /* The function `read` reads the value. */
+	KEY_TABLE,   /* a table with further members of the same struct; `table` has its keys */
+	KEY_EACH,    /* a list of tables; the function `each` reads one */
+	KEY_SKIP,    /* The value is ignored here, because other code reads it. */
 };
 
 struct key {
@@ -45,6 +46,7 @@ struct key {
 /* Sets the error "NAME:LINE:COLUMN: sentence" and returns -1. */
 int rows_fail(struct rows *r, const struct toml_node *node, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Fails with "'KEY' must be WHAT, not TYPE". */
 int rows_want(struct rows *r, const struct toml_node *node, const char *what);
 
 /* Reads every member of the table by its row; a member without a row is an error. */
@@ -56,5 +58,8 @@ int rows_some(struct rows *r, const struct toml_node *table, const struct key *k
 	      void *target);
 
 bool rows_number(const struct toml_node *node, double *number);
+
+/* Reads a value of the kind KEY_BYTES. Returns 0, or -1 with the error set. */
+int rows_bytes(struct rows *r, const struct toml_node *node, uint64_t *out);
 
 #endif

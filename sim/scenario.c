@@ -110,7 +110,7 @@ static int read_fault(struct rows *r, const struct toml_node *table)
 		return build_no_memory(r, table);
 	f->call = -2;
 	f->device = -1;
-	if (rows_table(r, table, fault_keys, N_ROWS(fault_keys), f) != 0)
+	if (rows_table(r, table, fault_keys, COUNT(fault_keys), f) != 0)
 		return -1;
 	if (f->field != 0 && f->call == -2)
 		f->call = CALL_nvmlDeviceGetFieldValues;
@@ -119,7 +119,8 @@ static int read_fault(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-/* The actions of a timeline: name, what the action does, and which event it sends. */
+/* The actions of a timeline: the name, what the action does, and which event it sends (0: none, or
+ * the event that the key `type` names). */
 static const struct {
 	const char *word;
 	enum action_kind kind;
@@ -148,7 +149,7 @@ static int read_do(struct rows *r, const struct toml_node *node, void *target)
 
 	if (node->type != TOML_STRING)
 		return rows_want(r, node, "a word");
-	for (size_t i = 0; i < N_ROWS(actions); i++) {
+	for (size_t i = 0; i < COUNT(actions); i++) {
 		if (strcmp(actions[i].word, node->v.string.text) != 0)
 			continue;
 		a->kind = actions[i].kind;
@@ -156,7 +157,7 @@ static int read_do(struct rows *r, const struct toml_node *node, void *target)
 			a->type = actions[i].type;
 		return 0;
 	}
-	near = suggest(node->v.string.text, &actions[0].word, N_ROWS(actions),
+	near = suggest(node->v.string.text, &actions[0].word, COUNT(actions),
 		       sizeof(actions[0]));
 	return rows_fail(r, node, "there is no action '%s'; did you mean '%s'?",
 			 node->v.string.text, near != NULL ? near : actions[0].word);
@@ -189,7 +190,7 @@ static int read_action(struct rows *r, const struct toml_node *table)
 	a->device = -1;
 	if (table->type == TOML_TABLE && toml_get(table, "do") == NULL)
 		return rows_fail(r, table, "an entry of the timeline needs a 'do'");
-	if (rows_table(r, table, action_keys, N_ROWS(action_keys), a) != 0)
+	if (rows_table(r, table, action_keys, COUNT(action_keys), a) != 0)
 		return -1;
 	if (a->version[0] != 0)
 		snprintf(a->nvml, sizeof(a->nvml), "13.%.28s", a->version);
@@ -221,7 +222,7 @@ static int read_stride(struct rows *r, const struct toml_node *node, void *targe
 
 	if (node->type != TOML_INTEGER ||
 	    (node->v.integer != 16 && node->v.integer != 24 && node->v.integer != 32))
-		return rows_fail(r, node, "'process_bytes' is 16, 24 or 32");
+		return rows_fail(r, node, "'process_bytes' must be 16, 24 or 32");
 	w->stride = (unsigned)node->v.integer;
 	return 0;
 }
@@ -289,7 +290,7 @@ struct world *scenario_parse(const char *name, const char *text, size_t size, ch
 		snprintf(error, error_size, "%s:%u:%u: %s", name, where.line, where.column,
 			 where.text);
 	else
-		code = rows_table(&r, toml_top(doc), top_keys, N_ROWS(top_keys), b.w);
+		code = rows_table(&r, toml_top(doc), top_keys, COUNT(top_keys), b.w);
 	toml_free(doc);
 	if (code == 0 && (code = world_start(b.w)) != 0)
 		snprintf(error, error_size, "%s:0:0: out of memory", name);

@@ -13,46 +13,48 @@
 
 #include "history.h"
 
-/* The two means come in three kinds:
- * - boxcars, as published for most chips
- * - one first-order low-pass for everything (Kepler and Maxwell)
- * - samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled
- *   every 20 ms on a fixed grid. Instant is the newest sample, average is the mean of the last
- *   fifty. For a slow load this looks like boxcars of 25 ms and 1 s. A load with a period near
- *   20 ms aliases with the grid, and then even the average is wrong.
+/* A sensor makes the two means in one of three ways:
+ * - Boxcars (means over a window of fixed length), as published for most chips.
+ * - One first-order low-pass for both (Kepler and Maxwell).
+ * - Samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled every
+ *   20 ms at fixed times. Instant is the newest sample; average is the mean of the last fifty.
+ *   For a slow load this looks like boxcars of 25 ms and 1 s. A load with a period near 20 ms
+ *   aliases with the sampling, and then even the average is wrong.
  *
  * Gain and offset simulate the calibration of the board and affect everything. On a module
  * (GH200) the instant value and the counter include the module's other parts. */
 struct sensor_params {
 	double period_ms; /* update period of average and instant */
-	/* true: updated at fixed times; false: updated by the first read after the period */
+	/* true: both are updated at fixed times; false: the first read after the period updates
+	 * them */
 	bool own_time;
-	/* length of the boxcar; it ends average_lag_ms before the read */
+	/* Length of the boxcar, and the time from its end to the read. */
 	double average_ms, average_lag_ms;
 	double instant_ms, instant_lag_ms;
 	struct {
-		double gap_ms; /* 0: boxcars, else the means are made from samples this far apart */
+		double gap_ms; /* time between two samples; 0: the means are not made from samples */
 		double phase_ms, age_ms, filter_ms;
 	} sample;
-	/* 0: no low-pass; else average and instant are the low-passed power, each at its lag
-	 * before the read */
+	/* Time constant of the low-pass. Average and instant are then the low-passed power, each
+	 * at its lag before the read. 0: no low-pass. */
 	double low_pass_ms;
 	double gain, offset_w;
-	/* power of the module's other parts; included in instant and counter */
+	/* Power of the other parts of the module, which instant and counter include. */
 	double module_w;
-	double tick_ms, tick_phase_ms, tick_lag_ms; /* update grid of the counter */
+	/* The counter is updated every tick_ms, tick_lag_ms late. */
+	double tick_ms, tick_phase_ms, tick_lag_ms;
 	/* A counter read that comes d ms after another read loses r/(r+d) of the energy between
 	 * them; r is this value. 0: reads lose nothing. */
 	double read_loss_ms;
-	/* reads at least this far apart lose nothing; 0: all reads lose energy */
+	/* Reads that are at least this far apart lose nothing. 0: all reads lose energy. */
 	double read_safe_ms;
 	uint64_t counter_start_mj;
-	unsigned counter_bits; /* the counter wraps at 2^bits; 0: 64 bits */
+	unsigned counter_bits; /* The counter wraps at 2^counter_bits. 0 means 64. */
 	struct {
 		double gap_ms, phase_ms, age_ms, jitter_ms, delay_ms, filter_ms;
 		unsigned entries;
-		unsigned copies;    /* how often each entry is returned; 0: once */
-		bool ignores_since; /* the call also returns entries from before `since` */
+		unsigned copies; /* how often each entry is returned; 0 means once */
+		bool ignores_since; /* The call also returns entries that are older than requested. */
 	} ring;
 	bool power_is_instant; /* nvmlDeviceGetPowerUsage returns the instant value */
 	bool no_average, no_instant, no_counter, no_ring;
@@ -60,16 +62,16 @@ struct sensor_params {
 
 struct sensor {
 	struct sensor_params p;
-	bool fresh; /* average_w and instant_w are valid; computed at refreshed_ns */
-	uint64_t refreshed_ns;
+	bool fresh;            /* average_w and instant_w are valid */
+	uint64_t refreshed_ns; /* when they were computed */
 	double average_w, instant_w;
-	bool counter_read;
-	uint64_t counter_read_ns;  /* when the counter was last read         */
-	double counter_read_j;     /* true joules at counter_read_ns */
-	double lost_j;             /* joules lost by reads and resets */
-	uint64_t epoch_ns;         /* start of the driver */
-	uint64_t counter_epoch_ns; /* the counter counts from this time ... */
-	uint64_t counter_epoch_mj; /* ... from this value                    */
+	bool counter_read;        /* The counter was read before. */
+	uint64_t counter_read_ns; /* when the counter was last read */
+	double counter_read_j;    /* true energy at that time */
+	double lost_j;     /* energy that the counter lacks because of reads and resets */
+	uint64_t epoch_ns; /* start of the driver */
+	uint64_t counter_epoch_ns; /* last reset of the counter */
+	uint64_t counter_epoch_mj; /* value of the counter after that reset */
 };
 
 struct sensor_sample {

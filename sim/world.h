@@ -33,11 +33,11 @@ struct process {
 	uint64_t max_bytes;         /* the memory does not grow above this; 0: no limit */
 	double share;               /* share of the GPU's load, for utilisation */
 	double encoder, decoder;    /* share of the encoder and decoder, 0..1 */
-	/* utilisation that is reported instead of the true one; 0: report the true one */
+	/* Utilisation that is reported instead of the true one. 0: the true one is reported. */
 	unsigned sm_percent;
-	bool hidden;     /* holds memory but is in no list (namespaces) */
-	bool followed;   /* its memory is read from a file (device.follow) */
-	bool no_memory;  /* memory is reported as not available          */
+	bool hidden;     /* The process uses memory but is in no list, as in a pid namespace. */
+	bool followed;   /* The memory of the process is read from a file (device.follow). */
+	bool no_memory;  /* The memory of the process is reported as not available. */
 	unsigned copies; /* how often the process is listed */
 	/* MIG instance on which the process runs; UINT32_MAX: none */
 	uint32_t gpu_instance, compute_instance;
@@ -50,7 +50,7 @@ struct mig {
 	char profile[16]; /* such as "1g.18gb" */
 };
 
-/* What can limit the clocks; the time of each is counted. */
+/* What can limit the clocks. The device counts the time of each. */
 enum limited {
 	LIMITED_POWER,
 	LIMITED_THERMAL,
@@ -70,7 +70,8 @@ struct identity {
 /* Error counts and flags that show the health of the hardware. */
 struct errors {
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	/* number of errors at the last reset of the volatile and of the aggregate counters */
+	/* Number of errors when the counter was last cleared. First index: 0 volatile, 1 aggregate
+	 * counter. Second index: 0 corrected, 1 uncorrected errors. */
 	unsigned ecc_cleared[2][2];
 	unsigned replays;         /* PCIe replays */
 	unsigned recovery_action; /* value of field 230 */
@@ -83,13 +84,13 @@ struct settings {
 	unsigned compute_mode;
 	double lock_sm_mhz[2], lock_memory_mhz[2]; /* lowest and highest clock; 0: not locked */
 	bool accounting;                           /* accounting mode is on */
-	uint64_t accounting_ns;                    /* time at which it was switched on */
+	uint64_t accounting_ns;                    /* when it was switched on or cleared */
 };
 
 /* How the board limits its power now. */
 struct control {
-	bool capping;          /* the power limit reduces the clocks */
-	double thermal_factor; /* heat reduces the clocks to this share; 1: it does not */
+	bool capping;          /* The power limit reduces the power now. */
+	double thermal_factor; /* Heat reduces the power range to this share. 1: it does not. */
 	uint64_t reasons;      /* NVML bits of the reasons that limit the clocks */
 	uint64_t limited_ns[N_LIMITED]; /* time during which each reason limited the clocks */
 };
@@ -97,13 +98,13 @@ struct control {
 struct device {
 	struct profile p; /* copy of the profile, with the changes of the scenario */
 	struct identity id;
-	double noise;        /* random variation of the power, as a share of it */
-	uint64_t base_bytes; /* memory that is used by no listed process */
-	bool follows;        /* the folder was read before */
+	double noise;        /* random variation of the power, as a share of the power */
+	uint64_t base_bytes; /* memory in use that belongs to no listed process */
+	bool follows;        /* The folder `follow` was read before. */
 	char follow[256];    /* folder in which real processes report their memory; "": none */
 	struct {
-		/* growth: entries that are added after each refused list; grown: total so far */
-		unsigned growth, grown;
+		unsigned growth; /* number of entries that each refused list adds */
+		unsigned grown;  /* number of entries that were added so far */
 	} lists;
 	struct errors errors;
 
@@ -122,7 +123,7 @@ struct device {
 	uint64_t now_ns;    /* the device is computed up to this time */
 	uint64_t change_ns; /* power and clocks are valid until this time */
 	size_t next_action; /* index in world.actions */
-	bool lost;          /* calls return "GPU is lost" */
+	bool lost;          /* Calls return the code "GPU is lost". */
 	struct {
 		bool frozen;
 		uint64_t frozen_mj;
@@ -133,19 +134,19 @@ struct device {
 
 /* What happens at a time of the timeline, and which members of struct action it uses. */
 enum action_kind {
-	ACTION_EVENT,   /* sends the NVML event `type` with `data` */
-	ACTION_LOSE,    /* the GPU is lost */
-	ACTION_HEAL,    /* the GPU is back */
-	ACTION_RELOAD,  /* the driver is absent for length_ns and returns with `version` */
-	ACTION_WALL,    /* the wall clock changes by step_ns */
-	ACTION_COUNTER, /* the energy counter changes by step_j */
-	ACTION_RESET,   /* the energy counter restarts at 0 */
-	ACTION_FREEZE,  /* the energy counter stops */
-	ACTION_THAW,    /* the energy counter continues */
-	ACTION_ECC,     /* data: additional corrected (type 1) or uncorrected (type 2) errors */
-	/* handles of instances become invalid; data: number of instances left, 0: all */
+	ACTION_EVENT,   /* The driver sends the NVML event `type` with `data`. */
+	ACTION_LOSE,    /* The GPU is lost. */
+	ACTION_HEAL,    /* The GPU is back. */
+	ACTION_RELOAD,  /* The driver is absent for length_ns and returns with `version`. */
+	ACTION_WALL,    /* The wall clock changes by step_ns. */
+	ACTION_COUNTER, /* The energy counter changes by step_j. */
+	ACTION_RESET,   /* The energy counter restarts at 0. */
+	ACTION_FREEZE,  /* The energy counter stops. */
+	ACTION_THAW,    /* The energy counter continues. */
+	ACTION_ECC, /* `data` corrected (type 1) or uncorrected (type 2) errors are added. */
+	/* The handles of MIG instances become invalid, and `data` instances are left. 0: all. */
 	ACTION_MIG,
-	ACTION_RECOVERY, /* data: new value of field 230 */
+	ACTION_RECOVERY, /* Field 230 gets the value `data`. */
 };
 
 struct action {
@@ -160,13 +161,15 @@ struct action {
 
 /* A fault of a call: a return code, a delay, a hang or a wrong value. */
 struct fault {
-	int call;                   /* -1: every call except init and shutdown */
-	int device;                 /* index of the GPU; -1: all GPUs */
-	unsigned field;             /* field of nvmlDeviceGetFieldValues; 0: the call itself */
+	int call;   /* enum call; -1: every call except init and shutdown */
+	int device; /* index of the GPU; -1: all GPUs */
+	/* Field id. The fault then affects only this field of nvmlDeviceGetFieldValues. 0: the
+	 * fault affects the call itself. */
+	unsigned field;
 	uint64_t from_ns, until_ns; /* time of the fault; until_ns 0: no end */
-	char file[256]; /* the fault applies only while this file exists; "": always */
+	char file[256]; /* The fault applies only while this file exists. "": always. */
 	bool has_code, hang, has_value;
-	bool by_hand; /* set by gpuward_sim_fault() or gpuward_sim_hang() */
+	bool by_hand; /* gpuward_sim_fault() or gpuward_sim_hang() made the fault. */
 	int code;
 	uint64_t delay_ns;
 	uint64_t value; /* the call returns this value instead of the true one */
@@ -178,19 +181,20 @@ struct world {
 	uint64_t start_ns;   /* CLOCK_MONOTONIC at the start; not for TIME_STEPPED */
 	uint64_t stepped_ns; /* TIME_STEPPED: the time of the world */
 	uint64_t wall_ns;    /* wall clock at the start */
-	/* world time at the start: the loads have already run for this long */
+	/* World time at the start. The loads have already run for this long. */
 	uint64_t begin_ns;
 
 	char driver[32], nvml[32];
 	int cuda;
 	unsigned stride; /* entry size of nvmlDeviceGet...Processes_v3: 16, 24 or 32 bytes */
-	bool privileged; /* calls that change a setting are allowed */
-	bool stub;       /* behave like the stub library of the CUDA toolkit */
-	bool measured_latency;        /* calls take as long as on an H200 */
-	unsigned utilization_entries; /* number of entries that the buffer must have */
+	bool privileged; /* The caller may change settings. */
+	bool stub;       /* The library behaves like the stub of the CUDA toolkit. */
+	bool measured_latency; /* Calls take as long as on an H200. */
+	/* The members utilization_* are about nvmlDeviceGetProcessUtilization. */
+	unsigned utilization_entries; /* number of entries that the caller's buffer must have */
 	unsigned utilization_history; /* number of samples that are stored per process */
 	unsigned utilization_copies;  /* how often each row is returned */
-	bool utilization_ignores_since;
+	bool utilization_ignores_since; /* The call also returns rows that are too old. */
 	char **missing; /* symbols that the library does not export in this world */
 	size_t n_missing;
 
@@ -202,12 +206,12 @@ struct world {
 	size_t n_faults;
 };
 
-/* Returns an empty world in real time with driver 580, or NULL if memory is short. */
+/* Returns an empty world in real time with driver 580, or NULL if there is no memory. */
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many or
- * memory is short. Pointers to other devices may become invalid. */
+/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many GPUs or if
+ * there is no memory. Pointers to other devices may become invalid. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* Sorts the actions and starts the devices and the time. Call it when the world is complete. */
@@ -221,8 +225,8 @@ uint64_t world_wall_ns(const struct world *w, uint64_t t_ns);
 unsigned world_boots(const struct world *w, uint64_t t_ns, bool *gap);
 const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml);
 
-/* Combines all faults of a call at t (field 0: the call itself): any hang, the longest delay, the first code, the first value.
- */
+/* Returns the combination of all faults of a call at t: any hang, the longest delay, the first
+ * code and the first value. If field is not 0, the faults are those of this field value. */
 struct fault world_fault(const struct world *w, int call, bool lifecycle, int device,
 			 unsigned field, uint64_t t_ns);
 
@@ -236,12 +240,13 @@ void device_changed(struct device *d);
 bool process_alive(const struct process *p, uint64_t t_ns);
 uint64_t process_bytes(const struct process *p, uint64_t t_ns);
 
-/* Returns the used bytes without the reserved part, of the board or of one MIG instance. */
+/* Returns the number of used bytes of the board (mig is NULL) or of one MIG instance, without the
+ * memory that the driver reserves. */
 uint64_t device_used_bytes(const struct device *d, const struct mig *mig);
 uint64_t device_total_bytes(const struct device *d);
 uint64_t device_reserved_bytes(const struct device *d);
 
-/* Sets the memory of pid, as gpuward_sim_process() does. */
+/* Does the work of gpuward_sim_process(). Returns 0, or -1 if there is no memory. */
 int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool graphics);
 
 /* Reads the folder in which real processes report their memory, if the device has one. */

@@ -11,11 +11,11 @@
 #include <stddef.h>
 
 struct buf {
-	char *p;    /* the text; never NULL, NUL-terminated */
+	char *p;    /* the text; it is never NULL and always ends with a NUL */
 	size_t len; /* length of the text without the NUL */
 	size_t cap; /* size of the memory at p in bytes */
 	size_t max; /* upper limit of cap */
-	bool heap;  /* p is on the heap; buf_done() frees it */
+	bool heap;  /* The memory is on the heap, and buf_done() frees it. */
 	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE */
 };
 

@@ -85,8 +85,9 @@ static int set_attributes(posix_spawnattr_t *attr)
 	return e ? e : posix_spawnattr_setsigdefault(attr, &all);
 }
 
-/* Sets standard output first: `out` may be 0 or 2 if the program had closed those
- * descriptors. */
+/* Redirects standard output before the other two descriptors. If this program had closed its
+ * descriptor 0 or 2, `out` may have that number, and opening /dev/null there would replace
+ * it. */
 static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
 {
 	int e = posix_spawn_file_actions_adddup2(actions, out, 1);
@@ -178,8 +179,8 @@ static bool child_expired(uint64_t deadline_ns)
 	return clock_mono_ns(clock_real()) >= deadline_ns;
 }
 
-/* Waits for output (if out is set) or for the end of the child; a signal ends the wait, too.
- * Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
+/* Waits until the child ends or, if out is set, until there is output. A signal to this process
+ * also ends the wait. Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
 static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 {
 	struct pollfd p[] = { { .fd = out ? c->out_fd : -1, .events = POLLIN },
@@ -203,8 +204,8 @@ long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 	int status, rc;
 
 	for (;;) {
-		/* Check the end before reading: output that arrives after the child has ended
-		 * is from another process. */
+		/* Check whether the child has ended before reading: output that arrives after
+		 * its end is from another process. */
 		bool ended = has_ended(c, &status);
 		ssize_t n = read(c->out_fd, out, size);
 
@@ -231,7 +232,7 @@ int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status)
 	return 0;
 }
 
-/* Takes the next whole line from the buffer. */
+/* Returns the next complete line of the buffer in *ret_line, or false if there is none. */
 static bool next_buffered_line(struct child *c, const char **ret_line)
 {
 	char *end;

@@ -14,17 +14,17 @@
 struct child {
 	pid_t pid;
 	int pidfd;
-	int out_fd;      /* read end of the child's standard output, non-blocking; -1: closed */
+	int out_fd; /* Read end of the child's standard output, non-blocking. -1: closed. */
 	char line[4096]; /* bytes that were received, but not yet returned as a line */
-	size_t fill;
-	size_t used;   /* bytes of line[] that the last call returned */
-	bool skipping; /* true inside a line that is too long */
+	size_t fill;     /* number of valid bytes in line[] */
+	size_t used;     /* number of bytes of line[] that the last call returned */
+	bool skipping;   /* The next bytes are the rest of a line that is too long. */
 };
 
-/* Starts argv[0] (searched in PATH unless it has a slash) with standard input and error on
- * /dev/null. environ_extra: NULL, or "NAME=value" strings ended by NULL that override the
- * environment. Returns 0, -GW_E_NOENT (no such program), -GW_E_PERM, -GW_E_NOMEM or -GW_E_IO.
- */
+/* Starts argv[0] with standard input and standard error on /dev/null. If argv[0] has no slash,
+ * the program is searched in PATH. environ_extra is NULL, or an array of "NAME=value" strings
+ * that override the environment; its last element is NULL. Returns 0, -GW_E_NOENT (no such
+ * program), -GW_E_PERM, -GW_E_NOMEM or -GW_E_IO. */
 int child_start(struct child *c, const char *const argv[], const char *const environ_extra[]);
 
 /* Reads the next line of the child's output. The line has no newline, is NUL-terminated and is
@@ -48,10 +48,10 @@ void child_stop(struct child *c);
 /* True if child_start() would find this program. Costs less than starting the program. */
 bool child_exists(const char *program);
 
-/* Runs a program to its end and writes its output to out, NUL-terminated; out NULL: discards the
- * output. Returns the exit status (0 to 255, or 128 + signal) or a negative gw_error. The error
- * -GW_E_SIZE means that the output is longer than size - 1 bytes; out then holds its beginning.
- */
+/* Runs a program to its end and writes its output to out, NUL-terminated. If out is NULL, the
+ * output is discarded. Returns the exit status (0 to 255, or 128 + signal) or a negative
+ * gw_error. The error -GW_E_SIZE means that the output is longer than size - 1 bytes; out then
+ * holds the first size - 1 bytes. */
 int child_run(const char *const argv[], uint64_t deadline_ns, char *out, size_t size);
 
 #endif

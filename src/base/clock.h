@@ -16,17 +16,18 @@
 
 struct clock {
 	uint64_t (*mono_ns)(void *ctx); /* never decreases */
-	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step */
+	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may jump in both directions */
 	void *ctx;
-	/* Sleeps until mono_ns() is at least this value; a stepped clock advances its time
-	 * instead. NULL if no code sleeps on this clock. */
+	/* Sleeps until mono_ns() is at least this value. A stepped clock does not sleep; it sets
+	 * its time to this value. NULL if no code sleeps on this clock. */
 	void (*sleep_until)(void *ctx, uint64_t mono_ns);
 };
 
 /* Returns the machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME). Never NULL. */
 const struct clock *clock_real(void);
 
-/* A clock that advances only by clock_step() and by sleeping. Several threads may read it. */
+/* A clock for tests. It advances only when a test calls clock_step() or when code sleeps on it.
+ * Several threads may read it. */
 struct clock_stepped {
 	struct clock clock;
 	_Atomic uint64_t mono_ns;

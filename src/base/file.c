@@ -16,7 +16,7 @@
 #define PATH_BYTES   4096
 #define FIFO_STEP_MS 20
 
-/* results of file_changed_by() in addition to uids */
+/* file_changed_by() returns the uid of one user, or one of these two values. */
 #define FILE_NOBODY  (-1)
 #define FILE_ANYBODY (-2)
 
@@ -45,7 +45,9 @@ int file_make_directory(const char *dir, char *message, size_t size)
 	int n = snprintf(path, sizeof(path), "%s", dir);
 
 	if (n <= 0 || n >= (int)sizeof(path)) {
-		snprintf(message, size, "the path of a folder is empty or too long");
+		snprintf(message, size,
+			 "the path of a folder is empty or longer than %d bytes; use another",
+			 PATH_BYTES - 1);
 		return -GW_E_SIZE;
 	}
 	for (char *p = path + 1;; p++) {
@@ -77,18 +79,25 @@ int file_write_all(int fd, const char *p, size_t n)
 	return 0;
 }
 
+/* Returns the folder of path in out, or "." if path has no slash. */
+static const char *folder_of(const char *path, char out[static PATH_BYTES])
+{
+	char *slash;
+
+	snprintf(out, PATH_BYTES, "%s", path);
+	slash = strrchr(out, '/');
+	if (!slash)
+		return ".";
+	slash[slash == out] = '\0';
+	return out;
+}
+
 /* Syncs the folder of path, so that the new name survives a crash. */
 static void sync_directory_of(const char *path)
 {
-	char dir[PATH_BYTES];
-	char *slash;
-	int fd;
+	char folder[PATH_BYTES];
+	int fd = open(folder_of(path, folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-	snprintf(dir, sizeof(dir), "%s", path);
-	slash = strrchr(dir, '/');
-	if (slash)
-		slash[slash == dir] = '\0';
-	fd = open(slash ? dir : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return;
 	(void)fsync(fd);
@@ -188,7 +197,6 @@ int file_possible(const char *path, char *message, size_t size)
 {
 	char folder[PATH_BYTES];
 	struct stat st;
-	char *slash;
 
 	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
 		errno = EISDIR;
@@ -196,11 +204,7 @@ int file_possible(const char *path, char *message, size_t size)
 	}
 	if (is_special(path))
 		return 0;
-	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (slash)
-		slash[slash == folder] = '\0';
-	if (access(slash ? folder : ".", W_OK) == 0)
+	if (access(folder_of(path, folder), W_OK) == 0)
 		return 0;
 	return file_failed(message, size, path, "written");
 }
@@ -229,6 +233,7 @@ int file_open(const char *path)
 	return fd;
 }
 
+/* Combines two results of file_changed_by(). */
 static int64_t changed_by_both(int64_t a, int64_t b)
 {
 	return a == FILE_NOBODY || a == b ? b : b == FILE_NOBODY ? a : FILE_ANYBODY;
@@ -251,7 +256,7 @@ static int64_t changed_by_part(const char *path, const struct stat *st)
 static int64_t changed_by_path(const char *path)
 {
 	int64_t who = FILE_NOBODY;
-	/* the sticky bit is set on the folder that contains this part of the path */
+	/* True if the folder that contains the next part of the path has the sticky bit. */
 	bool sticky = false;
 	char part[PATH_BYTES];
 	struct stat st;
@@ -270,7 +275,7 @@ static int64_t changed_by_path(const char *path)
 		sticky = S_ISDIR(st.st_mode) && st.st_mode & S_ISVTX;
 		if (sticky)
 			st.st_mode &= ~(mode_t)(S_IWOTH | S_IWGRP);
-		if (!S_ISCHR(st.st_mode)) /* nobody can change /dev/null */
+		if (!S_ISCHR(st.st_mode)) /* writing to /dev/null does not change it */
 			who = changed_by_both(who, changed_by_part(part, &st));
 	}
 	return who;
@@ -285,14 +290,9 @@ static int64_t file_changed_by(const char *path)
 {
 	char folder[PATH_BYTES], real[PATH_BYTES];
 	int64_t who = changed_by_path(path);
-	char *slash;
 
-	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (slash)
-		slash[slash == folder] = '\0';
 	/* A link may lead through folders that are not in the path. */
-	if (realpath(path, real) || realpath(folder, real))
+	if (realpath(path, real) || realpath(folder_of(path, folder), real))
 		who = changed_by_both(who, changed_by_path(real));
 	return who;
 }
@@ -326,8 +326,7 @@ int file_read_line(FILE *f, struct buf *out)
 	return c == '\n';
 }
 
-/* Returns the number of bytes, or -1 with errno. */
-static ssize_t file_read_fd(int fd, char *out, size_t size)
+ssize_t file_read_all(int fd, char *out, size_t size)
 {
 	size_t used = 0;
 	ssize_t n = 1;
@@ -349,7 +348,7 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 
 	if (fd < 0)
 		return file_failed(message, message_size, path, "read");
-	n = file_read_fd(fd, out, size);
+	n = file_read_all(fd, out, size);
 	if (n < 0)
 		n = file_failed(message, message_size, path, "read");
 	close(fd);
@@ -393,28 +392,33 @@ static int secret_open(const char *path, struct stat *st, char *message, size_t 
 	if (S_ISREG(st->st_mode))
 		return fd;
 	close(fd);
-	snprintf(message, size, "%s is not a regular file: name a file with the secret in it",
+	snprintf(message, size,
+		 "%s is not a regular file: use a file that contains the token or the password",
 		 path);
 	return -GW_E_ARG;
 }
 
-/* Reads the first line, and closes fd. */
+/* Reads the first line of the file into out, and closes fd. */
 static int secret_take(int fd, const char *path, char out[static SECRET_MAX], char *message,
 		       size_t size)
 {
-	ssize_t n = file_read_fd(fd, out, SECRET_MAX);
+	ssize_t n = file_read_all(fd, out, SECRET_MAX);
 	int err = n < 0 ? file_failed(message, size, path, "read") : 0;
 	size_t line = 0;
 
 	close(fd);
-	while (n > 0 && line < (size_t)n && !strchr("\r\n", out[line])) /* also ends at NUL */
+	/* strchr() also finds NUL, so the loop ends at a NUL byte, too. */
+	while (n > 0 && line < (size_t)n && !strchr("\r\n", out[line]))
 		line++;
 	if (!err && line == SECRET_MAX) {
-		snprintf(message, size, "the first line of %s is longer than %d characters",
+		snprintf(message, size,
+			 "the first line of %s is longer than %d characters: write only the "
+			 "token or the password to it",
 			 path, SECRET_MAX - 1);
 		err = -GW_E_ARG;
 	} else if (!err && line < (size_t)n && !out[line]) {
-		snprintf(message, size, "%s has a NUL byte: write only text to it", path);
+		snprintf(message, size, "%s contains a NUL byte: write only text to the file",
+			 path);
 		err = -GW_E_ARG;
 	}
 	if (err)
@@ -442,9 +446,9 @@ int secret_read(const char *path, char out[static SECRET_MAX], char *message, si
 	if (err || strlen(out) >= SECRET_MIN)
 		return err;
 	snprintf(message, size,
-		 "the token in %s is shorter than %d characters: write a longer one, for "
-		 "example "
-		 "the output of \"openssl rand -hex 32\", to its first line",
+		 "the token in %s is shorter than %d characters: write a longer one to its "
+		 "first "
+		 "line, for example the output of \"openssl rand -hex 32\"",
 		 path, SECRET_MIN);
 	return -GW_E_ARG;
 }

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-/* Replaces path by n bytes: writes a new file in the same folder, syncs and renames it; for a
- * link it replaces the target. A pipe, a terminal or a device is not replaced: the bytes are
- * written to it. Returns 0, -GW_E_NOENT, -GW_E_PERM, -GW_E_SIZE (the path is too long) or
- * -GW_E_IO, with a sentence in message. */
+/* Replaces the contents of the file by n bytes: writes a new file in the same folder, syncs it
+ * and renames it. If path is a symbolic link, its target is replaced. If path is a pipe, a
+ * terminal or a device, the bytes are written to it. Returns 0, -GW_E_NOENT, -GW_E_PERM,
+ * -GW_E_SIZE (the path is too long) or -GW_E_IO. An error comes with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
 
 /* Checks whether file_replace() could write the file; call it before a long measurement.
@@ -60,7 +60,12 @@ int file_read_line(FILE *f, struct buf *out);
 /* Writes all n bytes to fd. Returns 0, or -1 with errno. */
 int file_write_all(int fd, const char *p, size_t n);
 
-/* Writes the sentence "path cannot be WHAT: why" for errno. Returns the gw_error for errno. */
+/* Reads from fd until the end or until size bytes are read. Returns the number of bytes, or -1
+ * with errno. */
+ssize_t file_read_all(int fd, char *out, size_t size);
+
+/* Writes the sentence "PATH cannot be WHAT: REASON". The reason and the returned gw_error are
+ * those of errno. what is a participle such as "written". */
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
 /* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,

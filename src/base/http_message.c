@@ -21,7 +21,7 @@ void http_message_write(struct buf *out, const struct http_message *m)
 	buf_addf(out, "\r\n%s", m->body ? m->body : "");
 }
 
-/* Returns the value of a header in the lines before end; NULL: absent. */
+/* Returns the value of a header in the lines before end, or NULL if there is no such header. */
 static const char *find_header(const char *head, const char *end, const char *name)
 {
 	size_t n = strlen(name);

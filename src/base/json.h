@@ -16,12 +16,13 @@ struct json {
 	struct buf *out;
 	bool pretty;
 	unsigned depth;
-	bool first; /* no value was written at this level yet */
-	char kind[JSON_DEPTH];
-	const char *next; /* key for the next value without a key */
+	bool first;            /* No value has been written at the present level yet. */
+	char kind[JSON_DEPTH]; /* '{' or '[' for each open level */
+	const char *next;      /* key that json_next_key() has set, or NULL */
 };
 
-/* Writes to out (borrowed). pretty: two-space indent and line breaks. */
+/* Begins a document in out (borrowed). If pretty is set, the document has line breaks and each
+ * level is indented by two spaces. */
 void json_init(struct json *j, struct buf *out, bool pretty);
 
 /* Ends the document with a newline. Returns 0 or the error of the buf. */
@@ -31,20 +32,21 @@ int json_end(struct json *j);
  * document can thus write the document as a member of another one. */
 void json_next_key(struct json *j, const char *key);
 
-/* For these and all functions below: key is NULL for an element of an array and for the
- * document itself. */
+/* In these and all functions below, key is NULL for an element of an array and for the document
+ * itself. */
 void json_object(struct json *j, const char *key);
 void json_object_end(struct json *j);
 void json_array(struct json *j, const char *key);
 void json_array_end(struct json *j);
 
-void json_string(struct json *j, const char *key, const char *s); /* NULL: null */
+void json_string(struct json *j, const char *key, const char *s); /* writes null if s is NULL */
 void json_bool(struct json *j, const char *key, bool v);
 void json_int(struct json *j, const char *key, int64_t v);
 void json_uint(struct json *j, const char *key, uint64_t v);
 void json_double(struct json *j, const char *key, double v);
 void json_null(struct json *j, const char *key);
-void json_time(struct json *j, const char *key, uint64_t wall_ns); /* RFC 3339; 0: null */
+/* Writes the time as a string (RFC 3339), or null if wall_ns is 0. */
+void json_time(struct json *j, const char *key, uint64_t wall_ns);
 
 /* Writes a value that is already JSON, unchanged. The value must be well-formed. */
 void json_raw(struct json *j, const char *key, const char *value);

@@ -29,7 +29,7 @@ struct jansson_error {
 	char source[80], text[160];
 };
 #define JANSSON_REJECT_DUPLICATES ((size_t)1)
-/* options of jansson: read integers as doubles, allow NUL in strings */
+/* Two options of jansson: it reads integers as doubles and allows NUL in strings. */
 #define JANSSON_LENIENT ((size_t)0x18)
 
 /* clang-format off */
@@ -57,8 +57,8 @@ static struct {
 #define POINTER(type, name, symbol, args) type(*name) args;
 	JANSSON_CALLS(POINTER)
 #undef POINTER
-	char missing[160]; /* why jansson cannot be used; "": it can be used */
-} jansson;                 /* one per process, never unloaded */
+	char missing[160]; /* why jansson cannot be used, or "" */
+} jansson;                 /* one per process; the library is never unloaded */
 static pthread_once_t jansson_once = PTHREAD_ONCE_INIT;
 
 #ifdef GPUWARD_JANSSON_ARCHIVE
@@ -121,8 +121,8 @@ static int json_doc_parse(const char *text, size_t n, size_t flags, struct json_
 	if (!v) {
 		error->line = e.line > 0 ? e.line : 1;
 		error->column = e.column > 0 ? e.column : 1;
-		utf8_clean(error->text, sizeof(error->text),
-			   e.text); /* the error text quotes the document */
+		/* The error text quotes the document, which may contain control characters. */
+		utf8_clean(error->text, sizeof(error->text), e.text);
 		return -GW_E_PARSE;
 	}
 	*ret = (struct json_doc *)v;
@@ -266,8 +266,8 @@ bool json_doc_equal(const struct json_doc *a, const struct json_doc *b)
 
 void json_doc_error_text(const char *answer, size_t n, char *out, size_t size)
 {
-	/* the keys under which servers put the error text: OpenAI's format and llama.cpp,
-	 * Ollama, FastAPI, container engines */
+	/* Where servers put the error text. In order: OpenAI's format and llama.cpp; Ollama;
+	 * FastAPI; container engines; FastAPI with an error in OpenAI's format. */
 	static const char *const paths[] = { "error.message", "error", "detail", "message",
 					     "detail.error.message" };
 	struct json_doc *r = NULL;

@@ -12,7 +12,7 @@
 struct json_doc; /* a document, or a value in it */
 
 enum json_doc_type {
-	JSON_DOC_ABSENT, /* there is no value at the path */
+	JSON_DOC_ABSENT, /* There is no value at the path. */
 	JSON_DOC_NULL,
 	JSON_DOC_BOOL,
 	JSON_DOC_NUMBER,
@@ -21,21 +21,23 @@ enum json_doc_type {
 	JSON_DOC_OBJECT
 };
 
-/* Parses text. Returns 0, and the caller owns *ret; -GW_E_PARSE or -GW_E_NOSUPPORT (libjansson
- * is missing) with a sentence in message: "not JSON: line 1, column 8: ...". A repeated key is
- * an error only in json_doc_new_strict(), which is for requests and our own files. */
+/* Parse text. Return 0, and the caller owns *ret. Return -GW_E_PARSE or -GW_E_NOSUPPORT
+ * (libjansson is missing) with a sentence in message: "not JSON: line 1, column 8: ...". A
+ * repeated key is an error only in json_doc_new_strict(), which is for requests and our own
+ * files. */
 int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size);
 int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
 			size_t size);
-/* For json_doc_new_lenient(), which reads results that other programs may have written: it also
- * accepts numbers of any size and strings with NUL. The error has a line and a column. */
+/* json_doc_new_lenient() is for results that other programs may have written. It also accepts
+ * integers of any size and strings with NUL, and returns the position of an error. */
 struct json_doc_error {
 	int line, column; /* from 1 */
 	char text[160];
 };
 int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
 			 struct json_doc_error *error);
-void json_doc_free(struct json_doc *r); /* only for a whole document; NULL is allowed */
+/* Frees a whole document, with all values in it. NULL is allowed. */
+void json_doc_free(struct json_doc *r);
 
 /* A path consists of keys separated by dots; the path "" means r itself. If a value is missing
  * or has another type, the functions return NULL, 0 or false. */
@@ -60,7 +62,7 @@ void json_doc_error_text(const char *answer, size_t n, char *out, size_t size);
 /* True if all values of a and b are equal. */
 bool json_doc_equal(const struct json_doc *a, const struct json_doc *b);
 
-/* number of elements of an array or object */
+/* Returns the number of elements of an array or of members of an object. */
 size_t json_doc_count(const struct json_doc *r, const char *path);
 const struct json_doc *json_doc_at(const struct json_doc *r, const char *path, size_t i);
 

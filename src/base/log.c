@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A pipe accepts this many bytes in one write(), so that lines of several processes do not
- * mix. */
+/* Linux writes up to 4096 bytes (PIPE_BUF) to a pipe in one piece, so that lines of several
+ * processes do not mix. */
 #define LINE_SIZE 4096
 
 /* Reserved for the end of the line: the mark that the line was cut, the brace and the
@@ -41,6 +41,7 @@ void log_init(struct log *l, int fd, enum log_level level, enum log_format forma
 	atomic_init(&l->dropped, 0);
 }
 
+/* Returns the number of bytes that still fit into the line before its reserved end. */
 static size_t log_room(const struct line *l)
 {
 	size_t keep = TAIL_SIZE + 1;
@@ -48,6 +49,7 @@ static size_t log_room(const struct line *l)
 	return l->b.len + keep < LINE_SIZE ? LINE_SIZE - keep - l->b.len : 0;
 }
 
+/* True if logfmt needs no quotes around s. */
 static bool is_bare(const char *s)
 {
 	if (!*s)

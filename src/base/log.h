@@ -16,10 +16,10 @@ enum log_format { LOG_LOGFMT, LOG_JSON };
 
 struct log {
 	int fd;
-	enum log_level level; /* lines above this level are not written */
+	enum log_level level; /* lines with a higher number (less urgent) are not written */
 	enum log_format format;
 	const struct clock *clock;
-	_Atomic uint64_t dropped; /* number of lines that write() refused */
+	_Atomic uint64_t dropped; /* number of lines that write() did not write completely */
 };
 
 void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
@@ -41,7 +41,7 @@ struct log_pair {
 #define LOG_D(k, x) ((struct log_pair){ LOG_PAIR_DOUBLE, k, { .d = (x) } })
 #define LOG_B(k, x) ((struct log_pair){ LOG_PAIR_BOOL, k, { .b = (x) } })
 
-/* Writes one line: time=... level=... msg="..." key=value ...; pairs may be NULL if n is 0. */
+/* Writes one line: time=... level=... msg="..." key=value ... pairs may be NULL if n is 0. */
 void log_write(struct log *l, enum log_level level, const char *msg,
 	       const struct log_pair *pairs, unsigned n);
 

@@ -1,10 +1,12 @@
 #include "loop.h"
 
+#include "array.h"
 #include "clock.h"
 
 #include <gpuward.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -15,15 +17,15 @@
 #include <unistd.h>
 
 #define BATCH 64       /* events per epoll_wait() */
-#define OFF   SIZE_MAX /* position of a timer that is not in the heap */
+#define OFF   UINT_MAX /* position of a timer that is not in the heap */
 
 enum kind { KIND_FD, KIND_TIMER, KIND_SIGNALS };
 
 struct loop_source {
 	struct loop *loop;
 	enum kind kind;
-	/* the source was removed; it is freed at the end of the round, because the events of
-	 * this round may still refer to it */
+	/* The source was removed. It is freed at the end of the round, because the events of
+	 * this round may still refer to it. */
 	bool removed;
 	struct loop_source *next; /* next source in the list of removed sources */
 	int fd;
@@ -33,8 +35,8 @@ struct loop_source {
 		loop_signal_fn *on_signal;
 	} fn;
 	void *arg;
-	uint64_t at_ns;
-	size_t place; /* position in the heap */
+	uint64_t at_ns; /* when the timer fires */
+	unsigned place; /* position in the heap, or OFF */
 };
 
 struct loop {
@@ -42,10 +44,12 @@ struct loop {
 	bool stop;
 	bool in_round;
 	uint64_t wakeups;
-	/* this round calls the timers that are due up to this time */
-	uint64_t round_ns;
-	struct loop_source **heap; /* earliest first; has space for all timers */
-	size_t timers, heaped, room;
+	uint64_t round_ns; /* The present round calls the timers that are due at this time. */
+	/* The timers that are on, the earliest first. There is memory for all timers. */
+	struct loop_source **heap;
+	unsigned timers; /* number of timers */
+	unsigned heaped; /* number of timers in the heap */
+	unsigned room;   /* number of timers for which the heap has memory */
 	struct loop_source *to_free;
 };
 
@@ -131,13 +135,13 @@ int loop_set_events(struct loop_source *s, uint32_t events)
 	return epoll_set(s, EPOLL_CTL_MOD, events);
 }
 
-static void heap_put(struct loop *l, size_t place, struct loop_source *s)
+static void heap_put(struct loop *l, unsigned place, struct loop_source *s)
 {
 	l->heap[place] = s;
 	s->place = place;
 }
 
-static void heap_up(struct loop *l, size_t i)
+static void heap_up(struct loop *l, unsigned i)
 {
 	struct loop_source *s = l->heap[i];
 
@@ -146,10 +150,10 @@ static void heap_up(struct loop *l, size_t i)
 	heap_put(l, i, s);
 }
 
-static void heap_down(struct loop *l, size_t i)
+static void heap_down(struct loop *l, unsigned i)
 {
 	struct loop_source *s = l->heap[i];
-	size_t child;
+	unsigned child;
 
 	while ((child = 2 * i + 1) < l->heaped) {
 		if (child + 1 < l->heaped && l->heap[child + 1]->at_ns < l->heap[child]->at_ns)
@@ -164,7 +168,7 @@ static void heap_down(struct loop *l, size_t i)
 
 static void heap_remove(struct loop *l, struct loop_source *s)
 {
-	size_t i = s->place;
+	unsigned i = s->place;
 	struct loop_source *last = l->heap[--l->heaped];
 
 	s->place = OFF;
@@ -177,17 +181,9 @@ static void heap_remove(struct loop *l, struct loop_source *s)
 
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
 {
-	/* Allocate here, so that setting a time cannot fail. */
-	if (l->timers == l->room) {
-		size_t room = l->room ? 2 * l->room : 16;
-		struct loop_source **heap =
-			realloc(l->heap, room * sizeof(struct loop_source *));
-
-		if (!heap)
-			return -GW_E_NOMEM;
-		l->heap = heap;
-		l->room = room;
-	}
+	/* Allocate here, so that loop_set_time() cannot fail. */
+	if (array_reserve(&l->heap, &l->room, l->timers + 1, sizeof(struct loop_source *)) != 0)
+		return -GW_E_NOMEM;
 
 	struct loop_source *s = source_new(l, KIND_TIMER, -1, arg);
 
@@ -280,8 +276,8 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Round up, because a wake-up slightly before the time of the timer would cost another
- * round. */
+/* Returns the timeout for epoll_wait(). Rounds up, because a wake-up slightly before the time
+ * of a timer would cost another round. */
 static int wait_ms(const struct loop *l, uint64_t timeout_ns)
 {
 	uint64_t now, ms;
@@ -309,7 +305,7 @@ static void fire_timers(struct loop *l)
 	/* A timer that sets itself to a past time waits for the next round (loop_set_time()),
 	 * so that other timers get their turn. */
 	l->round_ns = now;
-	for (size_t n = l->heaped; n > 0 && l->heaped > 0 && l->heap[0]->at_ns <= now; n--) {
+	for (unsigned n = l->heaped; n > 0 && l->heaped > 0 && l->heap[0]->at_ns <= now; n--) {
 		struct loop_source *s = l->heap[0];
 
 		heap_remove(l, s);

@@ -20,14 +20,14 @@ typedef void loop_signal_fn(void *arg, int signal);
 int loop_new(struct loop **ret);
 void loop_free(struct loop *l);
 
-/* Waits for events on fd (borrowed: remove the source before closing it). Returns 0,
- * -GW_E_NOMEM or -GW_E_IO. */
+/* Calls fn when fd has one of the events. fd is borrowed: remove the source before you close
+ * fd. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fd_fn *fn, void *arg,
 		struct loop_source **ret);
 int loop_set_events(struct loop_source *s, uint32_t events);
 
-/* Adds a timer that is off until loop_set_time(). The timer fires once at the time set there
- * (0: off). */
+/* loop_add_timer() adds a timer that is off. loop_set_time() makes the timer fire once at at_ns,
+ * or switches it off if at_ns is 0. */
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret);
 void loop_set_time(struct loop_source *s, uint64_t at_ns);
 
@@ -40,13 +40,13 @@ int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, voi
  * was already due. */
 void loop_remove(struct loop_source *s);
 
-/* loop_run() runs until loop_stop(). loop_once() runs one round of at most timeout_ns
- * (UINT64_MAX: no limit). */
+/* loop_run() runs rounds until a callback calls loop_stop(). loop_once() runs one round, which
+ * waits at most timeout_ns (UINT64_MAX: no limit). */
 void loop_run(struct loop *l);
 void loop_once(struct loop *l, uint64_t timeout_ns);
 void loop_stop(struct loop *l);
 
-/* Returns the number of rounds so far. */
+/* Returns how many rounds the loop has run. */
 uint64_t loop_wakeups(const struct loop *l);
 
 #endif

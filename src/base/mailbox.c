@@ -86,7 +86,7 @@ int mailbox_start(struct mailbox *m, size_t stack_bytes, void (*run)(void *arg),
 		m->orphaned = orphaned;
 		m->arg = arg;
 	}
-	m->running++; /* increment before the thread can end */
+	m->running++; /* Count the thread before it can end. */
 	if (thread_start(&m->thread[m->started], stack_bytes, mailbox_run, m) != 0) {
 		m->running--;
 		return -GW_E_NOMEM;
@@ -99,7 +99,7 @@ void mailbox_wake(struct mailbox *m)
 {
 	pthread_cond_signal(&m->wake);
 	if (m->wake_fd >= 0)
-		/* fails only if the descriptor is already readable */
+		/* This fails only if the descriptor is already readable. */
 		(void)eventfd_write(m->wake_fd, 1);
 }
 

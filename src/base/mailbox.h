@@ -13,9 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Starts a thread with all signals blocked. Signals belong to the main thread of a program: in
- * another thread, a signal would run its handler there or interrupt a driver call. stack_bytes
- * 0: the default size. Returns 0, or -GW_E_NOMEM; *ret is then undefined. */
+/* Starts a thread with all signals blocked. Only the main thread of a program handles signals:
+ * in another thread, a signal would run its handler there or interrupt a driver call. If
+ * stack_bytes is 0, the stack has the default size. Returns 0, or -GW_E_NOMEM; *ret is then
+ * undefined. */
 int thread_start(pthread_t *ret, size_t stack_bytes, void *(*run)(void *arg), void *arg);
 
 #define MAILBOX_THREADS 8
@@ -26,11 +27,11 @@ enum mailbox_flag { MAILBOX_WAKE_FD = 1, MAILBOX_NEWS_FD = 2 };
 
 struct mailbox {
 	pthread_mutex_t lock; /* protects everything below and the module's shared members */
-	pthread_cond_t wake, news; /* wake signals the thread, news its owner */
-	int wake_fd, news_fd;      /* -1: none */
-	bool stop;                 /* the thread should end */
-	bool left_behind;          /* mailbox_stop() no longer waits */
-	unsigned started, running; /* threads */
+	pthread_cond_t wake, news; /* wake is for the thread, news is for its owner */
+	int wake_fd, news_fd; /* the descriptors of enum mailbox_flag; -1 if not requested */
+	bool stop;            /* The owner has asked the threads to end. */
+	bool left_behind;     /* mailbox_stop() returned while threads were running. */
+	unsigned started, running; /* numbers of threads */
 	pthread_t thread[MAILBOX_THREADS];
 	void (*run)(void *arg);
 	void (*orphaned)(void *arg);
@@ -59,8 +60,8 @@ static inline void mailbox_unlock(struct mailbox *m)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* mailbox_wake() wakes the thread, mailbox_notify() its owner. Call with or without the
- * lock. */
+/* mailbox_wake() wakes the thread. mailbox_notify() wakes its owner. The caller may hold the lock
+ * or not. */
 void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
@@ -71,7 +72,8 @@ void mailbox_notify(struct mailbox *m);
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 
-/* Resets a descriptor after poll(). Returns false if it was not readable. */
+/* Makes wake_fd or news_fd not readable again, after poll(). Returns false if the descriptor was
+ * not readable. */
 bool mailbox_clear(int fd);
 
 /* mailbox_request_stop() asks the threads to end. Call without the lock. */
@@ -82,8 +84,8 @@ bool mailbox_stopping(struct mailbox *m);
  * thread was started), or -GW_E_STATE: a thread has not ended, and all threads are left
  * behind. */
 int mailbox_stop(struct mailbox *m, uint64_t timeout_ns);
-/* Does the last step of mailbox_stop(), for callers that wait in another way. Call with the
- * lock; the function releases it. */
+/* Does the last step of mailbox_stop(), for callers that wait in another way. The caller must
+ * hold the lock; the function releases it. */
 int mailbox_join(struct mailbox *m);
 
 #endif

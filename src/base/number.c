@@ -87,7 +87,7 @@ const struct unit unit_sizes[] = {
 
 bool unit_parse(const char *text, const struct unit *units, double *ret)
 {
-	/* case is ignored for sizes only; for times, "m" and "M" could mean different units */
+	/* Ignore case only for sizes: for times, "m" and "M" could mean different units. */
 	const bool any_case = units == unit_sizes;
 	const char *end;
 	double v = number_parse(text, &end);
@@ -105,6 +105,7 @@ bool unit_parse(const char *text, const struct unit *units, double *ret)
 	return false;
 }
 
+/* Escapes dashes only if dash is set. */
 static void escape_text(struct buf *out, const char *s, bool dash)
 {
 	for (; *s; s++) {
@@ -155,7 +156,8 @@ static int hex_digit(char c)
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Reads one character. Returns the number of bytes that it takes in s, 0: invalid. */
+/* Reads one character, which may be escaped. Returns its number of bytes in s, or 0 if the
+ * escape sequence is invalid. */
 static unsigned unescape_char(const char *s, char *ret)
 {
 	int high, low;

@@ -56,8 +56,9 @@ struct unit {
 	double size;
 };
 
-/* unit_times converts to nanoseconds; a number without a unit is in seconds. unit_sizes
- * converts to bytes; "G" means GiB. The largest unit is first; other spellings follow. */
+/* unit_times converts a time to nanoseconds; a number without a unit is in seconds. unit_sizes
+ * converts a size to bytes; "G" means GiB. The common spellings come first in each table, the
+ * largest unit first. */
 extern const struct unit unit_times[], unit_sizes[];
 
 /* Reads a number that is not negative, with an optional unit: "1.5 h", "250ms", "4 GiB".

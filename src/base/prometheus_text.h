@@ -14,13 +14,14 @@ struct prometheus_label {
 
 /* A line with a sample. */
 struct prometheus_line {
-	const char *name; /* not terminated */
+	const char *name; /* not NUL-terminated */
 	size_t name_len;
-	/* the labels with their braces, as in the text; empty: no labels, or malformed ones */
+	/* The labels with their braces, as in the text. labels_len is 0 if the line has no labels
+	 * or malformed labels. */
 	const char *labels;
 	size_t labels_len;
-	double value; /* NAN if not valid */
-	bool valid;   /* labels and value are well-formed */
+	double value; /* NAN if `valid` is false */
+	bool valid;   /* Both the labels and the value are well-formed. */
 };
 
 /* Reads the next sample at *text and moves *text past its line; skips comments and empty lines.

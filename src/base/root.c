@@ -1,5 +1,7 @@
 #include "root.h"
 
+#include "file.h"
+
 #include <gpuward.h>
 
 #include <ctype.h>
@@ -42,25 +44,6 @@ void root_close(struct root *r)
 	r->fd = -1;
 }
 
-static long read_all(int fd, char *out, size_t size)
-{
-	size_t used = 0;
-
-	while (used < size - 1) {
-		ssize_t n = read(fd, out + used, size - 1 - used);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return error_of(errno);
-		if (n == 0)
-			break;
-		used += (size_t)n;
-	}
-	out[used] = '\0';
-	return (long)used;
-}
-
 long root_read(const struct root *r, const char *path, char *out, size_t size)
 {
 	int fd = openat(r->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -69,10 +52,11 @@ long root_read(const struct root *r, const char *path, char *out, size_t size)
 	out[0] = '\0';
 	if (fd < 0)
 		return error_of(errno);
-	n = read_all(fd, out, size);
-	close(fd);
+	n = file_read_all(fd, out, size - 1);
 	if (n < 0)
-		out[0] = '\0';
+		n = error_of(errno);
+	out[n < 0 ? 0 : n] = '\0';
+	close(fd);
 	return n;
 }
 
@@ -95,7 +79,7 @@ int root_read_i64(const struct root *r, const char *path, int64_t *ret)
 		return (int)n;
 	errno = 0;
 	v = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
-	/* text that contains a NUL is not a number */
+	/* The comparison with text + n also refuses text that contains a NUL. */
 	if (end == text || end != text + n || errno)
 		return -GW_E_PARSE;
 	*ret = v;

@@ -13,10 +13,11 @@
 
 struct root {
 	int fd;
-	bool real; /* the root is "/" itself */
+	bool real; /* The root is "/" itself. */
 };
 
-/* Opens path ("/" or NULL: the real root). Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
+/* Opens the root directory at path. "/" and NULL mean the real root. Returns 0, -GW_E_NOENT,
+ * -GW_E_PERM or -GW_E_IO. */
 int root_open(struct root *r, const char *path);
 void root_close(struct root *r);
 
@@ -58,13 +59,14 @@ const char *root_path(char *out, size_t size, const char *fmt, ...)
 
 /* Reads a text file of any length line by line, without allocating. It is for files that do not
  * fit into a buffer on the stack, such as /proc/cpuinfo of a large machine. */
-#define LINES_SIZE 4096 /* a longer line is cut here */
+#define LINES_SIZE 4096 /* A longer line is cut to LINES_SIZE - 1 bytes. */
 
 struct lines {
 	int fd;
-	size_t at, used;
-	bool end;  /* end of file */
-	bool skip; /* the last line was cut: skip its rest */
+	size_t at,
+		used; /* buf[at] to buf[used - 1] are read from the file, but not yet returned */
+	bool end;     /* The end of the file is reached. */
+	bool skip;    /* The last line was cut. The next call skips its rest. */
 	char buf[LINES_SIZE];
 };
 
@@ -72,8 +74,8 @@ struct lines {
 int lines_open(struct lines *l, const struct root *root, const char *path);
 void lines_close(struct lines *l);
 
-/* Returns the next line without its newline. The caller may change the line; it is valid until
- * the next call. NULL at the end or if reading fails. */
+/* Returns the next line without its newline, or NULL at the end or if reading fails. The caller
+ * may change the line. The line is valid until the next call. */
 char *lines_next(struct lines *l);
 
 #endif

@@ -30,8 +30,8 @@ static inline size_t sized_size(const void *given, size_t first)
 }
 
 /* Copies a struct from the caller to `known`, which has `size` bytes. Members that the caller's
- * struct does not have become 0. given NULL: all members become 0. Returns false if no version
- * has the size in *given, or if a member that the library does not know is not 0. */
+ * struct does not have become 0. If `given` is NULL, all members become 0. Returns false if no
+ * version has the size in *given, or if a member that the library does not know is not 0. */
 static inline bool sized_read(void *known, size_t size, size_t first, const void *given)
 {
 	size_t theirs = given ? sized_size(given, first) : size;

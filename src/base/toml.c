@@ -170,7 +170,9 @@ static bool read_inline_table(struct toml_reader *r, struct toml_node *node, uns
 static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	if (depth > TOML_DEPTH)
-		return reader_fail(r, r->p, "nested deeper than %d levels", TOML_DEPTH);
+		return reader_fail(r, r->p,
+				   "tables and arrays are nested deeper than %d levels",
+				   TOML_DEPTH);
 	reader_locate(r, r->p, &node->line, &node->column);
 	switch (*r->p) {
 	case '"':
@@ -229,7 +231,8 @@ static bool check_text(struct toml_reader *r, size_t size)
 		if (n == 0)
 			return reader_fail(r, p, "the byte 0x%02X is not UTF-8", c);
 		if (c == '\r' && p[1] != '\n')
-			return reader_fail(r, p, "a carriage return without a line feed");
+			return reader_fail(r, p,
+					   "a carriage return must be followed by a line feed");
 		if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)
 			return reader_fail(r, p, "the control character U+%04X is not allowed",
 					   c);
@@ -268,9 +271,8 @@ int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_err
 	struct toml *doc = calloc(1, sizeof(*doc));
 	struct toml_reader r = { .doc = doc, .err = err };
 
-	*err = (struct toml_error){
-		.text = "out of memory"
-	}; /* stays if no other error is found */
+	/* This text stays if no other error is found. */
+	*err = (struct toml_error){ .text = "out of memory" };
 	if (!doc)
 		return -GW_E_NOMEM;
 	doc->top = (struct toml_node){ .type = TOML_TABLE, .line = 1, .column = 1 };
@@ -295,28 +297,11 @@ static int fail_errno(struct toml_error *err, int e)
 	case ENOENT:
 	case ENOTDIR: return fail_file(err, -GW_E_NOENT, "there is no such file");
 	case EACCES:
-	case EPERM: return fail_file(err, -GW_E_PERM, "this user may not read it");
+	case EPERM: return fail_file(err, -GW_E_PERM, "this user may not read the file");
 	case ETIMEDOUT: return fail_file(err, -GW_E_IO, "no program writes to this pipe");
-	case EISDIR: return fail_file(err, -GW_E_IO, "it is a directory");
-	default: return fail_file(err, -GW_E_IO, "reading it failed");
+	case EISDIR: return fail_file(err, -GW_E_IO, "this path is a directory, not a file");
+	default: return fail_file(err, -GW_E_IO, "the file cannot be read");
 	}
-}
-
-/* Returns the number of bytes read, at most size, or -errno. */
-static ssize_t read_file(int fd, char *out, size_t size)
-{
-	size_t used = 0;
-
-	while (used < size) {
-		ssize_t n = read(fd, out + used, size - used);
-
-		if (n == 0)
-			break;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		used += n > 0 ? (size_t)n : 0;
-	}
-	return (ssize_t)used;
 }
 
 int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err)
@@ -328,13 +313,13 @@ int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err)
 	if (fd < 0)
 		return fail_errno(err, errno);
 	text = malloc(FILE_MAX + 1);
-	n = text ? read_file(fd, text, FILE_MAX + 1) : 0;
+	n = text ? file_read_all(fd, text, FILE_MAX + 1) : 0;
 	if (!text)
-		rc = fail_file(err, -GW_E_NOMEM, "out of memory while reading it");
+		rc = fail_file(err, -GW_E_NOMEM, "out of memory while reading the file");
 	else if (n < 0)
-		rc = fail_errno(err, (int)-n);
+		rc = fail_errno(err, errno);
 	else if (n > FILE_MAX)
-		rc = fail_file(err, -GW_E_SIZE, "it is larger than 1 MiB");
+		rc = fail_file(err, -GW_E_SIZE, "the file is larger than 1 MiB");
 	else
 		rc = toml_parse(text, (size_t)n, ret, err);
 	free(text);

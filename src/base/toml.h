@@ -18,39 +18,40 @@ enum toml_type {
 	TOML_INTEGER,
 	TOML_FLOAT,
 	TOML_BOOL,
-	TOML_DATETIME,       /* with offset */
-	TOML_LOCAL_DATETIME, /* without */
+	TOML_DATETIME,       /* with an offset from UTC */
+	TOML_LOCAL_DATETIME, /* without an offset */
 	TOML_LOCAL_DATE,
 	TOML_LOCAL_TIME,
 };
 
 struct toml_node {
 	enum toml_type type;
-	unsigned line,
-		column; /* from 1; position of the value (of a table: its header or '{') */
-	/* name in its table, NUL-terminated; NULL in an array or at the top */
+	/* Position of the value, from 1. The position of a table is that of its header or '{'. */
+	unsigned line, column;
+	/* Name of this node in its table, NUL-terminated. NULL for an element of an array and for
+	 * the top table. */
 	const char *key;
 	size_t key_len;
 	unsigned key_line, key_column;
 	struct toml_node *next;  /* next sibling, in document order */
 	struct toml_node *child; /* first member of a table or element of an array */
-	size_t count;            /* number of children of a table or an array */
+	size_t count;            /* number of members of a table or of elements of an array */
 	union {
 		struct {
-			const char *text; /* string, or a date/time as RFC 3339 text */
+			const char *text; /* a string, or a date and time as RFC 3339 text */
 			size_t len;
 		} string;
 		int64_t integer;
 		double real;
 		bool boolean;
 	} v;
-	/* Internal. */
-	struct toml_node *last;
+	/* Only the parser uses these two members. */
+	struct toml_node *last; /* last member or element */
 	unsigned flags;
 };
 
 struct toml_error {
-	unsigned line, column; /* from 1; column counts code points */
+	unsigned line, column; /* Both begin at 1. column counts code points, not bytes. */
 	char text[160];        /* one sentence without position and full stop */
 };
 

@@ -51,17 +51,19 @@ struct place {
 
 /* toml_tree.c */
 
-/* Allocates memory that belongs to the document, aligned for anything in it. After NULL, rc is
- * set. */
+/* Allocates memory that belongs to the document, aligned for everything that the document
+ * contains. If there is no memory, returns NULL and sets rc. */
 void *reader_alloc(struct toml_reader *r, size_t n);
 
 /* Sets rc and the sentence, with the position of `at`. Always returns false. */
 bool reader_fail(struct toml_reader *r, const char *at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Fails with "expected (what) but found (the text at r->p)". Always returns false. */
+/* Fails with "expected WHAT but found 'C'", where C is the character at r->p. Always returns
+ * false. */
 bool reader_expected(struct toml_reader *r, const char *what);
 
+/* Returns the line and the column of `at`, which points into r->text. */
 void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
 		   unsigned *ret_column);
 
@@ -69,7 +71,8 @@ void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
 #define SPELL_SIZE 64
 const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]);
 
-/* Adds an element at the end of the array `parent` and returns it. After NULL, rc is set. */
+/* Adds an element at the end of the array `parent` and returns it. If there is no memory, returns
+ * NULL and sets rc. */
 struct toml_node *tree_element(struct toml_reader *r, struct toml_node *parent, const char *at);
 
 /* Move place from a table to its subtable `key`, and create the subtable if it is missing.
@@ -91,7 +94,8 @@ void tree_close(struct toml_node *table);
 
 /* toml_value.c */
 
-/* Reads the string at r->p, which is a quote; a multi-line one only if multi is set. */
+/* Reads the string at r->p, which is a quote. A multi-line string is allowed only if multi is
+ * set. */
 bool value_string(struct toml_reader *r, bool multi, const char **ret_text, size_t *ret_len);
 
 /* Reads the value at r->p, which is not a string, array or inline table. */

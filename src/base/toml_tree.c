@@ -1,5 +1,5 @@
-/* The tree of a TOML document: memory of its nodes, errors with their place, and the rules for
- * defining a table once. toml_reader.h has the contracts. */
+/* The tree of a TOML document: the memory of its nodes, errors with line and column, and the
+ * rules for where a table may be defined. toml_reader.h has the contracts. */
 #include "toml_reader.h"
 
 #include "text.h"
@@ -14,18 +14,19 @@
 
 /* How a table or array was created. This decides what may still be added to it. */
 enum {
-	/* a part of the path in a header: [here.x]; may still be defined once */
+	/* A longer header, [here.x], created the table. A header [here] may still define it. */
 	BY_PATH = 1 << 0,
-	BY_HEADER = 1 << 1, /* [here] */
-	BY_DOTS = 1 << 2,   /* by a dotted key: here.x = 1; further dotted keys may extend it */
-	BY_ROWS = 1 << 3,   /* an array of [[here]] */
-	CLOSED = 1 << 4,    /* a complete value; nothing may be added */
+	BY_HEADER = 1 << 1, /* The header [here] defined the table. */
+	/* A dotted key, here.x = 1, created the table. Further dotted keys may add members. */
+	BY_DOTS = 1 << 2,
+	BY_ROWS = 1 << 3, /* Headers [[here]] created the array. */
+	CLOSED = 1 << 4,  /* The value is complete: nothing may be added. */
 };
 
 struct toml_block {
 	struct toml_block *next;
 	size_t used, size;
-	struct toml_node mem[]; /* this type gives the memory the right alignment */
+	struct toml_node mem[]; /* The memory; this type gives it the right alignment. */
 };
 
 struct toml_member {
@@ -226,7 +227,8 @@ static bool enter_table(struct toml_reader *r, struct place *place, struct toml_
 	place->table = table;
 	place->depth += levels;
 	return place->depth <= TOML_DEPTH ||
-	       reader_fail(r, key->at, "nested deeper than %d levels", TOML_DEPTH);
+	       reader_fail(r, key->at, "tables and arrays are nested deeper than %d levels",
+			   TOML_DEPTH);
 }
 
 static bool enter_new_table(struct toml_reader *r, struct place *place, const struct key *key,
@@ -257,8 +259,8 @@ static bool fail_step(struct toml_reader *r, const struct key *key,
 				   "'%s' is not a table but a value of type %s (line %u)", name,
 				   toml_type_name(there->type), there->key_line);
 	return reader_fail(r, key->at,
-			   "table '%s' is complete and cannot be added to (line %u)", name,
-			   there->key_line);
+			   "nothing can be added to table '%s', which is complete (line %u)",
+			   name, there->key_line);
 }
 
 bool tree_step_header(struct toml_reader *r, struct place *place, const struct key *key)

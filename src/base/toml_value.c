@@ -113,7 +113,7 @@ bool value_string(struct toml_reader *r, bool multi, const char **ret_text, size
 	if (!close)
 		return reader_fail(r, open, "the string is not closed%s",
 				   multi ? "" : " on its line");
-	/* a line break directly after the opening quotes is not part of the string */
+	/* A line break directly after the opening quotes is not part of the string. */
 	if (multi)
 		s += *s == '\n' ? 1 : strncmp(s, "\r\n", 2) == 0 ? 2 : 0;
 	text = out = reader_alloc(r, (size_t)(close - s) + 1);

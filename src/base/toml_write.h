@@ -12,12 +12,12 @@
 /* Writes key = "text", escaped. */
 void toml_write_text(struct buf *out, const char *key, const char *text);
 
-/* Writes key = a float that reads back to the same bits; nan if v is not finite. */
+/* Writes key = v, as a float that reads back to the same bits. Writes nan if v is not finite. */
 void toml_write_real(struct buf *out, const char *key, double v);
 
 /* One member of a struct that is stored in a file. */
 struct toml_field {
-	const char *section, *key; /* section "": the top level */
+	const char *section, *key; /* section is "" for a key at the top level */
 	enum {
 		TOML_FIELD_TEXT, /* char[size] */
 		TOML_FIELD_REAL, /* double */
@@ -25,13 +25,13 @@ struct toml_field {
 		TOML_FIELD_UINT,
 		TOML_FIELD_U64,
 		TOML_FIELD_BOOL,
-		TOML_FIELD_ENUM, /* stored as a name: name(0) to name(names - 1) */
+		TOML_FIELD_ENUM, /* unsigned; the file has its name, which name() returns */
 	} type;
 	size_t offset;
-	size_t size;                         /* of the member, for TOML_FIELD_TEXT */
+	size_t size;                         /* bytes of the member, for TOML_FIELD_TEXT */
 	const char *(*name)(unsigned value); /* for TOML_FIELD_ENUM */
 	unsigned names;                      /* number of values, for TOML_FIELD_ENUM */
-	bool optional; /* older files lack the field; the member then stays unchanged */
+	bool optional; /* Older files lack the field. The member then stays unchanged. */
 };
 
 /* clang-format off */

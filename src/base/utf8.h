@@ -17,15 +17,15 @@ uint32_t utf8_decode(const char *s, size_t n);
 /* Writes code as UTF-8. Returns the number of bytes (1 to 4), 0 for an invalid code point. */
 size_t utf8_encode(uint32_t code, char out[static 4]);
 
-/* Returns the columns of s on a terminal: one per code point, none for combining marks, two for
- * East Asian wide ranges, one per invalid byte. */
+/* Returns the number of columns that s takes on a terminal: none for combining marks, two for
+ * wide East Asian characters, one for each other code point and for each invalid byte. */
 size_t utf8_columns(const char *s);
 
 /* Returns the longest suffix of s that has at most this number of columns. */
 const char *utf8_tail(const char *s, size_t columns);
 
-/* True for a character that could control a terminal or reorder its text: C0, DEL and C1
- * controls, and controls of the text direction. */
+/* True for a character that could control a terminal or reorder its text: the control characters
+ * C0, DEL and C1, and those that change the text direction. */
 bool utf8_is_control(uint32_t code);
 
 /* True if every byte of s belongs to a valid sequence. */

@@ -6,8 +6,8 @@
 #include "drm.h"
 
 static const struct drm_row rows[] = {
-	/* FAST: the second die of an MI250 reports 0 W, because the first die reports the power
-	 * of both */
+	/* Rows of the tier FAST. The second die of an MI250 reports 0 W, because the first die reports the power
+	 * of both dies. */
 	{ GW_Q_POWER, DRM_HWMON, "power1_average", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER, DRM_HWMON, "power1_input", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_AVERAGE, DRM_HWMON, "power1_average", NULL, DRM_NONZERO, 1e-6, 1e10 },
@@ -26,11 +26,11 @@ static const struct drm_row rows[] = {
 	{ GW_Q_CLOCK_SM, DRM_PCI, "pp_dpm_sclk", NULL, DRM_LEVEL, 1e6, 1e5 },
 	{ GW_Q_CLOCK_MEMORY, DRM_HWMON, "freq%u_input", "mclk", DRM_NUMBER, 1, 1e11 },
 	{ GW_Q_CLOCK_MEMORY, DRM_PCI, "pp_dpm_mclk", NULL, DRM_LEVEL, 1e6, 1e5 },
-	/* SLOW */
+	/* Rows of the tier SLOW. */
 	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "mem", DRM_NUMBER, 1e-3, 250e3 },
-	/* ENERGY: in units of 2^-16 J */
+	/* Rows of the tier ENERGY. The counter has units of 2^-16 J. */
 	{ GW_Q_ENERGY, DRM_PCI, "gpu_metrics", NULL, DRM_OWN, 1.0 / 65536, 0 },
-	/* HEALTH */
+	/* Rows of the tier HEALTH. */
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_cap", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_FAN_SPEED, DRM_HWMON, "pwm1", NULL, DRM_NUMBER, 1.0 / 255, 255 },
 	{ GW_Q_FAN_SPEED_RPM, DRM_HWMON, "fan1_input", NULL, DRM_NUMBER, 1, 1e5 },
@@ -41,7 +41,7 @@ static const struct drm_row rows[] = {
 	{ GW_Q_ECC_UNCORRECTED, DRM_PCI, "ras/umc_err_count", NULL, DRM_UNCORRECTED, 1, 0 },
 	{ GW_Q_BAR1_TOTAL, DRM_PCI, "mem_info_vis_vram_total", NULL, DRM_NUMBER, 1, 1e15 },
 	{ GW_Q_BAR1_USED, DRM_PCI, "mem_info_vis_vram_used", NULL, DRM_NUMBER, 1, 1e15 },
-	/* STATIC */
+	/* Rows of the tier STATIC. */
 	{ GW_Q_POWER_LIMIT_MIN, DRM_HWMON, "power1_cap_min", NULL, DRM_NUMBER, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT_MAX, DRM_HWMON, "power1_cap_max", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT_DEFAULT, DRM_HWMON, "power1_cap_default", NULL, DRM_NONZERO, 1e-6,
@@ -150,7 +150,7 @@ static long read_energy(const struct device *d, const struct drm_row *row, doubl
 		for (unsigned byte = 8; byte-- > 0;)
 			v = v << 8 | b[metrics[i].offset + byte];
 		*ret = (double)v;
-		/* all bits set: the driver has no value */
+		/* If the driver has no value, it sets all bits. */
 		return v > 0 && v < UINT64_MAX ? 0 : -GW_E_NOENT;
 	}
 	return -GW_E_NOENT;

@@ -23,14 +23,14 @@ const struct backend_ops *const backend_table[BACKENDS + 1] = {
 
 /* Maximum age of a tier before it is read again; indexed by bit number of enum gw_tier. */
 static const uint64_t cadence_ns[TIER_COUNT] = {
-	UINT64_MAX,    /* STATIC: once */
-	0,             /* FAST */
-	NS_PER_S,      /* SLOW */
+	UINT64_MAX,    /* STATIC: read once */
+	0,             /* FAST: read every time */
+	NS_PER_S,      /* SLOW: read at most once per second */
 	NS_PER_S,      /* ENERGY: callers within a second share one costly reading */
-	10 * NS_PER_S, /* HEALTH */
-	0,             /* ON_REQUEST */
-	10 * NS_PER_S, /* LIMITS */
-	0,             /* PROFILE */
+	10 * NS_PER_S, /* HEALTH: read every ten seconds */
+	0,             /* ON_REQUEST: read every time */
+	10 * NS_PER_S, /* LIMITS: read every ten seconds */
+	0,             /* PROFILE: read every time */
 };
 
 void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance)
@@ -274,7 +274,10 @@ static bool selector_plausible(const char *s)
 
 static int not_a_selector(const char *selector)
 {
-	return context_fail(NULL, -GW_E_ARG, "\"%.64s\" is not a GPU selector", selector);
+	return context_fail(NULL, -GW_E_ARG,
+			    "\"%.64s\" is not a GPU selector; use an index, a UUID, a PCI id, "
+			    "cuda:N, visible or all",
+			    selector);
 }
 
 int gw_device_matches(const struct gw_device *d, const char *selector)

@@ -32,7 +32,8 @@ struct report {
 	enum gw_cause cause; /* why the state is not GW_DEVICE_OK */
 	char message[256];   /* the cause as a sentence; "" if the state is GW_DEVICE_OK */
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
-	uint64_t tier_ns[TIER_COUNT]; /* when each tier was last read; 0: never */
+	uint64_t
+		tier_ns[TIER_COUNT]; /* monotonic time when each tier was last read; 0: never */
 	char text[GW_TEXTS][DEVICE_TEXT_SIZE];
 	uint8_t text_why[GW_TEXTS]; /* enum gw_absence of each text */
 	double v[GW_QUANTITIES];    /* valid if `why` is GW_HAVE */
@@ -59,8 +60,8 @@ struct device {
 	 * is no other work in between. This saves one clock reading per call. 0: the next call
 	 * reads the clock. */
 	uint64_t series_ns;
-	bool fresh; /* the GPU was just opened: the next read also reads its name */
-	void *priv; /* the backend's data; its close() frees it */
+	bool fresh; /* The GPU was opened and its name is not known yet: the next read reads it. */
+	void *priv; /* private data of the backend; backend_ops.close frees it */
 };
 
 /* Makes an empty report: every value is absent with reason not_read. */
@@ -106,15 +107,17 @@ void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns);
 
 struct call_cost_table;
 
-struct backend_env { /* shared by all backends of a context; outlives them */
+/* What all backends of a context share. It exists longer than the backends. */
+struct backend_env {
 	const struct clock *clock;
 	const struct root *root;
-	const char *nvml_library; /* path of the NVML library; NULL: search for it */
-	unsigned flags;           /* enum gw_open_flag */
-	uint64_t deadline_ns;     /* gw_options.deadline_ns; 0: no limit */
-	/* the process is about to end: the backend may leave the cleanup to the kernel */
+	const char *
+		nvml_library; /* Path of the NVML library. NULL: the backend searches for it. */
+	unsigned flags;       /* enum gw_open_flag */
+	uint64_t deadline_ns; /* gw_options.deadline_ns; 0: no limit */
+	/* The process is about to end. The backend need not clean up, because the kernel does. */
 	bool process_ends;
-	struct call_cost_table *cost; /* cost of NVML calls; NULL: not recorded */
+	struct call_cost_table *cost; /* cost of NVML calls; NULL: it is not recorded */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
 };
 
@@ -122,16 +125,16 @@ struct backend_env { /* shared by all backends of a context; outlives them */
 struct usage {
 	int64_t pid;
 	unsigned type;         /* enum gw_process_type */
-	int gpu_instance;      /* -1: none */
+	int gpu_instance;      /* MIG GPU instance; -1: none */
 	uint64_t memory_bytes; /* valid if memory_why is GW_HAVE */
 	enum gw_absence memory_why;
-	char name[32]; /* name of a simulated process, which /proc does not know; else "" */
+	char name[32]; /* Name of a simulated process, which is not in /proc. Otherwise "". */
 };
 
 struct usage_list {
 	struct usage *p;
 	unsigned count, cap;
-	/* why the driver hides some of the compute processes; GW_HAVE: it lists all of them */
+	/* Why the driver does not list all compute processes. GW_HAVE: it lists all of them. */
 	enum gw_absence partial;
 };
 
@@ -149,23 +152,23 @@ struct power_sample {
 
 /* The utilisation of a device by one process. */
 struct process_use {
-	int64_t pid;      /* pid from the driver; may be in no process list */
-	uint64_t wall_us; /* timestamp of its newest sample */
+	int64_t pid;      /* pid that the driver reports; the process lists may lack it */
+	uint64_t wall_us; /* timestamp of the newest sample of the process */
 	double sm_ratio;
 };
 
 struct device_event {
-	struct device *device; /* NULL: the whole driver */
-	uint64_t type;         /* one bit of enum abi_event, for NVML */
-	uint64_t data;         /* the Xid number, for Xid events */
-	int gpu_instance;      /* -1: none */
+	struct device *device; /* NULL: the event is about the whole driver */
+	uint64_t type;         /* for NVML: one bit of enum abi_event */
+	uint64_t data;         /* for an Xid event: the Xid number */
+	int gpu_instance;      /* MIG GPU instance of the event; -1: none */
 };
 
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
-	/* the tables of this backend for code that several backends share; for DRM backends a
-	 * struct drm_vendor */
+	/* Tables for code that several backends share. A backend that uses drm.c has a struct
+	 * drm_vendor here; other backends have NULL. */
 	const void *tables;
 
 	/* Checks quickly, on the caller's thread, whether open() can succeed. Does not open a
@@ -174,10 +177,10 @@ struct backend_ops {
 	bool (*present)(struct backend *b);
 
 	/* Finds and opens the GPUs. Calls backend_slot() for each GPU, in the driver's order,
-	 * and sets UUID and PCI id. Either sets name and memory, too, or sets d->fresh. If it
-	 * fails or finds no GPU, it sets the cause with backend_fail() and returns 0; the only
-	 * error is -GW_E_NOMEM. May be called again after close: a GPU with a known UUID keeps
-	 * its slot. */
+	 * and sets UUID and PCI id. Either also sets name and memory, or sets d->fresh. If
+	 * opening fails or there is no GPU, open() sets the cause with backend_fail() and
+	 * returns 0. The only error that it returns is -GW_E_NOMEM. It may be called again
+	 * after close(): a GPU with a known UUID keeps its slot. */
 	int (*open)(struct backend *b);
 
 	/* Closes every handle and frees every priv; the slots stay. Safe after a failed open. */
@@ -253,19 +256,20 @@ struct backend_ops {
 struct backend {
 	const struct backend_ops *ops;
 	const struct backend_env *env;
-	struct device **slot; /* in order of discovery; a slot is never removed */
+	struct device *
+		*slot; /* the devices, in the order in which they were found; never removed */
 	unsigned count, cap;
-	enum gw_cause cause; /* why there are no devices; NONE if there are some */
+	enum gw_cause cause; /* why there are no devices; GW_CAUSE_NONE if there are devices */
 	char message[400];
 	char library_path[256];
 	char driver_version[80], nvml_version[80], cuda_version[16];
 	char missing[1024];    /* optional symbols that the library lacks */
 	atomic_bool simulated; /* may be set before open() returns */
-	bool open;
-	/* how often the backend was opened; a thread that holds one of the devices may read
-	 * this without the lock */
+	bool open;             /* The driver is open and its devices can be read. */
+	/* How often the backend was opened. A thread that uses one of the devices exclusively
+	 * (slot.in_use) may read this member without the lock of the context. */
 	unsigned opened;
-	atomic_bool reopen;         /* the driver went away: open the backend again */
+	atomic_bool reopen;         /* The driver went away: the context must open it again. */
 	_Atomic(const char *) call; /* name of the vendor call that open or close is making */
 	uint64_t began_ns;          /* start of that call; only the calling thread uses it */
 	void *priv;

@@ -19,10 +19,11 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define GONE_RETRY_NS    (5 * NS_PER_S)
-/* delay before a suspended GPU is tried again; short, because an attempt reads only sysfs */
+/* Delay before a suspended GPU is tried again. It is short, because an attempt only reads
+ * sysfs. */
 #define ASLEEP_RETRY_NS (5 * NS_PER_S)
 #define EVENTS_ROUND_NS NS_PER_S
-/* how long to wait for the event watcher if the context has no deadline */
+/* How long to wait until event_watch.c releases the backend, if the context has no deadline. */
 #define EVENTS_GRACE_NS (3 * NS_PER_S)
 
 /* Runs fn(arg) on the call thread, or on the caller's thread if there is no call thread.
@@ -163,6 +164,8 @@ static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
 	}
 }
 
+/* Selects where the name of a running vendor call is stored: in the backend while the backend is
+ * opening, otherwise in each device. */
 static void name_calls_in(struct backend *b, bool opening)
 {
 	for (unsigned i = 0; i < b->count; i++)
@@ -181,6 +184,7 @@ static void forget_devices(struct backend *b)
 	}
 }
 
+/* Runs on the call thread: closes the backend and, unless close_only is set, opens it again. */
 static void open_or_close(void *arg)
 {
 	struct opener *o = arg;
@@ -197,7 +201,7 @@ static void open_or_close(void *arg)
 void slot_take(struct slot *s)
 {
 	while (sem_wait(&s->in_use) != 0)
-		; /* interrupted by a signal */
+		; /* A signal interrupted the wait. */
 }
 
 void slot_give(struct slot *s)
@@ -205,6 +209,7 @@ void slot_give(struct slot *s)
 	sem_post(&s->in_use);
 }
 
+/* Takes the semaphore. Returns false if it is not free within ns nanoseconds. */
 static bool take_within(sem_t *sem, uint64_t ns)
 {
 	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
@@ -254,8 +259,8 @@ void opener_release(struct opener *o)
 	sem_post(&o->events);
 }
 
-/* Asks the event watcher to release the backend. If the watcher hangs, only the first call
- * waits for it. */
+/* Asks event_watch.c to release the events of the backend, and takes them. If event_watch.c hangs
+ * in a driver call, only the first call of this function waits for it. */
 static bool take_events(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t ns = ctx->deadline_ns ? ctx->deadline_ns : EVENTS_GRACE_NS;
@@ -385,7 +390,7 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 	name_calls_in(&o->b, false);
 	for (unsigned i = 0; i < o->b.count && !err; i++)
 		err = add_slot(ctx, o->b.slot[i]);
-	if (err) /* some devices have no slot: try again later, when there may be memory */
+	if (err) /* Some devices got no slot. Try again later, when there may be memory. */
 		atomic_store(&o->b.reopen, true);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
@@ -406,7 +411,7 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->stalled) { /* the last open or close may still run */
+	if (o->stalled) { /* The last open() or close() may still be running. */
 		int err = call_thread_wait(o->thread, 0) ? finish_open(ctx, o) : 0;
 
 		/* The last open() or close() returned late. The caller may now want close()
@@ -639,13 +644,13 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		/* a call that missed its deadline has returned meanwhile */
+		/* The call missed its deadline, but it has returned meanwhile. */
 		if (o->stalled && call_thread_wait(o->thread, 0)) {
 			return_thread(ctx, o);
 			o->stalled = false;
 		}
 		if (!o->stalled && !o->events_taken && !take_events(ctx, o))
-			all_idle = false; /* a wait for events hangs in the library */
+			all_idle = false; /* event_watch.c hangs in a driver call. */
 		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
 			/* If there is no memory for a call thread, the backend is closed on
 			 * this thread, however long that takes. */
@@ -660,7 +665,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	}
 	all_idle &= call_thread_free(ctx->spare);
 	if (!all_idle)
-		return; /* a running call still uses this memory */
+		return; /* A call that is still running uses this memory. */
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		usage_done(&ctx->slot[i]->usage);
 		sem_destroy(&ctx->slot[i]->in_use);
@@ -687,8 +692,8 @@ static int context_prepare(struct gw_ctx *ctx, const struct gw_options *o)
 	int err = root_open(&ctx->root, o->root);
 
 	if (err)
-		return context_fail(NULL, err, "the root %s cannot be opened: %s", o->root,
-				    gw_strerror(err));
+		return context_fail(NULL, err, "the root directory %s cannot be opened: %s",
+				    o->root, gw_strerror(err));
 	if (o->nvml_library) {
 		ctx->nvml_library = strdup(o->nvml_library);
 		if (!ctx->nvml_library)
@@ -720,7 +725,9 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 			options))
 		return context_fail_size(NULL, "gw_options", options->size, sizeof(known));
 	if (known.flags & ~(unsigned)ALL_FLAGS)
-		return context_fail(NULL, -GW_E_ARG, "unknown flags 0x%x in gw_options.flags",
+		return context_fail(NULL, -GW_E_ARG,
+				    "unknown flags 0x%x in gw_options.flags; use values of "
+				    "enum gw_open_flag",
 				    known.flags & ~(unsigned)ALL_FLAGS);
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)

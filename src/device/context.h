@@ -22,13 +22,14 @@
 
 /* The state of the last reading of a device. */
 enum slot_reading {
-	SLOT_READ, /* the reading has ended */
+	SLOT_READ, /* The reading has ended. */
 	/* The reading takes longer than the deadline, but each of its driver calls returns in
 	 * time. `last` is an earlier reading; the times in `last` say how old it is. */
 	SLOT_LATE,
-	SLOT_STALLED, /* a driver call of the reading has not returned */
+	SLOT_STALLED, /* A driver call of the reading has not returned. */
 };
 
+/* One device of the context. */
 struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
@@ -36,49 +37,51 @@ struct slot {
 	/* The thread that uses d holds this. It is a semaphore and not a mutex, because after a
 	 * late call another thread may release it. */
 	sem_t in_use;
-	bool opening; /* the backend is opening or closing and holds in_use */
-	/* The members marked (*) belong to the call thread while it is busy. */
-	void (*fn)(void *slot);    /* the function to call (*) */
-	unsigned tiers;            /* the tiers to read (*) */
-	uint64_t now_ns;           /* when the tiers were requested (*) */
-	int cuda_ordinal;          /* CUDA's number of the GPU, or GW_CUDA_NOT_VISIBLE */
-	struct report done;        /* copy of d->r, made after the last call of fn (*) */
-	struct report last;        /* copy of `done`, made when the call thread was last idle */
-	struct usage_list usage;   /* the processes on the device (*) */
-	struct proc *proc;         /* one per row of usage (*) */
-	unsigned proc_cap;         /* number of rows for which `proc` has memory */
-	enum gw_absence usage_why; /* GW_HAVE, or why `usage` is not known (*) */
-	int usage_error;           /* error of the driver, from backend_ops.processes (*) */
-	struct process_use *process_use; /* utilisation per process, for process_list.c (*) */
-	int uses; /* rows of process_use for this list, or a negative gw_error (*) */
-	int used; /* result of the last query of utilisation, made at used_ns (*) */
-	uint64_t used_ns;
-	/* memory in use when `usage` was read, for process_list.c (*) */
-	double listed_used_bytes;
-	uint64_t listed_ns;  /* when `usage` was read; 0: read it again (*) */
-	uint64_t changed_ns; /* when the memory in use or the number of processes changed (*) */
-	/* job of manage.c with a call that has not returned; NULL: none (*) */
+	bool opening;     /* The backend is opening or closing, and the context holds in_use. */
+	int cuda_ordinal; /* CUDA's number of the GPU, or GW_CUDA_NOT_VISIBLE */
+	struct report last; /* copy of `done`, made when the call thread was last idle */
+
+	/* While the call thread is busy, only the call thread may use the members below. */
+	void (*fn)(void *slot);    /* the function that the call thread calls */
+	unsigned tiers;            /* the tiers that fn must read */
+	uint64_t now_ns;           /* when the tiers were requested */
+	struct report done;        /* copy of d->r, made after the last call of fn */
+	struct usage_list usage;   /* the processes on the device */
+	struct proc *proc;         /* one element per row of `usage` */
+	unsigned proc_cap;         /* number of elements for which `proc` has memory */
+	enum gw_absence usage_why; /* GW_HAVE, or why `usage` is not known */
+	int usage_error;           /* error that backend_ops.processes returned, or 0 */
+	/* The members below are for process_list.c. */
+	struct process_use *process_use; /* utilisation per process */
+	int uses; /* number of rows in process_use for this list, or a negative gw_error */
+	int used; /* result of the last query of the utilisation */
+	uint64_t used_ns;         /* time of that query */
+	double listed_used_bytes; /* memory in use when `usage` was read */
+	uint64_t listed_ns;       /* when `usage` was read; 0: it must be read again */
+	uint64_t changed_ns; /* when the memory in use or the number of processes changed */
+	/* Job of manage.c whose driver call has not returned. NULL: there is none. */
 	struct manage_job *job;
 };
 
-struct opener { /* a backend, and when to try to open it */
+/* A backend, and when the context tries to open it. */
+struct opener {
 	struct backend b;
-	/* call thread while the backend is being opened; stays set while the call hangs */
+	/* The call thread that opens or closes the backend. NULL: no such call is running. */
 	struct call_thread *thread;
-	bool stalled;        /* the call has not returned by the deadline */
-	bool close_only;     /* the call thread only closes the backend; it does not open it */
+	bool stalled;        /* The call has not returned by the deadline. */
+	bool close_only;     /* The call thread only closes the backend and does not open it. */
 	int error;           /* result of the last attempt to open the backend */
 	uint64_t retry_ns;   /* when to try again */
-	uint64_t backoff_ns; /* the present delay between two attempts */
+	uint64_t backoff_ns; /* present delay between two attempts */
 	/* The driver's events. event_watch.c holds `events` while it has an event set, which
 	 * keeps the backend open. On request, event_watch.c releases `events`. */
 	sem_t events;
-	/* asks event_watch.c to close its event set and to release `events` */
+	/* The context asks event_watch.c to close its event set and to release `events`. */
 	atomic_bool events_yield;
-	/* event_watch.c did not release `events` in time: do not wait for it again until its
-	 * driver call has returned */
+	/* event_watch.c did not release `events` in time. The context does not wait for it again
+	 * until its driver call has returned. */
 	atomic_bool events_late;
-	/* the context holds `events`, because it opens or closes the backend */
+	/* The context holds `events`, because it opens or closes the backend. */
 	bool events_taken;
 };
 
@@ -96,23 +99,24 @@ struct gw_ctx {
 	struct root root;
 	struct backend_env env;
 	char *nvml_library;
-	uint64_t deadline_ns;      /* 0: no call threads */
-	bool first_only;           /* "auto": stop at the first backend with devices */
-	bool released;             /* gw_ctx_release() was called */
-	struct call_thread *spare; /* the shared call thread, while no opener uses it */
+	uint64_t deadline_ns; /* gw_options.deadline_ns. 0: there are no call threads. */
+	bool first_only;      /* backend "auto": use only the first backend with devices */
+	bool released;        /* gw_ctx_release() was called and gw_ctx_reopen() was not */
+	struct call_thread
+		*spare; /* call thread for opening and closing that no opener uses now */
 	struct opener *opener[BACKENDS];
 	unsigned openers;
 	struct slot **slot;
-	unsigned slots, slots_cap; /* number of slots, and of those with memory */
+	unsigned slots, slots_cap; /* number of slots, and for how many there is memory */
 	unsigned opens;            /* how often a backend was opened */
-	unsigned generation;       /* increases when the status may have changed */
-	bool fresh;                /* devices were opened; their names are not read yet */
+	unsigned generation;       /* increases when devices or causes may have changed */
+	bool fresh;                /* Devices were opened whose names are not read yet. */
 	unsigned cuda_numbered;    /* generation for which the CUDA ordinals were computed */
 	struct host host;
 	struct host_report host_report; /* values of the machine, read at host_ns */
 	uint64_t host_ns;
 	struct call_cost_table cost; /* cost of NVML calls; atomic, not guarded by the lock */
-	/* failed attempts to initialise NVML; atomic, not guarded by the lock */
+	/* number of failed attempts to initialise NVML; atomic, not guarded by the lock */
 	atomic_ulong init_failures;
 	struct context_error error;
 };

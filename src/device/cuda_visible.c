@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NO_GPU SIZE_MAX /* the entry names no GPU */
+#define NO_GPU SIZE_MAX /* result of the search if the entry names no GPU */
 
 struct entry {
 	const char *p;
@@ -99,7 +99,8 @@ static size_t find_gpu(struct entry e, const struct cuda_visible_gpu *gpu, size_
 	return find_index(e, n);
 }
 
-/* Takes the next entry from *list; false after the last one. */
+/* Returns the next entry of *list without blanks, and moves *list past it. Returns false after
+ * the last entry. */
 static bool next_entry(const char **list, struct entry *ret)
 {
 	const char *p = *list;
@@ -125,23 +126,18 @@ static void set_all(struct cuda_visible_gpu *gpu, size_t n, int ordinal)
 		gpu[i].ordinal = ordinal;
 }
 
-static void resolve_all(struct cuda_visible_gpu *gpu, size_t n, bool known)
-{
-	for (size_t i = 0; i < n; i++)
-		gpu[i].ordinal = known ? (int)i : CUDA_VISIBLE_UNKNOWN;
-}
-
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n)
 {
 	bool known = order_known(order, gpu, n), unknown = false;
-	/* bit i: the list contains index i; used only if the driver's order is unknown */
+	/* Bit i is set if the list contains index i. Used only if the order of CUDA is unknown. */
 	uint64_t listed = 0;
 	int ordinal = 0, instances = 0;
 	struct entry e;
 
 	if (!list) {
-		resolve_all(gpu, n, known);
+		for (size_t i = 0; i < n; i++)
+			gpu[i].ordinal = known ? (int)i : CUDA_VISIBLE_UNKNOWN;
 		return;
 	}
 	set_all(gpu, n, CUDA_VISIBLE_HIDDEN);
@@ -159,7 +155,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			unknown = true;
 		} else if (gpu[i].ordinal == CUDA_VISIBLE_HIDDEN) {
 			gpu[i].ordinal = ordinal;
-			/* the GPU was listed before: allowed for several MIG instances of one GPU */
+			/* Otherwise the GPU was listed before, which is allowed for several MIG
+			 * instances of one GPU. */
 		} else {
 			twice |= !cuda_starts(e, "MIG-");
 		}

@@ -13,10 +13,11 @@
 
 /* One GPU as CUDA enumerates it, in the driver's (PCI bus) order. */
 struct cuda_visible_gpu {
-	const char *uuid; /* "GPU-..."; NULL: unknown */
+	const char *uuid; /* UUID such as "GPU-..."; NULL: unknown */
 	const char *name; /* model name; if the models differ, CUDA may use another order */
 	const char *const *mig; /* UUIDs of its instances, NULL-terminated, or NULL */
-	int ordinal; /* result: CUDA ordinal, or CUDA_VISIBLE_HIDDEN or CUDA_VISIBLE_UNKNOWN */
+	/* The result: the CUDA ordinal, CUDA_VISIBLE_HIDDEN or CUDA_VISIBLE_UNKNOWN. */
+	int ordinal;
 };
 
 /* Fills in the ordinals of n GPUs.

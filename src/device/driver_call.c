@@ -5,70 +5,55 @@
 
 #include "base/mailbox.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define STACK_BYTES (512 * 1024)
 
 struct call_thread {
-	pthread_mutex_t lock;
-	pthread_cond_t change;
-	pthread_t thread;
-	void (*fn)(void *arg); /* NULL: idle */
+	struct mailbox box;
+	void (*fn)(void *arg); /* the function that the thread runs; NULL: the thread is idle */
 	void *arg;
-	enum {
-		OWNER_PRESENT,
-		OWNER_JOINS, /* the thread must end; the owner waits for it and frees this struct */
-		OWNER_GONE, /* the thread must end and frees this struct itself */
-	} owner;
 };
 
-static void call_thread_dispose(struct call_thread *l)
+static void call_thread_dispose(void *arg)
 {
-	pthread_cond_destroy(&l->change);
-	pthread_mutex_destroy(&l->lock);
+	struct call_thread *l = arg;
+
+	mailbox_done(&l->box);
 	free(l);
 }
 
-static void *call_thread_main(void *ctx)
+static void call_thread_main(void *arg)
 {
-	struct call_thread *l = ctx;
+	struct call_thread *l = arg;
 
-	pthread_mutex_lock(&l->lock);
-	while (l->owner == OWNER_PRESENT) {
+	mailbox_lock(&l->box);
+	while (!l->box.stop) {
 		if (!l->fn) {
-			pthread_cond_wait(&l->change, &l->lock);
+			mailbox_wait(&l->box, UINT64_MAX);
 			continue;
 		}
-		pthread_mutex_unlock(&l->lock);
+		mailbox_unlock(&l->box);
 		l->fn(l->arg);
-		pthread_mutex_lock(&l->lock);
+		mailbox_lock(&l->box);
 		l->fn = NULL;
 		/* Unlock first, because the thread that wakes up needs the lock. */
-		pthread_mutex_unlock(&l->lock);
-		pthread_cond_broadcast(&l->change);
-		pthread_mutex_lock(&l->lock);
+		mailbox_unlock(&l->box);
+		mailbox_notify(&l->box);
+		mailbox_lock(&l->box);
 	}
-	pthread_mutex_unlock(&l->lock);
-	if (l->owner == OWNER_GONE)
-		call_thread_dispose(l);
-	return NULL;
+	mailbox_unlock(&l->box);
 }
 
 struct call_thread *call_thread_new(void)
 {
 	struct call_thread *l = calloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 
 	if (!l)
 		return NULL;
-	pthread_mutex_init(&l->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->change, &attr);
-	pthread_condattr_destroy(&attr);
-	if (thread_start(&l->thread, STACK_BYTES, call_thread_main, l) != 0) {
+	(void)mailbox_init(&l->box, 0);
+	if (mailbox_start(&l->box, STACK_BYTES, call_thread_main, call_thread_dispose, l) !=
+	    0) {
 		call_thread_dispose(l);
 		return NULL;
 	}
@@ -79,47 +64,38 @@ bool call_thread_post(struct call_thread *l, void (*fn)(void *arg), void *arg)
 {
 	bool idle;
 
-	pthread_mutex_lock(&l->lock);
+	mailbox_lock(&l->box);
 	idle = !l->fn;
 	if (idle) {
 		l->arg = arg;
 		l->fn = fn;
 	}
-	pthread_mutex_unlock(&l->lock);
+	mailbox_unlock(&l->box);
 	if (idle)
-		pthread_cond_broadcast(&l->change);
+		mailbox_wake(&l->box);
 	return idle;
 }
 
 bool call_thread_wait(struct call_thread *l, uint64_t deadline_ns)
 {
-	struct timespec until = clock_timespec(deadline_ns);
 	bool idle;
 
-	pthread_mutex_lock(&l->lock);
-	while (l->fn && pthread_cond_timedwait(&l->change, &l->lock, &until) != ETIMEDOUT)
+	mailbox_lock(&l->box);
+	while (l->fn && mailbox_wait_news(&l->box, deadline_ns))
 		;
 	idle = !l->fn;
-	pthread_mutex_unlock(&l->lock);
+	mailbox_unlock(&l->box);
 	return idle;
 }
 
 bool call_thread_free(struct call_thread *l)
 {
-	bool idle;
-
 	if (!l)
 		return true;
-	pthread_mutex_lock(&l->lock);
-	idle = !l->fn;
-	l->owner = idle ? OWNER_JOINS : OWNER_GONE;
-	if (!idle) /* before the unlock, because the thread may then end */
-		pthread_detach(l->thread);
-	pthread_cond_broadcast(&l->change);
-	pthread_mutex_unlock(&l->lock);
-	if (!idle)
+	/* An idle thread ends soon. A busy thread is left behind and frees *l when its call
+	 * returns. */
+	if (mailbox_stop(&l->box, call_thread_wait(l, 0) ? UINT64_MAX : 0) != 0)
 		return false;
-	pthread_join(l->thread, NULL);
 	call_thread_dispose(l);
 	return true;
 }

@@ -16,14 +16,16 @@
 
 struct call_thread;
 
-/* Starts the thread (all signals blocked, small stack). NULL: out of memory or threads. */
+/* Starts the thread, with all signals blocked and a small stack. Returns NULL if there is no
+ * memory or no thread left. */
 struct call_thread *call_thread_new(void);
 
 /* Makes the thread call fn(arg). arg belongs to the thread until the thread is idle again.
  * Returns false if the thread is still busy. */
 bool call_thread_post(struct call_thread *l, void (*fn)(void *arg), void *arg);
 
-/* Waits until the thread is idle or until deadline_ns (CLOCK_MONOTONIC). True: idle. */
+/* Waits until the thread is idle, at most until deadline_ns (CLOCK_MONOTONIC). Returns true if
+ * the thread is idle. */
 bool call_thread_wait(struct call_thread *l, uint64_t deadline_ns);
 
 /* Ends an idle thread and returns true. Returns false if the thread is busy: the thread keeps
@@ -40,12 +42,12 @@ bool call_thread_free(struct call_thread *l);
 #define CALL_COST_CODES 32 /* NVML's codes 0 to 30; the last element is for all other codes */
 
 struct call_cost {
-	/* symbol of the call, such as "nvmlDeviceGetPowerUsage"; a static string */
+	/* Symbol of the call, such as "nvmlDeviceGetPowerUsage". A static string. */
 	const char *name;
 	uint64_t count;  /* calls that returned */
 	uint64_t errors; /* calls that returned an error */
 	uint64_t total_ns, max_ns;
-	/* how often each code was returned; [0] (success) is not counted */
+	/* How often each code was returned. Element 0 (success) is not counted. */
 	uint32_t code[CALL_COST_CODES];
 };
 

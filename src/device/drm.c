@@ -97,7 +97,7 @@ static void list_unopened(struct backend *b, unsigned index, const struct pci_gp
 
 	if (!d)
 		return;
-	snprintf(why, sizeof(why), "not opened: that would wake %s", suspended);
+	snprintf(why, sizeof(why), "not opened, because that would wake GPU %s", suspended);
 	d->r.index = index;
 	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
 	if (!b->env->root->real)
@@ -118,9 +118,8 @@ bool drm_list_suspended(struct backend *b, uint32_t vendor)
 
 	n = n < GPUS_MAX ? n : GPUS_MAX;
 	for (unsigned i = 0; i < n && !suspended; i++)
-		if (gpu[i].asleep &&
-		    /* vfio: a virtual machine owns the GPU */
-		    strncmp(gpu[i].driver, "vfio", 4) != 0)
+		/* A GPU with the driver vfio is assigned to a virtual machine. */
+		if (gpu[i].asleep && strncmp(gpu[i].driver, "vfio", 4) != 0)
 			suspended = gpu[i].pci;
 	if (!suspended || b->env->flags & GW_OPEN_WAKE)
 		return false;
@@ -409,7 +408,7 @@ static void leave_asleep(struct device *d, unsigned tiers)
 	if (d->r.tier_ns[0])
 		tiers &= ~(unsigned)GW_TIER_STATIC;
 	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
-	/* the UUID is made from the PCI id, which is known without waking the GPU */
+	/* The name is made from the PCI id, which is known without waking the GPU. */
 	name_device(d);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (d->r.text_why[t] != GW_HAVE)
@@ -431,8 +430,8 @@ static bool is_driver_of(const struct drm_vendor *vendor, const char *driver)
 	return false;
 }
 
-/* True if the device is still present with its driver. A device that came back does not count,
- * because it may be another one. */
+/* True if the device is still present with its driver. Returns false for a lost device that is
+ * back, because it may be another one: the backend must be opened again. */
 static bool still_present(struct device *d)
 {
 	const struct drm_device *dd = drm_of(d);
@@ -449,11 +448,12 @@ static bool still_present(struct device *d)
 	root_path(path, sizeof(path), PCI_DEVICES "/%s/vendor", dd->gpu.pci);
 	mark_lost(d, bound ? "the GPU is back and will be opened again"
 		     : root_exists(root_of(d), path) ? "no driver of its vendor is bound to it"
-						     : "no longer on the PCI bus");
+						     : "it is no longer on the PCI bus");
 	return false;
 }
 
-/* Finds the folder of the driver's own sensors. i915 has one more such folder per tile. */
+/* Finds the folder of the sensors that has the name of the driver. i915 has additional folders,
+ * one per tile, with other names. */
 static void find_hwmon(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);
@@ -682,18 +682,17 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	b->simulated = !b->env->root->real;
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
-	drm_read(d,
-		 /* also read FAST, because `gpuward list` shows the memory */
-		 GW_TIER_STATIC | GW_TIER_FAST);
+	/* Also read FAST, because `gpuward list` shows the memory. */
+	drm_read(d, GW_TIER_STATIC | GW_TIER_FAST);
 	return 0;
 }
 
 static void explain_none(struct backend *b, const struct pci_gpu *gpu, unsigned n)
 {
 	if (b->count)
-		backend_fail(b, GW_CAUSE_GPU_LOST, "none is left");
+		backend_fail(b, GW_CAUSE_GPU_LOST, "no GPU of this driver is left");
 	else if (n == 0)
-		backend_fail(b, GW_CAUSE_NO_GPU, "no such device on the PCI bus");
+		backend_fail(b, GW_CAUSE_NO_GPU, "no GPU of this vendor is on the PCI bus");
 	else
 		backend_fail(b, GW_CAUSE_NO_GPU, "%s has %s%s", gpu[0].pci,
 			     gpu[0].driver[0] ? "another driver: " : "no driver",
@@ -716,10 +715,9 @@ int drm_open(struct backend *b)
 	struct pci_gpu gpu[GPUS_MAX];
 	unsigned n = drm_pci_list(b->env->root, vendor->vendor, gpu, GPUS_MAX), found = 0;
 
+	/* Mark every device as lost. Those that are found below are marked as present again. */
 	for (unsigned i = 0; i < b->count; i++)
-		mark_lost(b->slot[i],
-			  /* the device stays lost until it is found again below */
-			  "no longer in the list of PCI devices");
+		mark_lost(b->slot[i], "it is no longer in the list of PCI devices");
 	for (unsigned i = 0; i < n && i < GPUS_MAX; i++) {
 		if (!is_driver_of(vendor, gpu[i].driver))
 			continue;

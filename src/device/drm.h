@@ -22,10 +22,11 @@
 
 struct pci_gpu {
 	char pci[16];    /* "0000:01:00.0" */
-	char driver[24]; /* kernel driver that is bound to it; "": none */
+	char driver[24]; /* kernel driver that is bound to the GPU; "": none */
 	uint32_t vendor, device;
 	uint32_t class; /* 0x0300.. VGA, 0x0302.. 3D, 0x0380.. other, 0x1200.. accelerator */
-	/* suspended by the kernel's runtime power management: most reads would wake it */
+	/* The kernel's runtime power management has suspended the GPU. Most reads would wake
+	 * it. */
 	bool asleep;
 };
 
@@ -35,7 +36,7 @@ struct pci_gpu {
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
 
-/* True if the device is runtime suspended or about to be. Does not wake it. */
+/* True if the kernel has suspended the GPU or is suspending it. Does not wake the GPU. */
 bool drm_asleep(const struct root *root, const char *pci);
 
 enum drm_place {
@@ -48,19 +49,19 @@ enum drm_place {
 /* The format of a file. */
 enum drm_form {
 	DRM_NUMBER,
-	DRM_NONZERO, /* a number; 0 means that the driver has no value: the row is skipped */
-	/* a number that only grows. A channel that is 0 when the GPU is opened is skipped: some
-	 * drivers have the file but do not count (xe of Linux 6.16: energy1 of a B580). */
+	DRM_NONZERO, /* a number; 0 means that the driver has no value, and the row is skipped */
+	/* A number that only grows. A channel that is 0 when the GPU is opened is skipped,
+	 * because some drivers have the file but do not count (xe of Linux 6.16: energy1 of a
+	 * B580). */
 	DRM_COUNTER,
-	/* lines such as "1: 1500Mhz *": the frequency in the line with the asterisk, in MHz */
+	/* Lines such as "1: 1500Mhz *". The value is the frequency in the line with the
+	 * asterisk, in MHz. */
 	DRM_LEVEL,
-	/* lines such as "1: 1500Mhz *": the highest frequency of all lines, in MHz */
-	DRM_LEVEL_MAX,
-	DRM_SPEED, /* "16.0 GT/s PCIe": the PCIe generation */
-	/* the number after "ce:" in "ue: 0\nce: 3\n"; DRM_UNCORRECTED: after "ue:" */
-	DRM_CORRECTED,
-	DRM_UNCORRECTED,
-	DRM_OWN, /* a format of one vendor; drm_vendor.read_own reads it */
+	DRM_LEVEL_MAX,   /* as DRM_LEVEL, but the value is the highest frequency of all lines */
+	DRM_SPEED,       /* "16.0 GT/s PCIe"; the value is the PCIe generation */
+	DRM_CORRECTED,   /* "ue: 0\nce: 3\n"; the value is the number after "ce:" */
+	DRM_UNCORRECTED, /* as DRM_CORRECTED, but the value is the number after "ue:" */
+	DRM_OWN,         /* a format of one vendor, which drm_vendor.read_own reads */
 };
 
 /* One value from one file. If several rows have the same quantity, the first row that can be
@@ -68,12 +69,13 @@ enum drm_form {
 struct drm_row {
 	uint8_t q; /* enum gw_quantity */
 	enum drm_place place;
-	const char *file; /* contains "%u" if label is not NULL */
-	/* if not NULL: use the channel that has this text in its "..._label" file */
+	const char *
+		file; /* name of the file; contains "%u" for the channel if label is not NULL */
+	/* If not NULL, the row reads the channel that has this text in its "..._label" file. */
 	const char *label;
 	enum drm_form form;
 	double scale; /* factor from the file's unit to ours */
-	double max;   /* a larger value is invalid; in the file's unit; 0: no maximum */
+	double max;   /* largest valid value, in the file's unit; 0: no maximum */
 };
 
 struct client_use;
@@ -83,7 +85,8 @@ struct drm_text {
 	const char *file; /* below the PCI device */
 };
 
-struct drm_name {        /* the name of a board */
+/* The name of a board. */
+struct drm_name {
 	uint32_t device; /* PCI device id */
 	const char *name;
 };
@@ -92,24 +95,23 @@ struct drm_vendor {
 	uint32_t vendor;             /* PCI vendor id */
 	const char *brand;           /* "AMD" */
 	const char *const *driver;   /* kernel drivers, NULL-terminated */
-	const struct drm_row *row;   /* ends with a NULL file */
-	const struct drm_text *text; /* ends with a NULL file */
-	const struct drm_name *name; /* ends with a NULL name */
+	const struct drm_row *row;   /* The last row has a NULL file. */
+	const struct drm_text *text; /* The last row has a NULL file. */
+	const struct drm_name *name; /* The last row has a NULL name. */
 	const char *unique_id;       /* file with the board's unique number, or NULL */
 	/* PCI device ids of the upstream ports of the PCIe switches on boards of this vendor;
 	 * ends with 0. Behind such a switch, the GPU's own link is internal to the board, and
 	 * its speed is fixed or wrong. */
 	const uint32_t *board_switch;
-	/* the quantity that is computed from the other two: GW_Q_MEMORY_USED or
-	 * GW_Q_MEMORY_FREE */
+	/* The driver reports two of total, used and free memory. This is the third, which is
+	 * computed: GW_Q_MEMORY_USED or GW_Q_MEMORY_FREE. */
 	unsigned derived_memory;
-	/* computes further values after the rows of the FAST tier were read; NULL: there are
-	 * none */
+	/* Computes further values after the rows of the FAST tier were read. May be NULL. */
 	void (*derive)(struct device *d);
-	/* reads a row with the form DRM_OWN. Returns 0 or a negative gw_error. */
+	/* Reads a row with the form DRM_OWN. Returns 0 or a negative gw_error. */
 	long (*read_own)(const struct device *d, const struct drm_row *row, double *ret);
-	/* true: the driver has no file for used memory and utilisation, so drm_client_use()
-	 * sums them over the clients */
+	/* The driver has no file for used memory and utilisation, so drm_client_use() sums them
+	 * over the clients. */
 	bool use_from_clients;
 };
 
@@ -132,13 +134,14 @@ struct drm_vendor {
 struct drm_device {
 	const struct drm_vendor *vendor;
 	struct pci_gpu gpu;
-	char hwmon[64];  /* folder below the PCI device; "": none */
+	char hwmon[64];  /* folder of the sensors, below the PCI device; "": none */
 	char card[16];   /* "card0"; "": none */
 	char render[16]; /* "renderD128"; "": none */
-	/* path from the folder of the PCI device to that of DRM_LINK: "" or "../../" */
-	const char *link;
-	uint8_t channel[64];    /* channel number per row with a label; 0: not found */
-	bool attached;          /* the members above were filled in while the GPU was awake */
+	const char
+		*link; /* path from the PCI device to the device of DRM_LINK: "" or "../../" */
+	/* For each row with a label, the number of the channel with that label. 0: not found. */
+	uint8_t channel[64];
+	bool attached;          /* The members above were filled in while the GPU was awake. */
 	double energy_j;        /* previous reading of the energy counter, for derive() */
 	uint64_t energy_ns;     /* time of that reading; 0: none */
 	struct client_use *use; /* state of drm_client_use(); NULL: not called yet */

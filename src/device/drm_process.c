@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CLIENTS_MAX 256 /* distinct clients per process; more are ignored */
+#define CLIENTS_MAX 256 /* maximum number of clients per process; further clients are ignored */
 
 /* The time between two walks through /proc is USE_PERIOD_NS, or USE_COST times the duration of
  * a walk if that is longer. The second walk follows after USE_SECOND_NS, so that a command that
@@ -22,7 +22,8 @@
 #define USE_COST      200
 #define USE_SECOND_NS (50 * NS_PER_MS)
 
-#define USE_CLIENTS_MAX 1024 /* clients per GPU; if there are more, nothing is reported */
+/* Maximum number of clients per GPU. If there are more, no utilisation is reported. */
+#define USE_CLIENTS_MAX 1024
 
 /* The keys that report the memory of a client. The first key that the driver writes is used. */
 enum { RESIDENT, MEMORY, TOTAL, KEYS };
@@ -35,21 +36,22 @@ struct client {
 	char pdev[16]; /* PCI id of the device; "": the driver does not report it */
 	uint64_t id;
 	bool has_id, has_engines, busy_compute, busy_other;
-	/* time that each group of engines worked for the client: in nanoseconds or, with the
-	 * driver xe, in cycles of a clock of the GPU. total_cycles is the present value of that
-	 * clock */
+	/* Time that each group of engines worked for the client: in nanoseconds or, with the
+	 * driver xe, in cycles of a clock of the GPU. */
 	uint64_t busy[GROUPS];
-	unsigned capacity[GROUPS]; /* engines in the group; 0: one */
-	uint64_t total_cycles;     /* 0: busy is in nanoseconds */
+	unsigned capacity[GROUPS]; /* number of engines in the group; 0 means one */
+	uint64_t total_cycles;     /* present value of that clock; 0: busy is in nanoseconds */
 	bool has[KEYS];
 	uint64_t bytes[KEYS];
 };
 
-struct holder { /* one process on one GPU */
+/* One process on one GPU. */
+struct holder {
 	struct usage usage;
 	uint64_t known_ids[CLIENTS_MAX];
 	unsigned known_count;
-	bool found, kfd;
+	bool found; /* The process has a DRM node of the GPU open. */
+	bool kfd;   /* The process has /dev/kfd open. */
 };
 
 static bool drm_starts(const char *s, const char *prefix)
@@ -244,9 +246,9 @@ static bool scan_process(const struct device *d, const char *pid, client_fn *fn,
 	return all;
 }
 
-/* Decides whether the process does compute or graphics. Compute on AMD bypasses the engines
- * that DRM counts and uses /dev/kfd. A process that did no work yet and does not use /dev/kfd
- * counts as graphics, like the programs of a desktop. */
+/* Sets the type of the process: compute, graphics or both. Compute on AMD uses /dev/kfd and
+ * bypasses the engines that DRM counts. A process that has not worked yet and does not use
+ * /dev/kfd counts as graphics, like the programs of a desktop. */
 static void decide_type(struct holder *h)
 {
 	if (h->kfd)
@@ -301,12 +303,14 @@ struct seen_client {
 
 /* How much of a GPU all its clients use, from one walk through /proc. */
 struct walk {
-	uint64_t ns;           /* time of the walk; 0: there was none */
-	uint64_t total_cycles; /* 0: the driver counts nanoseconds, or there was no client */
+	uint64_t ns; /* Monotonic time of the walk. 0: there was no walk. */
+	/* The largest total_cycles of all clients. 0: the driver counts nanoseconds, or there was
+	 * no client. */
+	uint64_t total_cycles;
 	unsigned capacity[GROUPS];
 	uint64_t memory_bytes;
-	bool has_memory; /* a client reported memory of the board */
-	bool no_engines; /* the driver does not report engines (i915 before Linux 5.19) */
+	bool has_memory; /* The driver reported the memory of at least one client. */
+	bool no_engines; /* The driver does not report engines (i915 before Linux 5.19). */
 	unsigned count;
 	struct seen_client client[USE_CLIENTS_MAX];
 };

@@ -58,7 +58,7 @@ static struct row *add_fact(struct gw_environment *env, const char *section, con
 	return r;
 }
 
-/* Adds a string. If it is "", the entry is absent with reason why. */
+/* Adds a string. If text is "", the entry is absent with reason `why`. */
 static void add_text(struct gw_environment *env, const char *section, const char *key,
 		     const char *text, enum gw_absence why)
 {
@@ -431,7 +431,7 @@ static bool container_by_file(const struct root *root, char *out, size_t size)
 static const struct pattern managers[] = {
 	{ "kube", "kubernetes" },       { "systemd-nspawn", "systemd-nspawn" },
 	{ "podman", "podman" },         { "docker", "docker" },
-	{ "containerd", "containerd" }, { "lxc", "lxc" }, /* "lxc" also matches "lxc-libvirt" */
+	{ "containerd", "containerd" }, { "lxc", "lxc" }, /* also for "lxc-libvirt" */
 };
 
 static bool container_by_init(const struct root *root, char *out, size_t size)
@@ -600,7 +600,7 @@ void environment_vm(const struct root *root, char *out, size_t size)
 	out[0] = '\0';
 	root_read(root, "proc/xen/capabilities", text, sizeof(text));
 	if (strstr(text, "control_d"))
-		return; /* dom0 of Xen owns the machine; it is not a guest */
+		return; /* This is dom0 of Xen, which controls the machine and is not a guest. */
 	if (vm_by_dmi(root, out, size))
 		return;
 	if (root_read_line(root, "sys/hypervisor/type", text, sizeof(text)) > 0)

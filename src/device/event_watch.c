@@ -12,19 +12,20 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-/* pause before the next attempt to use a GPU that is in use */
+/* Pause before the next attempt to use a GPU that another thread uses. */
 #define SLOT_NS    (2 * NS_PER_MS)
 #define SLOT_TRIES 50                /* maximum number of these attempts */
-#define REFRESH_NS NS_PER_S          /* interval to search for the driver and new GPUs */
-#define BUSY_NS    (100 * NS_PER_MS) /* pause while the backend is in use */
+#define REFRESH_NS NS_PER_S          /* interval of the search for the driver and new GPUs */
+#define BUSY_NS    (100 * NS_PER_MS) /* pause while the context opens or closes the backend */
 #define NONE_NS    (5 * NS_PER_S)    /* pause if no GPU can be watched */
-/* pause after a wait that returned early; doubles each time */
+/* First pause after a wait that returned early. The pause doubles with each such wait. */
 #define PAUSE_NS (10 * NS_PER_MS)
-#define BURST    64 /* after this many events without a pause, the thread pauses */
+#define BURST    64 /* After this many events without a pause, the thread pauses. */
 
-struct watched_gpu { /* a GPU of the backend */
+/* A GPU of the backend. */
+struct watched_gpu {
 	struct slot *slot;
-	bool on;
+	bool on; /* The GPU is in the event set. */
 	char uuid[96];
 };
 
@@ -33,18 +34,19 @@ struct event_watch {
 	struct opener *opener;
 	pid_t owner;
 
-	struct mailbox box; /* its lock is held while fn is called */
+	struct mailbox box; /* The lock of the mailbox is held while fn is called. */
 	void (*fn)(void *arg, const struct driver_event *e);
 	void *arg;
-	unsigned watched;
-	const char *why;
+	unsigned watched; /* number of GPUs in the event set */
+	const char *why;  /* see event_watch_status() */
 
-	/* Used only by the thread. */
+	/* Only the thread uses the members below. */
 	struct watched_gpu *gpu;
 	unsigned gpus;
-	void *set;
-	uint64_t pause_ns, refreshed_ns;
-	unsigned burst;
+	void *set;             /* the driver's event set; NULL: none */
+	uint64_t pause_ns;     /* the last pause after a wait that returned early */
+	uint64_t refreshed_ns; /* when the GPUs were last added to the set */
+	unsigned burst;        /* number of events without a timeout between them */
 };
 
 /* Sleeps in real time, even if the context has another clock. */
@@ -81,7 +83,7 @@ static void refresh_slots(struct event_watch *w)
 	struct gw_ctx *ctx = w->ctx;
 
 	pthread_mutex_lock(&ctx->lock);
-	(void)context_refresh(ctx); /* if out of memory: tried again in a second */
+	(void)context_refresh(ctx); /* If there is no memory, the next round tries again. */
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct watched_gpu *more;
 
@@ -116,9 +118,7 @@ static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 	int r;
 
 	if (!take_slot(w, g))
-		/* the GPU is in use, perhaps for a long time: do not change whether it is
-		 * watched */
-		return g->on;
+		return g->on; /* The GPU is in use, perhaps for a long time: change nothing. */
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
 		snprintf(g->uuid, sizeof(g->uuid), "%s", d->r.text[GW_T_UUID]);
@@ -137,7 +137,7 @@ static bool add_all(struct event_watch *w)
 		int r;
 
 		if (opener_must_yield(w->opener))
-			return true; /* someone else needs the backend */
+			return true; /* The context wants to open or close the backend. */
 		r = add_gpu(w, &w->gpu[i]);
 		if (r < 0)
 			return false;
@@ -165,12 +165,12 @@ static void report_event(struct event_watch *w, const struct device_event *e)
 	mailbox_unlock(&w->box);
 }
 
-/* Pauses the thread if needed. The driver may report a timeout at once, again and again; the
- * pause then gets longer each time. */
-static void event_watch_pace(struct event_watch *w, int watched_gpu, uint64_t waited_ns,
+/* Pauses the thread if needed. Some drivers report a timeout at once instead of after asked_ns;
+ * the pause then gets longer each time. */
+static void event_watch_pace(struct event_watch *w, bool has_event, uint64_t waited_ns,
 			     uint64_t asked_ns)
 {
-	if (watched_gpu) {
+	if (has_event) {
 		w->pause_ns = 0;
 		if (++w->burst % BURST == 0)
 			pause_for(w, PAUSE_NS);
@@ -201,7 +201,7 @@ static bool wait_once(struct event_watch *w)
 		report_event(w, &e);
 	if (r < 0)
 		return false;
-	event_watch_pace(w, r, now - began, ns);
+	event_watch_pace(w, r == 1, now - began, ns);
 	return now - w->refreshed_ns < REFRESH_NS || add_all(w);
 }
 
@@ -213,8 +213,8 @@ static void close_set(struct event_watch *w)
 		w->gpu[i].on = false;
 }
 
-/* Watches with one event set until the set is unusable or someone else needs the backend.
- * Returns how long to pause afterwards. */
+/* Opens an event set and waits for events until the set is unusable, the watch stops, or the
+ * context wants to open or close the backend. Returns how long to pause afterwards. */
 static uint64_t watch_set(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
@@ -244,16 +244,16 @@ static uint64_t watch_round(struct event_watch *w)
 
 	refresh_slots(w);
 	if (mailbox_stopping(&w->box))
-		return 0; /* refreshing may take long: the context may be closed by now */
+		return 0; /* The search may take long, so the context may be closed by now. */
 	if (!opener_hold(w->opener))
 		return BUSY_NS;
 	if (w->opener->b.open && !atomic_load(&w->opener->b.reopen))
 		idle_ns = watch_set(w);
-	else /* a driver without a GPU has no events; this is not a fault */
+	else /* A driver without a GPU has no events. This is not a fault. */
 		set_status(w, 0,
 			   w->opener->b.cause == GW_CAUSE_NO_GPU ? ""
 								 : "the driver is not open");
-	opener_release(w->opener); /* from here on the context may be closed */
+	opener_release(w->opener); /* From here on, the context may be closed. */
 	return idle_ns;
 }
 
@@ -324,7 +324,7 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 
 int event_watch_free(struct event_watch *w)
 {
-	if (!w || w->owner != getpid()) /* a forked child does not have the thread */
+	if (!w || w->owner != getpid()) /* A forked child does not have the thread. */
 		return 0;
 	if (mailbox_stop(&w->box, JOIN_NS) != 0)
 		return -GW_E_STATE;

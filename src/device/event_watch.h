@@ -16,12 +16,13 @@
 #include <stdint.h>
 
 struct driver_event {
-	/* UUID of the GPU; "": the event is about the whole driver, or the GPU has no UUID */
+	/* UUID of the GPU. "": the event is about the whole driver, or the GPU has no UUID. */
 	char uuid[96];
-	uint64_t type;             /* one bit of enum abi_event */
-	uint64_t data;             /* the Xid number if the event is an Xid; else 0 */
-	int gpu_instance;          /* -1: none */
-	uint64_t mono_ns, wall_ns; /* when it was received, on the clocks of the context */
+	uint64_t type;    /* one bit of enum abi_event */
+	uint64_t data;    /* the Xid number if the event is an Xid; else 0 */
+	int gpu_instance; /* MIG GPU instance of the event; -1: none */
+	uint64_t mono_ns,
+		wall_ns; /* when the event was received, on the clocks of the context */
 };
 
 struct event_watch;
@@ -50,11 +51,11 @@ unsigned event_watch_status(struct event_watch *w, const char **ret_why);
 #define EVENT_QUEUE 64
 
 struct event_queue {
-	struct mailbox box; /* its news_fd is readable while the queue has events */
+	struct mailbox box; /* box.news_fd is readable after an event was added */
 	struct driver_event event[EVENT_QUEUE];
 	unsigned events;
-	/* events that did not fit since the last event_queue_take() */
-	unsigned lost, lost_xids;
+	unsigned lost;      /* number of events that did not fit since event_queue_take() */
+	unsigned lost_xids; /* how many of the lost events were Xids */
 };
 
 struct event_batch {
@@ -62,7 +63,7 @@ struct event_batch {
 	unsigned events, lost, lost_xids;
 };
 
-/* returns 0 or -GW_E_IO; call event_queue_done() in both cases */
+/* Returns 0 or -GW_E_IO. Call event_queue_done() in both cases. */
 int event_queue_init(struct event_queue *q);
 void event_queue_done(struct event_queue *q);
 

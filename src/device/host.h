@@ -1,4 +1,4 @@
-/* host: reads CPU utilisation, load and memory of the machine. */
+/* host: reads the CPU utilisation, the load and the memory of the machine. */
 #ifndef GW_DEVICE_HOST_H
 #define GW_DEVICE_HOST_H
 
@@ -11,7 +11,9 @@
 
 struct host {
 	const struct root *root;
-	uint64_t busy, total; /* ticks of the previous reading; total 0: no reading yet */
+	/* Clock ticks of all CPUs up to the previous reading: those in which a CPU was busy, and
+	 * all. total is 0 before the first reading. */
+	uint64_t busy, total;
 };
 
 struct host_report {

@@ -7,7 +7,7 @@
 #include "drm.h"
 
 static const struct drm_row rows[] = {
-	/* FAST */
+	/* Rows of the tier FAST. */
 	{ GW_Q_MEMORY_TOTAL, DRM_CARD, "lmem_total_bytes", NULL, DRM_NUMBER, 1, 1e15 },
 	{ GW_Q_MEMORY_TOTAL, DRM_PCI, "tile0/physical_vram_size_bytes", NULL, DRM_NUMBER, 1,
 	  1e15 },
@@ -19,15 +19,15 @@ static const struct drm_row rows[] = {
 	  1e5 },
 	{ GW_Q_CLOCK_GRAPHICS, DRM_PCI, "tile0/gt0/freq0/act_freq", NULL, DRM_NUMBER, 1e6,
 	  1e5 },
-	/* SLOW */
+	/* Rows of the tier SLOW. */
 	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "vram", DRM_NUMBER, 1e-3, 250e3 },
-	/* ENERGY: xe labels the counter of the whole board "card". Arc A boards have only the
-	 * counter of the package, under xe with the label "pkg", under i915 without a label. */
+	/* Rows of the tier ENERGY. xe labels the counter of the whole board "card". Arc A boards have only the
+	 * counter of the package: with xe it has the label "pkg", with i915 it has no label. */
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_COUNTER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "pkg", DRM_COUNTER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NONZERO, 1e-6, 0 },
-	/* HEALTH: read the sustained limit (max); read the limit for bursts (cap) only if max
-	 * is missing */
+	/* Rows of the tier HEALTH. The sustained limit (max) is used; the limit for bursts (cap) is used only if
+	 * max is missing. */
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_max", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power%u_max", "pkg", DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_cap", NULL, DRM_NONZERO, 1e-6, 1e10 },
@@ -35,7 +35,7 @@ static const struct drm_row rows[] = {
 	{ GW_Q_FAN_SPEED_RPM, DRM_HWMON, "fan1_input", NULL, DRM_NUMBER, 1, 1e5 },
 	{ GW_Q_PCIE_GENERATION, DRM_LINK, "current_link_speed", NULL, DRM_SPEED, 1, 0 },
 	{ GW_Q_PCIE_WIDTH, DRM_LINK, "current_link_width", NULL, DRM_NONZERO, 1, 64 },
-	/* STATIC */
+	/* Rows of the tier STATIC. */
 	{ GW_Q_POWER_LIMIT_DEFAULT, DRM_HWMON, "power1_rated_max", NULL, DRM_NONZERO, 1e-6,
 	  1e10 },
 	{ GW_Q_POWER_LIMIT_DEFAULT, DRM_HWMON, "power%u_rated_max", "pkg", DRM_NONZERO, 1e-6,
@@ -105,8 +105,8 @@ static void derive_power(struct device *d)
 	dd->energy_ns = now;
 }
 
-/* PCI device ids of the upstream ports of the PCIe switches: 4fa0 on Arc A750, e2ff on
- * Battlemage. 4fa1 (other Arc A boards) was not verified on a board. */
+/* PCI device ids of the upstream ports of the PCIe switches on the boards: 4fa0 on Arc A750, e2ff
+ * on Battlemage. 4fa1 (other Arc A boards) has not been verified on a board. */
 static const uint32_t switches[] = { 0x4fa0, 0x4fa1, 0xe2ff, 0 };
 
 static const char *const drivers[] = { "i915", "xe", NULL };

@@ -93,9 +93,9 @@ bool manage_privileged(const struct root *root, unsigned euid)
 enum step { STEP_CHECK, STEP_SET, STEP_CANCELLED };
 
 enum manage_action {
-	ACTION_SET,    /* set the value `target` */
-	ACTION_UNLOCK, /* remove the setting */
-	ACTION_NONE,   /* the value is already right, or the driver has no default */
+	ACTION_SET,    /* Set the value `target`. */
+	ACTION_UNLOCK, /* Remove the clock lock. */
+	ACTION_NONE, /* Do nothing: the value is already right, or the driver has no default. */
 };
 
 struct manage_job {
@@ -205,8 +205,8 @@ static void check_value(struct manage_job *job, const struct device *d)
 		low = HZ_PER_MHZ;
 	for (unsigned k = 0; k < i->values; k++)
 		if (!isfinite(v[k]) || v[k] < 0 || v[k] > 4e12)
-			manage_refuse(job, -GW_E_ARG, NULL, "%s does not accept this value",
-				      i->name);
+			manage_refuse(job, -GW_E_ARG, "use a number that is not negative",
+				      "%s does not accept this value", i->name);
 	if (job->r.error)
 		return;
 	if (i->values == 2 && v[0] > v[1])
@@ -219,7 +219,7 @@ static void check_value(struct manage_job *job, const struct device *d)
 		manage_refuse(job, -GW_E_ARG, "choose default, exclusive_process or prohibited",
 			      "there is no compute mode %g", v[0]);
 	else if (job->o.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
-		manage_refuse(job, -GW_E_ARG, NULL,
+		manage_refuse(job, -GW_E_ARG, "use 1 (on) or 0 (off)",
 			      "persistence mode can only be on or off, not %g", v[0]);
 }
 
@@ -240,7 +240,7 @@ static void refuse_foreign(struct manage_job *job)
 	manage_text(job->o.what, job->o.ours, ours, sizeof(ours));
 	job->r.foreign = true;
 	manage_refuse(job, -GW_E_STATE,
-		      "set it again if it should change; otherwise do nothing",
+		      "set the value again if you want to change it; otherwise do nothing",
 		      "%s is %s; someone else changed it after gpuward set %s, so it is left "
 		      "unchanged",
 		      infos[job->o.what].name, now, ours);
@@ -331,7 +331,7 @@ static void set_step(void *arg)
 	struct slot *s = arg;
 	struct device *d = s->d;
 	struct manage_job *job = s->job;
-	int look_step = STEP_CHECK, err;
+	int expected = STEP_CHECK, err;
 	char detail[96];
 
 	/* The driver may have been closed since the check. */
@@ -339,7 +339,7 @@ static void set_step(void *arg)
 		check_device(job, d);
 		return;
 	}
-	if (!atomic_compare_exchange_strong(&job->step, &look_step, STEP_SET))
+	if (!atomic_compare_exchange_strong(&job->step, &expected, STEP_SET))
 		return;
 	err = d->backend->ops->set(d, job->o.what,
 				   job->action == ACTION_UNLOCK ? NULL : job->target, detail,
@@ -376,8 +376,7 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	pthread_mutex_lock(&ctx->lock);
 	if (!s->thread || call_thread_wait(s->thread, 0)) {
 		if (s->job != job)
-			/* free the job of an earlier call, which has returned late */
-			free(s->job);
+			free(s->job); /* The job of an earlier call, which has returned late. */
 		s->job = job;
 	}
 	err = context_one(ctx, s, fn);
@@ -409,9 +408,8 @@ static bool store_old_value(struct manage_job *job, const struct manage_keeper *
 		return true;
 	manage_refuse(
 		job, -GW_E_IO,
-		"make the state directory writable, or set \"keep\": true so that nothing "
-		"has to be "
-		"restored",
+		"make the state directory writable, or set \"keep\": true so that gpuward does "
+		"not restore the old value",
 		"the old value could not be stored, so %s was not changed",
 		infos[o->what].name);
 	return false;
@@ -473,8 +471,9 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	released = ctx->released;
 	pthread_mutex_unlock(&ctx->lock);
 	if (released)
-		return manage_fail(ret, -GW_E_STATE, "resume first",
-				   "the drivers are released");
+		return manage_fail(ret, -GW_E_STATE,
+				   "open the drivers again first: POST /api/v1/resume",
+				   "gpuward has released the drivers");
 	if (!s)
 		return manage_fail(ret, -GW_E_NODEV, "use the UUID of a GPU that gpuward lists",
 				   "no GPU has this UUID");

@@ -18,12 +18,12 @@ struct root;
 enum manage_what {
 	MANAGE_PERSISTENCE,  /* 0 or 1 */
 	MANAGE_POWER_LIMIT,  /* watts */
-	MANAGE_COMPUTE_MODE, /* 0 default, 2 prohibited, 3 exclusive process */
-	/* lowest and highest, in hertz; NVML cannot read a clock lock back */
+	MANAGE_COMPUTE_MODE, /* 0: default, 2: prohibited, 3: exclusive process */
+	/* Lowest and highest clock, in hertz. NVML cannot read the lock back. */
 	MANAGE_GPU_CLOCKS,
-	MANAGE_MEMORY_CLOCKS, /* lowest and highest, in hertz, like MANAGE_GPU_CLOCKS */
-	/* clears the ECC counters; get returns the corrected and the uncorrected errors since
-	 * driver load */
+	MANAGE_MEMORY_CLOCKS, /* as MANAGE_GPU_CLOCKS, for the memory */
+	/* Clears the ECC counters. Its "value" is the number of corrected and of uncorrected
+	 * errors since the driver was loaded. */
 	MANAGE_CLEAR_ECC,
 	MANAGE_WHATS
 };
@@ -32,13 +32,15 @@ struct manage_info {
 	const char *word; /* name in URLs: "power-limit" */
 	const char *name; /* name in sentences: "the power limit" */
 	unsigned values;  /* number of values of the setting: 0, 1 or 2 */
-	bool readable;    /* the driver reports the current value */
-	/* the enum gw_quantity that reports the current value; GW_QUANTITIES: none */
-	unsigned quantity;
-	unsigned lowest, highest, standard; /* quantities with the bounds and the default */
+	bool readable;    /* The driver reports the current value. */
+	/* The quantities (enum gw_quantity) that report the current value, the bounds and the
+	 * default. GW_QUANTITIES: there is no such quantity. */
+	unsigned quantity, lowest, highest, standard;
 };
-const struct manage_info *manage_info(enum manage_what what); /* NULL: unknown */
-enum manage_what manage_find(const char *word);               /* MANAGE_WHATS: unknown */
+/* Returns NULL if there is no such setting. */
+const struct manage_info *manage_info(enum manage_what what);
+/* Returns the setting with this word, or MANAGE_WHATS if there is none. */
+enum manage_what manage_find(const char *word);
 
 /* Writes a value as text: "400 W", "on", "exclusive_process", "210 MHz to 1980 MHz"; "unknown"
  * for NAN. */
@@ -49,35 +51,36 @@ void manage_text(enum manage_what what, const double value[2], char *out, size_t
 bool manage_same(enum manage_what what, const double a[2], const double b[2]);
 
 /* The requested change.
- * Without `restore`: sets `value`.
- * With `restore` and `kept`: sets `value` again (NAN: unlocks), but only if the current value
- * is `ours` or `earlier`, which gpuward set.
- * With `restore` alone: sets the driver's default. */
+ * Without `restore`, the setting gets `value`.
+ * With `restore` and `kept`, the setting gets `value` again, or its lock is removed if `value` is
+ * NAN. This happens only if the current value is `ours` or `earlier`, which gpuward set.
+ * With `restore` alone, the setting gets the driver's default. */
 struct manage_order {
 	char uuid[96];
 	enum manage_what what;
-	double value[2]; /* two numbers for a range of clocks, else only the first is used */
+	double value
+		[2]; /* A range of clocks has two numbers; other settings use only the first. */
 	bool restore;
-	bool keep; /* the value stays when the service ends */
+	bool keep; /* The service does not restore the old value when it stops. */
 	bool kept; /* for restore: `value`, `ours` and `earlier` are known */
-	double ours[2], earlier[2];
-	char who[64]; /* the requester, for the audit log */
+	double ours[2], earlier[2]; /* the last two values that gpuward set */
+	char who[64];               /* who requested the change, for the audit log */
 };
 
 struct manage_result {
 	int error; /* 0 or a negative enum gw_error */
-	/* values before and after the change, as the driver reports them; NAN: unknown */
+	/* Values before and after the change, as the driver reports them. NAN: unknown. */
 	double before[2], after[2];
-	bool changed;  /* the driver accepted the change */
-	bool verified; /* the change was read back */
+	bool changed;  /* The driver accepted the change. */
+	bool verified; /* The driver reports the new value. */
 	/* for restore: someone else changed the setting, so it was not restored */
 	bool foreign;
-	bool uncertain; /* the setting may have changed, or may still change */
-	/* the service restores the setting when it stops; the journal of the service sets
-	 * this */
+	bool uncertain; /* The setting may have changed, or may still change. */
+	/* The service restores the setting when it stops. The code that calls manage_run() sets
+	 * this member. */
 	bool restored_on_exit;
 	char message[240];  /* what happened, in one sentence */
-	const char *remedy; /* what to do; NULL: nothing */
+	const char *remedy; /* what the user can do; NULL: nothing */
 };
 
 /* keep() stores the old value before the setting is changed, on the caller's thread. If keep()

@@ -95,6 +95,7 @@ static abi_return backend_called(struct backend *b, enum nvml_call call, abi_ret
 	return code;
 }
 
+/* Works like NVML(), for a call that is not about one device. */
 #define NVML_B(b, fn, ...)              \
 	(backend_calling(b, CALL_##fn), \
 	 backend_called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
@@ -152,9 +153,8 @@ static void init_failed(struct backend *b, abi_return code)
 	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
 	bool open;
 
-	if (reply &&
-	    /* the stub's code is 9, the same as for a driver that is not loaded */
-	    strstr(reply, STUB_SAYS)) {
+	/* The code of the stub is 9, which also means that the driver is not loaded. */
+	if (reply && strstr(reply, STUB_SAYS)) {
 		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
 		return;
 	}
@@ -191,16 +191,12 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 	char text[ABI_NAME_SIZE] = "";
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
 
-	if (nvml_of(d)->any[call]) {
-		nvml_calling(d, call);
-		code = nvml_called(d, call,
-				   ((fn_text *)nvml_of(d)->any[call])(nvml_device_of(d)->handle,
-								      text, size));
-	}
+	if (nvml_of(d)->any[call])
+		code = NVML_ANY(fn_text, d, call, text, size);
 	text[sizeof(text) - 1] = '\0';
 	if (code == ABI_SUCCESS)
 		report_text(&d->r, t, text, GW_ABSENT_NO_DATA);
-	/* keep a known string, because the identity of a lost GPU does not change */
+	/* A known string is kept, because the identity of a lost GPU does not change. */
 	else if (d->r.text_why[t] != GW_HAVE)
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
@@ -280,7 +276,7 @@ static void list_instances(struct device *d)
 		uint32_t id;
 
 		if (NVML(d, mig_by_index, nd->handle, i, &handle) != ABI_SUCCESS)
-			continue; /* indices may have gaps */
+			continue; /* Not every index has an instance. */
 		*g = (struct gw_mig){ .index = i,
 				      .gpu_instance = -1,
 				      .compute_instance = -1,
@@ -314,7 +310,8 @@ static void attach_device(struct device *d, abi_device handle)
 	nd->retry_ns = nd->backoff_ns = 0;
 	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
-	for (size_t i = 0; i < COUNT(texts); i++) /* also texts that were refused before */
+	/* Also read the strings again that the driver refused before. */
+	for (size_t i = 0; i < COUNT(texts); i++)
 		if (d->r.text_why[texts[i].text] != GW_HAVE)
 			report_text(&d->r, texts[i].text, NULL, GW_ABSENT_NOT_READ);
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
@@ -393,8 +390,7 @@ static abi_return slot_named(struct backend *b, unsigned index, abi_device handl
 	if (!*uuid && !*id)
 		return code ? code : ABI_UNKNOWN;
 	d = backend_find(b, *uuid ? uuid : NULL, *id ? id : NULL);
-	if (!d)
-		/* a GPU that had no identity before and reports it now */
+	if (!d) /* Perhaps the GPU had no identity before and reports it now. */
 		d = find_unnamed(b, index);
 	if (!d)
 		d = backend_slot(b, *uuid ? uuid : NULL, *id ? id : NULL);
@@ -434,8 +430,8 @@ static int fill_slot(struct backend *b, struct device *d, unsigned index)
 	return 0;
 }
 
-/* Opens a GPU that reports its identity. *ret_code: ABI_SUCCESS, or why the GPU does not report
- * it. */
+/* Opens a GPU that reports its identity. *ret_code is ABI_SUCCESS, or the code with which the GPU
+ * refused to report it. */
 static int open_named(struct backend *b, unsigned index, abi_return *ret_code)
 {
 	abi_device handle = NULL;
@@ -471,7 +467,7 @@ static int open_unnamed(struct backend *b, unsigned index)
 	return 0;
 }
 
-/* Returns the number of GPUs with a known identity that are missing now. *ret: the missing GPU
+/* Returns the number of GPUs with a known identity that are missing now. *ret is the missing GPU
  * that had this index, or NULL. */
 static unsigned find_missing(const struct backend *b, unsigned index, struct device **ret)
 {
@@ -599,10 +595,10 @@ static int open_devices(struct backend *b)
 			     nvml_code_name(code, name));
 		return 0;
 	}
-	/* mark every GPU as lost; it stays lost until it is found again */
+	/* Mark every GPU as lost. Those that are found below are marked as present again. */
 	for (unsigned i = 0; i < b->count; i++) {
 		report_state(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
-			     "no longer listed");
+			     "the driver no longer lists it");
 		report_absent(&b->slot[i]->r, GW_TIERS_ALL, GW_ABSENT_LOST);
 		if (!ensure_priv(b->slot[i]))
 			return -GW_E_NOMEM;

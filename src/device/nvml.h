@@ -37,17 +37,18 @@ struct nvml {
 
 struct nvml_device {
 	abi_device handle; /* NULL: not available */
-	/* how often a handle was obtained; event registrations with an older handle are
-	 * invalid */
+	/* How often a handle was obtained. If the number has changed, events that were
+	 * registered with an older handle do not arrive any more. */
 	unsigned attached;
 	/* The rows of the reader table that are still read, per tier. If the driver refuses a
 	 * row permanently, the row is removed until the driver is opened again. */
 	uint8_t plan[TIER_COUNT][NVML_READERS_MAX];
 	uint8_t planned[TIER_COUNT];
-	/* hardware fault reported by the last reading of the tier */
+	/* Code of the hardware fault that the driver reported when the tier was last read.
+	 * ABI_SUCCESS: none. */
 	abi_return fault[TIER_COUNT];
-	uint64_t retry_ns,
-		backoff_ns; /* lost device: when to try again, and the current delay */
+	/* If the device is lost: when to search for it again, and the present delay. */
+	uint64_t retry_ns, backoff_ns;
 	abi_device mig[DEVICE_MIG_MAX];
 	abi_gpm_sample gpm[2];
 	uint64_t gpm_ns;          /* when gpm[0] was filled; 0: never */
@@ -55,8 +56,8 @@ struct nvml_device {
 	unsigned processes_cap;   /* size of `processes`, in entries of 32 bytes */
 };
 
-/* Arrays and not pointers, because each pointer would add a relocation of 24 bytes to the
- * library. */
+/* The symbols of the calls. They are arrays and not pointers, because each pointer would add a
+ * relocation of 24 bytes to the library. */
 #define NVML_SYMBOL_SIZE 48
 extern const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE];
 
@@ -66,18 +67,18 @@ const char *nvml_code_name(abi_return code, char out[static 24]);
 
 /* What to do about a return code. */
 enum nvml_reaction {
-	REACT_NONE,   /* nothing: the value is absent this time */
-	REACT_FORGET, /* the device will never have the value: do not read it again */
-	REACT_LOST,   /* the device is gone */
-	REACT_FAULT,  /* the device has a hardware fault */
-	REACT_REOPEN, /* the driver is gone */
+	REACT_NONE,   /* Do nothing: the value is absent this time. */
+	REACT_FORGET, /* Do not read the value again: the device never has it. */
+	REACT_LOST,   /* The device is gone: search for it again later. */
+	REACT_FAULT,  /* Report that the device has a hardware fault. */
+	REACT_REOPEN, /* The driver is gone: open it again. */
 };
 struct nvml_meaning {
 	abi_return code;
 	const char *name;
 	enum gw_absence absence;
 	enum nvml_reaction reaction;
-	enum gw_cause cause; /* cause, if the code concerns the device or the driver */
+	enum gw_cause cause; /* cause to report if the code concerns the device or the driver */
 };
 const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 
@@ -87,9 +88,9 @@ const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 void *nvml_library_open(struct backend *b);
 
 /* For a container without the library, writes which setting of the container runtime is missing
- * and what to do. Writes "" outside containers. container: the string that
- * environment_container() writes; visible, capabilities: NVIDIA_VISIBLE_DEVICES and
- * NVIDIA_DRIVER_CAPABILITIES, or NULL. */
+ * and what to do. Writes "" outside containers. `container` is the string that
+ * environment_container() writes. `visible` and `capabilities` are the values of
+ * NVIDIA_VISIBLE_DEVICES and NVIDIA_DRIVER_CAPABILITIES, or NULL. */
 void nvml_runtime_setting(const char *container, const char *visible, const char *capabilities,
 			  char *out, size_t size);
 
@@ -129,9 +130,19 @@ static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_
 	(nvml_calling(d, CALL_##fn), \
 	 nvml_called(d, CALL_##fn, nvml_of(d)->call.fn(__VA_ARGS__)))
 
+/* Works like NVML(), for a call that is selected at run time. Its first argument is the handle of
+ * d. `type` is the type of the function. */
+#define NVML_ANY(type, d, which, ...)                                          \
+	(nvml_calling(d, which), nvml_called(d, which,                         \
+					     ((type *)nvml_of(d)->any[which])( \
+						     nvml_device_of(d)->handle, __VA_ARGS__)))
+
+typedef abi_return nvml_u32_fn(abi_device, uint32_t *);
+
 void nvml_plan(struct device *d); /* makes nvml_read() try all rows again */
 void nvml_read(struct device *d, unsigned tiers);
-/* Reads the row of one quantity before its tier is due. False: the device is gone. */
+/* Reads the row of one quantity, even if its tier is not due. Returns false if the device is
+ * gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
 void nvml_read_memory(struct device *d);
 /* Reads the memory of MIG instances. Returns false if an instance has changed. */
@@ -146,10 +157,10 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *out,
 		     unsigned cap);
 
-/* searches for a lost device and opens it if it is back */
+/* Searches for a lost device and opens it if it is back. */
 void nvml_find_again(struct device *d);
 void nvml_instances(struct device *d);  /* lists the MIG instances again */
-void nvml_identify(struct device *d);   /* reads name, memory, instances: once after opening */
+void nvml_identify(struct device *d);   /* reads name, memory and instances after opening */
 void nvml_read_texts(struct device *d); /* reads the texts of the STATIC tier that are absent */
 /* True if a text is absent because a call failed that may work later. */
 bool nvml_lacks_texts(const struct device *d);

@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef int abi_return;   /* a 4-byte enum in the original */
-typedef void *abi_device; /* opaque handles                */
+typedef int abi_return;   /* In nvml.h this is an enum of 4 bytes. */
+typedef void *abi_device; /* This type and the next two are opaque handles. */
 typedef void *abi_set;
 typedef void *abi_gpm_sample;
 
@@ -224,7 +224,8 @@ struct abi_process_v1 {
 	uint32_t pid;
 	uint64_t memory;
 };
-struct abi_process_v2 { /* on most drivers the _v3 calls also write this struct */
+/* On most drivers the _v3 calls also write this struct. */
+struct abi_process_v2 {
 	uint32_t pid;
 	uint64_t memory;
 	uint32_t gpu_instance, compute_instance;

@@ -64,12 +64,9 @@ static abi_return query_list(struct device *d, enum nvml_call call, uint32_t *re
 		}
 		memset(nd->processes, PATTERN, (size_t)nd->processes_cap * STRIDE_MAX);
 		n = nd->processes_cap;
-		nvml_calling(d, call);
-		code = nvml_called(
-			d, call,
-			((fn_list *)nvml_of(d)->any[call])(nd->handle, &n, nd->processes));
+		code = NVML_ANY(fn_list, d, call, &n, nd->processes);
 		*ret_n = n <= nd->processes_cap ? n : nd->processes_cap;
-		/* Stops if the driver never accepts the size. */
+		/* Stop if the driver does not accept the maximum size either. */
 		if (nd->processes_cap >= PROCESSES_MAX)
 			break;
 		cap = n < PROCESSES_MAX / 2 ? 2 * n + 5 : PROCESSES_MAX;
@@ -107,7 +104,7 @@ static abi_return add_list(struct device *d, unsigned type, enum nvml_call call,
 	abi_return code = query_list(d, call, &n, ret_error);
 	unsigned stride;
 
-	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* empty list */
+	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* The list is empty. */
 		return ABI_SUCCESS;
 	if (code != ABI_SUCCESS)
 		return code;
@@ -165,9 +162,10 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	return why;
 }
 
-/* The driver requires memory for its whole buffer (72 entries on an H200), but if it is asked
- * for the size, it always returns 100. So the first call already passes a buffer. If that
- * buffer is too small, the second call uses the size that the driver then returned. */
+/* Number of entries in the buffer of the first call. The driver requires memory for its whole
+ * buffer (72 entries on an H200). A call without a buffer asks for the size, but then the driver
+ * always returns 100. So the first call already passes a buffer. If that buffer is too small,
+ * the second call uses the size that the driver has returned. */
 #define USE_FIRST_CAP 128
 #define USE_MAX       4096
 
@@ -252,7 +250,7 @@ int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *ou
 	code = query_use(d, since_us, &n, &error);
 	if (error)
 		return error;
-	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* no process was active */
+	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* No process was active. */
 		return 0;
 	if (nvml_react(d, code))
 		return -GW_E_LOST;

@@ -77,11 +77,13 @@ static abi_return read_row(struct device *d, const struct nvml_reader *row)
 	return code;
 }
 
+/* The result of reading rows. */
 struct outcome {
-	unsigned good, bad;
-	abi_return first_bad; /* the first error that concerns only a value, not the device */
-	abi_return fault;     /* hardware fault that the driver reported */
-	bool stop;            /* the device or the driver is gone; all values are absent */
+	unsigned good;        /* number of rows that were read */
+	unsigned bad;         /* number of rows that failed with absence reason error */
+	abi_return first_bad; /* code of the first row in `bad` */
+	abi_return fault;     /* code of the last hardware fault; ABI_SUCCESS: none */
+	bool stop;            /* The device or the driver is gone; all values are absent. */
 };
 
 static void row_failed(struct device *d, const struct nvml_reader *row, abi_return code,
@@ -97,7 +99,7 @@ static void row_failed(struct device *d, const struct nvml_reader *row, abi_retu
 	o->stop = nvml_react(d, code);
 }
 
-/* True if this row need not be read: a value of STATIC does not change. */
+/* True if this row need not be read again, because a value of the STATIC tier does not change. */
 static bool row_is_known(const struct device *d, const struct nvml_reader *row)
 {
 	return row->tier == GW_TIER_STATIC && report_has(&d->r, row->q[0]);
@@ -110,7 +112,7 @@ static bool lacks_static(struct device *d)
 	const struct nvml_device *nd = nvml_device_of(d);
 	const unsigned t = tier_bit(GW_TIER_STATIC);
 
-	if (!d->r.tier_ns[t]) /* not requested so far */
+	if (!d->r.tier_ns[t]) /* The tier has not been requested so far. */
 		return false;
 	for (unsigned i = 0; i < nd->planned[t]; i++) {
 		const uint8_t why = d->r.why[readers[nd->plan[t][i]].q[0]];
@@ -243,9 +245,8 @@ void nvml_read(struct device *d, unsigned tiers)
 	if (tiers & GW_TIER_HEALTH ||
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);
-	/* the GPU was lost meanwhile: its state is already set */
 	if (!nvml_device_of(d)->handle)
-		return;
+		return; /* The GPU was lost meanwhile, and its state is already set. */
 	set_state(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {
@@ -279,7 +280,7 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 		return -GW_E_NOSUPPORT;
 	for (uint32_t i = 0; i < n && i < RING_MAX && used < cap; i++) {
 		if (ring[i].timestamp_us <= since_us || ring[i].value.u32 == ABI_NO_U32)
-			continue; /* some drivers return entries that were returned before */
+			continue; /* Some drivers return the same entry several times. */
 		out[used].wall_us = ring[i].timestamp_us;
 		out[used++].power_w = ring[i].value.u32 * 1e-3;
 	}
@@ -298,7 +299,7 @@ struct events {
 		struct device *device;
 		abi_device handle;
 		unsigned attached;
-		bool accepted; /* false: the driver refused this GPU and is not asked again */
+		bool accepted; /* false: the driver refused this GPU; it is not tried again */
 	} member[MEMBERS_MAX];
 	unsigned count;
 };
@@ -351,7 +352,7 @@ int nvml_events_add(struct device *d, void *events)
 	abi_return code;
 
 	if (!nd || !nd->handle)
-		return 0; /* lost: it may come back */
+		return 0; /* The GPU is lost, but it may come back. */
 	for (unsigned i = 0; i < e->count; i++)
 		if (e->member[i].device == d)
 			return e->member[i].attached == nd->attached ? e->member[i].accepted

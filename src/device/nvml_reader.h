@@ -11,22 +11,21 @@ enum nvml_shape {
 	SHAPE_U32_PAIR,   /* (u32 *, u32 *) */
 	SHAPE_U64,        /* (u64 *) */
 	SHAPE_ECC,        /* (u32 kind, u32 since, u64 *) */
-	SHAPE_ROWS,       /* four u32 * */
-	SHAPE_STRUCT,     /* (struct *): nvml_shape.c knows the members */
+	SHAPE_ROWS,       /* (u32 *, u32 *, u32 *, u32 *) */
+	SHAPE_STRUCT,     /* (struct *); the table `layouts` in nvml_shape.c has the members */
 	SHAPE_CAPABILITY, /* (int *, int *) */
-	SHAPE_FIELDS,     /* reads all FIELD rows of the tier in one call */
-	SHAPE_GPM,        /* GPM: needs the difference of two samples */
+	SHAPE_FIELDS,     /* one call that reads all FIELD rows of the tier */
+	SHAPE_GPM,        /* the GPM calls, which compare two samples */
 };
 
-#define NO        GW_QUANTITIES /* no quantity */
-#define CALL_none CALL_COUNT    /* no call */
+#define NO        GW_QUANTITIES /* the quantity of a row that lists no quantity */
+#define CALL_none CALL_COUNT    /* the older call of a row that has none */
 
-struct nvml_reader { /* one row of nvml_readers.def, which explains the members */
+/* One row of nvml_readers.def, which explains the members. */
+struct nvml_reader {
 	enum gw_tier tier;
 	enum nvml_shape shape;
-	/* older: the call to use if `call` is missing or refused; CALL_none: there is no such
-	 * call */
-	enum nvml_call call, older;
+	enum nvml_call call, older; /* older is CALL_none if there is no older call */
 	uint32_t which;
 	double scale, max;
 	uint8_t count; /* number of entries in q */
@@ -40,8 +39,8 @@ static inline double nvml_scaled(double raw, double scale)
 	return scale < 1 ? raw / (double)(int64_t)(1 / scale + 0.5) : raw * scale;
 }
 
-/* Makes the call and stores its numbers in d->r. Returns its code; on failure the values are
- * unchanged. */
+/* Makes the call and stores its numbers in d->r. Returns the code of the call. If the call fails,
+ * the values in d->r stay unchanged. */
 abi_return nvml_shape_read(struct device *d, const struct nvml_reader *row,
 			   enum nvml_call call);
 

@@ -11,7 +11,7 @@
 #define HZ_PER_MHZ 1e6
 #define VOLATILE   0 /* ECC counters since the driver was loaded */
 
-/* The calls for each setting; CALL_COUNT: there is no such call. */
+/* The calls for each setting. CALL_COUNT means that there is no such call. */
 static const struct {
 	enum nvml_call set, older, reset;
 } calls[MANAGE_WHATS] = {
@@ -75,20 +75,14 @@ static int finish_call(struct device *d, enum nvml_call call, abi_return code, c
 	return error_of(code);
 }
 
-typedef abi_return fn_u32(abi_device, uint32_t *);
-
 static int get_u32(struct device *d, enum nvml_call call, double *ret, char *detail,
 		   size_t size)
 {
 	uint32_t v = ABI_NO_U32;
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
 
-	if (has_call(nvml_of(d), call)) {
-		nvml_calling(d, call);
-		code = nvml_called(
-			d, call,
-			((fn_u32 *)nvml_of(d)->any[call])(nvml_device_of(d)->handle, &v));
-	}
+	if (has_call(nvml_of(d), call))
+		code = NVML_ANY(nvml_u32_fn, d, call, &v);
 	if (code == ABI_SUCCESS && v == ABI_NO_U32)
 		code = ABI_NO_DATA;
 	if (code == ABI_SUCCESS)
@@ -132,7 +126,7 @@ int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detai
 		ret[0] /= 1e3;
 		return err;
 	case MANAGE_CLEAR_ECC: return get_ecc(d, ret, detail, size);
-	default: return 0; /* the driver has no call that reads the setting */
+	default: return 0; /* NVML has no call that reads a clock lock. */
 	}
 }
 
@@ -182,7 +176,7 @@ static abi_return reset_value(struct device *d, enum manage_what what)
 		return NVML(d, reset_gpu_clocks, h);
 	if (what == MANAGE_MEMORY_CLOCKS)
 		return NVML(d, reset_memory_clocks, h);
-	/* the other settings have a default value and need no reset call */
+	/* The other settings have a default value and need no call that resets them. */
 	return ABI_NOT_SUPPORTED;
 }
 

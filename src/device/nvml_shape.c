@@ -66,13 +66,6 @@ static void store_u64(struct device *d, const struct nvml_reader *row, unsigned 
 		store_number(d, row, i, (double)raw);
 }
 
-/* Calls through the pointer that the row selects; `type` is the function type of the shape. */
-#define ROW_CALL(type, d, which, ...)                                          \
-	(nvml_calling(d, which), nvml_called(d, which,                         \
-					     ((type *)nvml_of(d)->any[which])( \
-						     nvml_device_of(d)->handle, __VA_ARGS__)))
-
-typedef abi_return fn_u32(abi_device, uint32_t *);
 typedef abi_return fn_u32_of(abi_device, uint32_t, uint32_t *);
 typedef abi_return fn_u32_pair(abi_device, uint32_t *, uint32_t *);
 typedef abi_return fn_u64(abi_device, uint64_t *);
@@ -80,7 +73,7 @@ typedef abi_return fn_u64(abi_device, uint64_t *);
 static abi_return read_u32(struct device *d, const struct nvml_reader *row, enum nvml_call call)
 {
 	uint32_t v = ABI_NO_U32;
-	abi_return code = ROW_CALL(fn_u32, d, call, &v);
+	abi_return code = NVML_ANY(nvml_u32_fn, d, call, &v);
 
 	if (code == ABI_SUCCESS)
 		store_u32(d, row, 0, v);
@@ -95,7 +88,7 @@ static abi_return read_u32_of(struct device *d, const struct nvml_reader *row,
 
 	if (call == CALL_fan_old)
 		return read_u32(d, row, call);
-	code = ROW_CALL(fn_u32_of, d, call, row->which, &v);
+	code = NVML_ANY(fn_u32_of, d, call, row->which, &v);
 	if (code == ABI_SUCCESS)
 		store_u32(d, row, 0, v);
 	return code;
@@ -105,7 +98,7 @@ static abi_return read_u32_pair(struct device *d, const struct nvml_reader *row,
 				enum nvml_call call)
 {
 	uint32_t a = ABI_NO_U32, b = ABI_NO_U32;
-	abi_return code = ROW_CALL(fn_u32_pair, d, call, &a, &b);
+	abi_return code = NVML_ANY(fn_u32_pair, d, call, &a, &b);
 
 	if (code == ABI_SUCCESS) {
 		store_u32(d, row, 0, a);
@@ -117,7 +110,7 @@ static abi_return read_u32_pair(struct device *d, const struct nvml_reader *row,
 static abi_return read_u64(struct device *d, const struct nvml_reader *row, enum nvml_call call)
 {
 	uint64_t v = ABI_NO_U64;
-	abi_return code = ROW_CALL(fn_u64, d, call, &v);
+	abi_return code = NVML_ANY(fn_u64, d, call, &v);
 
 	if (code == ABI_SUCCESS)
 		store_u64(d, row, 0, v);
@@ -147,19 +140,18 @@ static abi_return read_rows(struct device *d, const struct nvml_reader *row)
 	return code;
 }
 
-/* For each call that fills a struct: the offsets of the numbers in the struct, in the order of
- * the row's quantities. */
 enum struct_kind { STRUCT_U32, STRUCT_I32, STRUCT_U64 };
 #define STRUCT_MAX       104
 #define NO_MEMBER        0xFF
 #define AT(type, member) offsetof(struct abi_##type, member)
 #define TAG(type, n)     ABI_TAG(struct abi_##type, n)
 
+/* The structs that calls fill. */
 static const struct layout {
 	enum nvml_call call;
-	enum struct_kind kind;
-	uint32_t tag; /* version tag, the first member of the struct; 0: the struct has none */
-	uint8_t at[4];
+	enum struct_kind kind; /* type of the numbers in the struct */
+	uint32_t tag;  /* Version tag, the first member of the struct. 0: it has no tag. */
+	uint8_t at[4]; /* offsets of the numbers, in the order of the row's quantities */
 } layouts[] = {
 	{ CALL_memory_v2,
 	  STRUCT_U64,
@@ -409,7 +401,7 @@ static abi_return gpm_difference(struct device *d, double scale)
 		if (m.metric[i].code != ABI_SUCCESS)
 			report_miss(&d->r, gpm_metrics[i].q,
 				    nvml_meaning(m.metric[i].code)->absence);
-		else if (!(v >= 0 && v <= 101)) /* rounding may exceed 100; NaN is invalid */
+		else if (!(v >= 0 && v <= 101)) /* Rounding may give more than 100. */
 			report_miss(&d->r, gpm_metrics[i].q, GW_ABSENT_INVALID);
 		else
 			report_set(&d->r, gpm_metrics[i].q, nvml_scaled(v, scale));

@@ -20,12 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef DEADLINE_NS /* timeout of one run; tests define a shorter one */
+#ifndef DEADLINE_NS /* timeout of one run; tests define a shorter timeout */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
-/* maximum age of the output of a run, so that only the devices of the same round use it */
+/* Maximum age of the output of a run. It is short, so that only the devices that are read in the
+ * same round use the output. */
 #define FRESH_NS (100 * NS_PER_MS)
-/* after a run that hung, wait this long, because the next run may hang, too */
+/* Delay of the next run after a run that hung, because the next run may hang, too. */
 #define RETRY_NS (60 * NS_PER_S)
 /* If the output of a run is longer, none of it is used, because its last rows would be missing.
  * The row of a process has about 60 bytes. */
@@ -37,28 +38,32 @@
  * works, no other program is run for them. */
 #define LIVE (GW_TIER_FAST | GW_TIER_SLOW)
 
+/* The output of one run. */
 struct answer {
-	unsigned number;           /* number of the run, from 1; 0: no run yet */
-	unsigned tiers;            /* the tiers that it contains */
+	unsigned number;           /* The first run has number 1. 0: there was no run yet. */
+	unsigned tiers;            /* the tiers whose columns were requested */
 	uint64_t begin_ns, end_ns; /* before and after the run */
-	int rc; /* result of child_run(); -GW_E_SIZE: text holds only the beginning */
-	/* the name that was requested for each column (enum nvsmi_name); NONE: not requested */
+	int rc; /* result of child_run(); with -GW_E_SIZE, text has only the beginning */
+	/* The name that was requested for each column (enum nvsmi_name). NVSMI_NONE: the column
+	 * was not requested. */
 	uint8_t names[NVSMI_COLUMNS];
 	char text[TEXT_SIZE];
 };
 
 struct nvsmi {
-	pthread_mutex_t lock; /* guards everything below; held while the program runs */
-	unsigned program;     /* index into programs[] */
-	/* the name of each column that this driver knows (enum nvsmi_name) */
+	/* Guards everything below. The thread that runs the program holds it meanwhile. */
+	pthread_mutex_t lock;
+	unsigned program; /* index into programs[] */
+	/* For each column, the name that this driver knows (enum nvsmi_name). */
 	uint8_t names[NVSMI_COLUMNS];
-	struct answer gpus, apps, power;
+	struct answer gpus, apps, power; /* values, process lists, power samples */
 	struct nvsmi_stream stream;
-	/* the name of each additional column of the stream (enum nvsmi_name) */
+	/* For each column, the name that the stream requests as a further column (enum
+	 * nvsmi_name). */
 	uint8_t live[NVSMI_COLUMNS];
 };
 
-#define RING_SIZE 256 /* samples per device: 25 s at ten per second */
+#define RING_SIZE 256 /* number of samples per device: 25 s at ten samples per second */
 /* The values in a line of the stream are used for this long. */
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* If timestamps step back by more than this, the wall clock was set. */
@@ -72,15 +77,15 @@ struct nvsmi {
 struct nvsmi_device {
 	unsigned gpus, apps, power; /* numbers of the runs whose answers the device used last */
 	struct power_sample ring[RING_SIZE];
-	uint64_t samples; /* number of samples ever stored */
-	bool instant;     /* the samples are power.draw.instant, not power.draw */
-	enum gw_absence power_why;
+	uint64_t samples;          /* number of samples ever stored */
+	bool instant;              /* The samples are power.draw.instant, not power.draw. */
+	enum gw_absence power_why; /* why the last line has no power; GW_HAVE: it has power */
 	/* The values of the last line of the stream, and when it was read (0: none). Only the
 	 * thread that reads the device may change its report. */
 	struct report live;
 	uint64_t live_ns;
-	bool live_lost;
-	double apps_used; /* memory in use when the processes were listed */
+	bool live_lost;   /* The last line of the stream reports that the GPU is lost. */
+	double apps_used; /* memory in use when the processes were listed, in bytes */
 };
 
 static const char *const programs[] = {
@@ -181,7 +186,8 @@ static bool is_fresh(const struct backend *b, const struct answer *a, unsigned u
 	return a->number != 0 && a->number != used && age_ns < FRESH_NS;
 }
 
-/* Copies the next line of *text to out; false at the end. Ignores a last line that was cut. */
+/* Copies the next line of *text to out and moves *text past it. Returns false at the end. A last
+ * line without a newline was cut, and is ignored. */
 static bool next_line(const char **text, char *out, size_t size)
 {
 	const char *end = strchr(*text, '\n');
@@ -264,8 +270,8 @@ static enum gw_cause cause_of(const struct answer *a)
 	return a->rc == 0 ? GW_CAUSE_NO_GPU : GW_CAUSE_DRIVER_ERROR;
 }
 
-/* Returns the detail for a message: the first line of the output or, if there is none, what
- * happened. */
+/* Writes the detail for a message: the first line of the output or, if there is no output, how
+ * the run ended. Returns out. */
 static const char *detail_of(const struct answer *a, char out[static 120])
 {
 	const char *text = a->text + strspn(a->text, " \t\r\n");
@@ -301,7 +307,7 @@ static int open_row(struct backend *b, const struct answer *a, unsigned row,
 	if (nvsmi_absence(uuid) != GW_HAVE)
 		uuid = NULL;
 	if (!pci_normalise(fields[NVSMI_PCI], pci) && !uuid)
-		return 0; /* a GPU without UUID and PCI id cannot be found again */
+		return 0; /* A GPU without UUID and PCI id could not be found again later. */
 	d = backend_slot(b, uuid, *pci ? pci : NULL);
 	if (!d || !ensure_priv(d))
 		return -GW_E_NOMEM;
@@ -337,10 +343,10 @@ static int open_rows(struct backend *b)
 	const char *text = a->text;
 	unsigned rows = 0;
 
-	/* mark every GPU as lost; it stays lost until it is found again */
+	/* Mark every GPU as lost. Those that are found below are marked as present again. */
 	for (unsigned i = 0; i < b->count; i++) {
 		mark_absent(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
-			    "no longer listed", GW_ABSENT_LOST);
+			    "the driver no longer lists it", GW_ABSENT_LOST);
 		if (!ensure_priv(b->slot[i]))
 			return -GW_E_NOMEM;
 	}
@@ -375,10 +381,10 @@ static void nvsmi_close(struct backend *b)
 
 static bool nvsmi_present(struct backend *b)
 {
-	const char *why = "not in PATH, /usr/bin or /usr/lib/wsl/lib";
+	const char *why = "it is not in PATH, /usr/bin or /usr/lib/wsl/lib";
 
 	if (!(b->env->flags & GW_OPEN_EXEC))
-		why = "starting programs is not allowed in this context";
+		why = "the calling program does not allow gpuward to start programs";
 	else if (!b->env->root->real)
 		why = "nvidia-smi is used only if the root directory is /";
 	else
@@ -407,7 +413,7 @@ static int nvsmi_open(struct backend *b)
 	/* Also request the columns of LIVE: this shows which of them the driver knows, and the
 	 * stream may use only those. */
 	ask_gpus(b, GW_TIER_STATIC | LIVE, &b->call);
-	n->gpus.tiers = GW_TIER_STATIC; /* the other tiers are read when they are requested */
+	n->gpus.tiers = GW_TIER_STATIC; /* LIVE is read again when it is requested. */
 	err = open_rows(b);
 	if (err || !b->open)
 		nvsmi_close(b);
@@ -440,7 +446,8 @@ static void miss_row(struct device *d, const struct answer *a)
 		mark_absent(&d->r, GW_DEVICE_STALLED, cause, detail, GW_ABSENT_STALLED);
 	} else if (a->rc == 0 || cause == GW_CAUSE_GPU_LOST) {
 		mark_absent(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
-			    a->rc == 0 ? "no longer listed" : detail, GW_ABSENT_LOST);
+			    a->rc == 0 ? "the driver no longer lists it" : detail,
+			    GW_ABSENT_LOST);
 	} else {
 		mark_absent(&d->r, GW_DEVICE_CLOSED, cause, detail, GW_ABSENT_NO_DRIVER);
 		atomic_store(&d->backend->reopen, true);
@@ -479,7 +486,7 @@ static void read_asleep(struct device *d, const char *suspended)
 		r->text_why[GW_T_PCI] == GW_HAVE && strcmp(r->text[GW_T_PCI], suspended) == 0;
 	char why[64];
 
-	snprintf(why, sizeof(why), "not read: that would wake %s", suspended);
+	snprintf(why, sizeof(why), "not read, because that would wake GPU %s", suspended);
 	mark_absent(&d->r, itself ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
 		    itself ? NULL : why, GW_ABSENT_ASLEEP);
 }
@@ -541,14 +548,12 @@ static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 	w = nd->instant ? r->instant_w : r->power_w;
 	if (isnan(w) || (nd->samples > 0 && r->wall_us <= last->wall_us &&
 			 last->wall_us - r->wall_us < BACK_US))
-		/* ignore the sample: it has no value, is already stored, or is older than the
-		 * last one */
-		return;
+		return; /* The sample has no value, is already stored, or is too old. */
 	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
 }
 
-/* Stores a power value. why: the reason if both power columns have no value; GW_HAVE if one of
- * them has a value. */
+/* Stores a power value. `why` is the reason if neither power column has a value, and GW_HAVE if
+ * one of them has a value. */
 static void set_watts(struct report *r, unsigned q, double watts, enum gw_absence why)
 {
 	if (isnan(watts))
@@ -690,7 +695,7 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 	for (unsigned i = 0; i < b->count; i++)
 		if (b->slot[i]->priv)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
-	/* compute the time zone again, because a single run is not started with TZ=UTC */
+	/* Compute the time zone again, because a single run is not started with TZ=UTC. */
 	s->zone_known = false;
 	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
 		if (nvsmi_stream_parse(s, line, false, clock_wall_ns(b->env->clock) / 1000, &r))

@@ -37,7 +37,7 @@ void nvsmi_apply(struct report *r, unsigned c, const char *field);
 /* Returns GW_HAVE if a field has a value, otherwise the meaning of its "[N/A]" or "[...]". */
 enum gw_absence nvsmi_absence(const char *field);
 
-/* Returns the cause that an error text describes; GW_CAUSE_NONE: unknown. */
+/* Returns the cause that an error text describes, or GW_CAUSE_NONE if the text is unknown. */
 enum gw_cause nvsmi_cause(const char *text);
 
 /* Writes the name of the column that the driver does not know, from its error message. Returns
@@ -55,34 +55,35 @@ bool nvsmi_refused(const char *text, char *out, size_t size);
 
 /* What the nvidia-smi backend has done since it was opened. */
 struct nvsmi_facts {
-	uint64_t lines;   /* lines with a time and a GPU */
-	uint64_t garbage; /* lines that cannot be parsed */
-	uint64_t starts;  /* starts of the process; all but the first are restarts */
-	uint64_t stalls;  /* processes that we ended because no line came for 10 intervals */
-	uint64_t ends;    /* processes that ended on their own */
-	uint64_t runs;    /* single runs for a power sample, while the stream fails */
+	uint64_t lines;   /* number of lines that were parsed */
+	uint64_t garbage; /* number of lines that could not be parsed */
+	uint64_t starts;  /* how often the process was started */
+	uint64_t stalls;  /* number of processes that we ended because they stopped printing */
+	uint64_t ends;    /* number of processes that ended on their own */
+	uint64_t runs;    /* number of single runs for a power sample, while the stream fails */
 	uint64_t run_ns;  /* total duration of the runs for a power sample */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
-	/* all single runs: for power samples, other values and processes */
+	/* number of all single runs: for power samples, for other values and for process lists */
 	uint64_t programs;
 	uint64_t program_ns; /* total duration of all single runs */
-	bool streaming;      /* the process runs now */
+	bool streaming;      /* The process of the stream runs now. */
 };
 
 struct nvsmi_stream {
 	struct child child;
-	bool running;          /* the process runs */
-	bool no_instant;       /* the program does not know the column power.draw.instant */
-	bool zone_known;       /* zone_us is known */
+	bool running;          /* The process runs. */
+	bool no_instant;       /* The program does not know the column power.draw.instant. */
+	bool zone_known;       /* zone_us is valid */
 	uint64_t last_line_ns; /* time of the last line, or of the start if there is none */
-	uint64_t retry_ns;     /* when the process may be started again */
-	uint64_t backoff_ns;   /* the present delay of a restart */
-	uint64_t lines;        /* lines of the running process */
+	uint64_t retry_ns;     /* The process is not started again before this time. */
+	uint64_t backoff_ns;   /* present delay of a restart */
+	uint64_t lines;        /* number of lines that the running process has printed */
 	uint64_t ended_cpu_ns; /* CPU time of the earlier processes */
 	uint64_t first_line_timeout_ns; /* how long to wait for the first line */
 	int64_t zone_us;                /* UTC minus the time that the program prints */
 	struct nvsmi_facts facts;
-	/* further columns, each after a comma; set by the caller before start */
+	/* Further columns, each after a comma. The caller sets them before it starts the
+	 * process. */
 	char more[768];
 	unsigned mores;  /* number of further columns */
 	char query[900]; /* the --query-gpu option, made from the columns */
@@ -95,18 +96,19 @@ struct nvsmi_stream {
  * process is started with TZ=UTC. If it ignores TZ, the zone is the difference between its
  * first line and our wall clock, rounded to quarter hours. */
 struct nvsmi_reading {
-	const char *uuid, *pci; /* point into the stream's memory; valid until the next call */
+	const char *uuid,
+		*pci; /* valid until the next call, because they point into the stream */
 	uint64_t wall_us;
-	double instant_w, power_w; /* NAN: none */
-	enum gw_absence why;       /* why both power values are NAN, else GW_HAVE */
-	/* the fields of the further columns; NULL: the line is from a single run */
+	double instant_w, power_w; /* NAN: the line has no value */
+	enum gw_absence why;       /* why both power values are NAN; GW_HAVE: one has a value */
+	/* The fields of the further columns. NULL: the line is from a single run. */
 	char *const *more;
 };
 
 void nvsmi_stream_init(struct nvsmi_stream *s);
 
-/* Returns the --query-gpu option for the lines of the stream. more: includes the additional
- * columns. */
+/* Returns the --query-gpu option for the lines of the stream. If `more` is set, the option
+ * includes the further columns. */
 const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 
 /* Starts the process, unless it runs or the restart is delayed. The caller decides whether it

@@ -1,4 +1,5 @@
-/* Power samples from an nvidia-smi that keeps running and prints one line per GPU and reading. */
+/* nvsmi_stream: reads power samples from an nvidia-smi process that keeps running and prints one
+ * line per GPU ten times per second. */
 #include "nvsmi.h"
 
 #include "base/number.h"
@@ -13,7 +14,7 @@
 #define SILENCE_NS     (10 * NVSMI_INTERVAL_NS)
 #define FIRST_RETRY_NS NS_PER_S
 #define LAST_RETRY_NS  (60 * NS_PER_S)
-#define TRUSTED_LINES  10 /* after this many lines the retry delay is reset */
+#define TRUSTED_LINES  10 /* A process that printed this many lines is restarted soon. */
 #define STAMP_LENGTH   23
 #define ZONE_US        (15 * 60 * INT64_C(1000000))
 
@@ -88,7 +89,7 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 		stop_and_delay(s, now_ns);
 		return false;
 	}
-	/* if this fails, the pipe is smaller */
+	/* If this fails, the pipe stays smaller, and samples may be lost. */
 	fcntl(s->child.out_fd, F_SETPIPE_SZ, PIPE_BYTES);
 	s->running = true;
 	s->last_line_ns = now_ns;
@@ -96,7 +97,7 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 	return true;
 }
 
-/* "2026/11/15 06:31:36.123" */
+/* Parses a time such as "2026/11/15 06:31:36.123". */
 static bool parse_stamp(const char *text, int64_t *ret_us)
 {
 	struct tm t = { 0 };
@@ -146,7 +147,7 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uin
 	char **fields = s->fields;
 	int64_t stamp_us;
 
-	s->facts.garbage++; /* decremented below if the line is parsed */
+	s->facts.garbage++; /* The line counts as garbage until it is parsed. */
 	if (strlen(line) >= sizeof(s->text))
 		return false;
 	strcpy(s->text, line);

@@ -19,10 +19,10 @@ enum format {
 	PERCENT,    /* 0 to 100 */
 	SIGNED,     /* a number that may be negative, such as a temperature */
 	HEX,        /* a hexadecimal number: 0x0000000000000004 */
-	FLAG,       /* "Enabled", "Yes" and similar words are 1 */
+	FLAG,       /* a word in a row of flags[] */
 	STATE,      /* P0 to P15 */
 	MODE,       /* a word in a row of modes[] */
-	CAPABILITY, /* "9.0": sets target and the next quantity */
+	CAPABILITY, /* "9.0": sets the target to 9 and the next quantity to 0 */
 };
 
 static const struct column {

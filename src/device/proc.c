@@ -17,7 +17,7 @@
 
 #define NS          INT64_C(1000000000)
 #define PARENTS_MAX 64
-#define ID_SHOWN    12 /* digits of a container id */
+#define ID_SHOWN    12 /* number of digits to which a container id is shortened */
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD of the kernel */
 
@@ -60,7 +60,7 @@ struct stat_line {
 	int64_t parent;
 	unsigned flags, threads;
 	uint64_t start_ticks;
-	uint64_t cpu_ticks; /* user and system */
+	uint64_t cpu_ticks; /* CPU time in user and system mode */
 };
 
 static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret)
@@ -364,21 +364,18 @@ static void proc_unescape(char *s)
 	*to = '\0';
 }
 
-static bool ends_in(const char *name, const char *suffix)
+static bool cut_suffix(char *name, const char *suffix)
 {
 	size_t n = strlen(name), m = strlen(suffix);
 
-	return n > m && strcmp(name + n - m, suffix) == 0;
-}
-
-static bool cut_suffix(char *name, const char *suffix)
-{
-	if (!ends_in(name, suffix))
+	if (n <= m || strcmp(name + n - m, suffix) != 0)
 		return false;
-	name[strlen(name) - strlen(suffix)] = '\0';
+	name[n - m] = '\0';
 	return true;
 }
 
+/* Returns the text after the prefix; NULL if name does not begin with it, or if nothing
+ * follows. */
 static const char *proc_after(const char *name, const char *prefix)
 {
 	size_t n = strlen(prefix);
@@ -386,7 +383,8 @@ static const char *proc_after(const char *name, const char *prefix)
 	return strncmp(name, prefix, n) == 0 && name[n] ? name + n : NULL;
 }
 
-/* Finds a container name in one component of a path; parent is the component before it. */
+/* Finds a container name or id in one component of a path, and changes the component. parent is
+ * the component before it. Returns NULL if there is none. */
 static const char *container_in(char *name, const char *parent)
 {
 	enum workload_kind kind;
@@ -412,50 +410,43 @@ static const char *container_in(char *name, const char *parent)
 	return NULL;
 }
 
-/* Writes the innermost container if containers are nested, because people use its name. */
-void proc_container_of(const char *cgroup, char *out, size_t size)
+/* Writes the name or id of the innermost container, because people use its name, or "". Returns
+ * the path below that container, or the whole path if there is no container. */
+static const char *find_container(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";
+	const char *inside = cgroup;
 
 	out[0] = '\0';
-	while (*cgroup) {
-		size_t n = strcspn(cgroup, "/");
+	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {
 		const char *found;
 
-		if (n > 0 && n < sizeof(name)) {
-			char whole[256];
-
-			snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
-			memcpy(whole, name, sizeof(whole));
-			found = container_in(name, parent);
-			if (found)
-				snprintf(out, size, "%s", found);
-			memcpy(parent, whole, sizeof(parent));
+		n = strcspn(cgroup, "/");
+		if (n == 0 || n >= sizeof(name))
+			continue;
+		snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
+		found = container_in(name, parent);
+		if (found) {
+			snprintf(out, size, "%s", found);
+			inside = cgroup + n;
 		}
-		cgroup += n + (cgroup[n] == '/');
+		snprintf(parent, sizeof(parent), "%.*s", (int)n, cgroup);
 	}
+	return inside;
+}
+
+void proc_container_of(const char *cgroup, char *out, size_t size)
+{
+	(void)find_container(cgroup, out, size);
 }
 
 void proc_unit_of(const char *cgroup, char *out, size_t size)
 {
-	char name[256], parent[256] = "";
-	const char *inside = cgroup; /* the path below the innermost container */
+	char container[sizeof(((struct proc *)0)->container)];
 	struct cgroup_unit u;
 
-	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {
-		n = strcspn(cgroup, "/");
-		if (n > 0 && n < sizeof(name)) {
-			char whole[256];
-
-			snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
-			memcpy(whole, name, sizeof(whole));
-			if (container_in(name, parent))
-				inside = cgroup + n;
-			memcpy(parent, whole, sizeof(parent));
-		}
-	}
 	*out = '\0';
-	if (cgroup_unit_find(inside, &u))
+	if (cgroup_unit_find(find_container(cgroup, container, sizeof(container)), &u))
 		snprintf(out, size, "%.*s", (int)(u.end - u.name), u.name);
 }
 

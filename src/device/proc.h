@@ -13,24 +13,26 @@
 #include <stdint.h>
 
 struct proc {
-	int64_t pid;    /* thread group id; a thread id is replaced by the id of its process */
-	int64_t parent; /* 0: unknown */
-	uint64_t start_ticks; /* clock ticks since boot; 0: unknown */
+	int64_t pid;    /* process id, also if proc_read() was called with the id of a thread */
+	int64_t parent; /* process id of the parent; 0: unknown */
+	uint64_t start_ticks; /* start time in clock ticks since boot; 0: unknown */
 	uint64_t cpu_ns;      /* CPU time of all its threads so far */
-	int64_t uid;          /* effective; -1: unknown */
-	char state;           /* R S D Z T ...; 0: unknown */
-	bool kernel;          /* a kernel thread */
-	char name[64];        /* comm, not cleaned for printing; "": unknown */
-	char exe[256];        /* "": unknown */
-	char command[256];    /* arguments joined by blanks, cut; "": unknown */
-	/* The path in the hierarchy that has a Slurm job; without one, in the unified hierarchy.
-	 * If this path is "/" or missing, the longest path of all hierarchies. A pod in a
-	 * container has 400 bytes; a path that does not fit is cut. */
+	int64_t uid;          /* effective user id; -1: unknown */
+	char state;           /* R, S, D, Z, T, ... as in proc(5); 0: unknown */
+	bool kernel;          /* The process is a kernel thread. */
+	char name[64];        /* the file comm, not cleaned for printing; "": unknown */
+	char exe[256];        /* path of the program; "": unknown */
+	char command[256];    /* command line, cut if it is too long; "": unknown */
+	/* Path of the control group. If a hierarchy has a path of a Slurm job, this is that
+	 * path. Otherwise it is the path in the unified hierarchy or, if that is "/" or missing,
+	 * the longest path of all hierarchies. A path that does not fit is cut; the path of a
+	 * pod in a container has 400 bytes. */
 	char cgroup[512];
-	char container[72]; /* id shortened to 12 digits, or a name; "": no container */
-	/* the process has ended, but its parent has not reaped it; it holds no resources */
+	/* First 12 digits of the id of the container, or its name. "": no container. */
+	char container[72];
+	/* The process has ended, but its parent has not reaped it. It holds no resources. */
 	bool ended;
-	bool incomplete; /* a read failed that may succeed later (too many open files) */
+	bool incomplete; /* A read failed that may succeed later (too many open files). */
 };
 
 /* Reads what we may see of pid, or of the process to which thread pid belongs. Returns 0 or
@@ -46,9 +48,9 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
  * be reused. If no pidfd can be opened, *ret_fd is a negative errno, even if 0 is returned. */
 int proc_open(const struct root *root, struct proc_id id, int *ret_fd);
 
-/* Checks whether the process with this start time runs. Returns 1 if it runs; 0 if it ended,
- * reaped or not, or another process has the pid; -GW_E_IO if unknown, because the read
- * failed. */
+/* Checks whether the process with this start time runs. Returns 1 if it runs. Returns 0 if it has
+ * ended, even if it is not reaped yet, or if another process has the pid. Returns -GW_E_IO if
+ * this is unknown, because the read failed. */
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks);
 
 /* Computes the start time in ns since 1970, by the current setting of the wall clock. Returns

@@ -1,6 +1,6 @@
-/* The processes on the GPUs: gw_process_list_*() adds names from /proc; gpu_usage_read() is for
- * callers that ask often. Memory that a call thread may still write to after the deadline
- * belongs to the slot, not to the caller. */
+/* The processes on the GPUs. gw_process_list_*() adds names from /proc; gpu_usage_read() is for
+ * callers that ask often. A call thread may still write to its memory after the deadline, so this
+ * memory belongs to the slot and not to the caller. */
 #include "process_list.h"
 
 #include "context.h"
@@ -13,17 +13,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define USES_MAX 1024              /* more processes than the driver keeps samples of */
+/* Maximum number of processes with utilisation. The driver keeps samples of fewer processes. */
+#define USES_MAX 1024
 #define LIST_NS  (500 * NS_PER_MS) /* maximum age of a list */
-/* after a change of the memory in use, every call reads a new list for this long */
+/* For this long after a change of the memory in use, every call reads a new list. */
 #define CHANGED_NS NS_PER_S
 /* Utilisation is the mean over this time, or over the time since the list was last taken if
  * that is longer: the driver publishes samples late, and only for busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
-/* other callers get the same utilisation for this long */
+/* For this long, other callers get the same utilisation again. */
 #define USE_SHARED_NS (800 * NS_PER_MS)
-/* if the driver does not report utilisation (as with MIG), it is asked again after this time */
+/* If the driver does not report utilisation (as with MIG), we ask again after this time. */
 #define USE_REFUSED_NS (10 * NS_PER_S)
 #define CPU_SPAN_NS    (20 * NS_PER_MS) /* minimum time between two readings of CPU time */
 
@@ -52,11 +53,12 @@ struct gw_process_list {
 	struct gw_ctx *ctx;
 	unsigned want; /* enum gw_process_want */
 	struct cpu_marks cpu;
-	/* the list whose last take is the start of the CPU time; NULL: this list itself */
+	/* CPU use is computed since this list was last taken. NULL: since this list itself was
+	 * last taken. */
 	const struct gw_process_list *follows;
 	struct entry *entry;
 	unsigned count, cap;
-	uint8_t *absence; /* per device */
+	uint8_t *absence; /* for each device, enum gw_absence of its list */
 	unsigned devices, devices_cap;
 };
 
@@ -169,12 +171,12 @@ static void set_pointers(struct entry *e)
 	e->pub.unit = text_or_null(e->unit);
 }
 
-/* What gw_process_list_take() needs in addition to the rows of the slots. */
+/* What collect_entries() needs in addition to the rows of the slots. */
 struct take {
 	const struct root *root;
 	uint64_t mono_ns, wall_ns;
-	uint64_t boot_ns; /* wall time of the boot; 0: unknown */
-	const struct cpu_marks *last;
+	uint64_t boot_ns;             /* wall time of the boot; 0: unknown */
+	const struct cpu_marks *last; /* the CPU times when the list was last taken */
 };
 
 static void set_use(const struct slot *s, int64_t pid, struct gw_process *p)
@@ -189,8 +191,8 @@ static void set_use(const struct slot *s, int64_t pid, struct gw_process *p)
 	p->sm_absence = s->uses < 0 ? GW_ABSENT_ERROR : GW_HAVE;
 	if (s->uses < 0)
 		return;
-	/* the driver reports utilisation only for busy processes, so a process without a row is
-	 * idle */
+	/* The driver reports utilisation only for busy processes, so a process without a row is
+	 * idle. */
 	p->sm_ratio = 0;
 	for (int i = 0; i < s->uses; i++)
 		if (s->process_use[i].pid == pid)
@@ -337,7 +339,7 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 		if (ctx->slot[i]->usage_error)
 			err = ctx->slot[i]->usage_error;
 	}
-	l->count = 0; /* the old entries become invalid, because their memory may move now */
+	l->count = 0; /* The old entries become invalid, because their memory may move now. */
 	if (!err)
 		err = array_reserve(&l->entry, &l->cap, total, sizeof(*l->entry));
 	if (!err)
@@ -353,8 +355,7 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 					  : s->usage_why != GW_HAVE ? s->usage_why
 								    : s->usage.partial);
 		if (s->reading != SLOT_READ)
-			/* a running call still writes to the other members of the slot */
-			continue;
+			continue; /* A running call still writes to the members of the slot. */
 		for (unsigned k = 0; k < s->usage.count; k++) {
 			fill_entry(t, &l->entry[l->count], l->count, s, k);
 			l->entry[l->count].pub.device = i;
@@ -396,7 +397,7 @@ int gw_process_list_take(struct gw_process_list *list)
 	err = context_refresh(ctx);
 	if (!err) {
 		context_each(ctx, list_slot, list->want, use_since_us(&t));
-		/* read the clocks again, because the calls may have taken long */
+		/* Read the clocks again, because the calls may have taken long. */
 		t.mono_ns = clock_mono_ns(ctx->clock);
 		t.wall_ns = clock_wall_ns(ctx->clock);
 		(void)proc_began_ns(t.root, 0, &t.boot_ns);

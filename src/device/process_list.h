@@ -2,9 +2,9 @@
  * and the utilisation per process; does not read /proc.
  *
  * A list costs 250 us on an H200 at ten per second, the memory alone only 70 us. A process that
- * arrives or leaves changes the memory in use, so the previous list is reused while that memory
- * stays equal to the byte, for at most half a second. Calls run on the call threads
- * of the context. */
+ * starts or ends changes the memory in use. So the previous list is used again for at most half a
+ * second, as long as exactly the same number of bytes is in use. Calls run on the call threads of
+ * the context. */
 #ifndef GW_DEVICE_PROCESS_LIST_H
 #define GW_DEVICE_PROCESS_LIST_H
 
@@ -12,24 +12,24 @@
 
 struct gpu_usage {
 	unsigned device; /* position of the GPU in snapshots */
-	bool stalled;    /* a call on the GPU has not returned: the other members are not set */
-	enum gw_absence why;
-	bool partial; /* the list is incomplete */
-	/* generation of the context: increases when GPUs may have come or gone */
-	unsigned generation;
-	const struct report *report; /* known values of the GPU; not set if stalled */
-	const struct usage *usage;
-	unsigned count;
-	const struct process_use *use;
-	/* rows in `use`, or an error of backend_ops.process_use; -GW_E_STATE: not requested */
+	bool stalled; /* A call on the GPU has not returned. `report` and the lists are not set. */
+	enum gw_absence why;           /* GW_HAVE, or why there is no list */
+	bool partial;                  /* The list is incomplete. */
+	unsigned generation;           /* increases when GPUs may have been added or removed */
+	const struct report *report;   /* known values of the GPU */
+	const struct usage *usage;     /* the processes */
+	unsigned count;                /* number of processes */
+	const struct process_use *use; /* utilisation per process */
+	/* Number of rows in `use`, or an error of backend_ops.process_use. -GW_E_STATE: the
+	 * utilisation was not requested. */
 	int uses;
 };
 
 enum gpu_usage_flag {
-	/* first read the memory in use of each GPU, and read its process list only if that has
-	 * changed */
+	/* First read the memory in use of each GPU, and read its process list only if that
+	 * memory has changed. */
 	GPU_USAGE_MEMORY = 1,
-	GPU_USAGE_LISTS = 2 /* read the process lists even if the memory shows no change */
+	GPU_USAGE_LISTS = 2 /* Read the process lists even if the memory has not changed. */
 };
 
 /* Queries every GPU and passes each result to fn. fn copies what it needs and must not call
@@ -40,9 +40,9 @@ enum gpu_usage_flag {
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 
-/* Makes `list` compute CPU use since the last take of `other`, for a caller that takes two
- * lists in turn. `other` must outlive `list` and must not be taken at the same time as
- * `list`. */
+/* Makes `list` compute CPU use since `other` was last taken (gw_process_list_take()), for a caller
+ * that takes two lists in turn. `other` must outlive `list` and must not be taken at the same
+ * time as `list`. */
 void process_list_follow(struct gw_process_list *list, const struct gw_process_list *other);
 
 #endif

@@ -18,7 +18,7 @@
 #define POWERCAP  "sys/class/powercap"
 #define PMU       "sys/bus/event_source/devices/power"
 #define ZONES_MAX 64
-#define CPUS_MAX  64 /* maximum number of CPUs to read from: one per package or die */
+#define CPUS_MAX  64 /* maximum number of CPUs in the mask of the PMU: one per package or die */
 
 /* True if name is the folder of a zone: "intel-rapl:0" or "intel-rapl-mmio:0:1". A name without
  * a number is the controller. */
@@ -113,8 +113,8 @@ static unsigned drop_duplicates(struct rapl_domain *d, unsigned n)
 			bool same = i != j && d[i].package == d[j].package &&
 				    d[i].die == d[j].die && strcmp(d[i].name, d[j].name) == 0;
 
-			/* Compare only with d[0] to d[kept - 1], the entries that are kept:
-			 * d[i] may already be overwritten by one of them. */
+			/* d[j] may be the old copy of a zone that was moved to the front. This
+			 * does no harm, because only memory mapped zones are removed. */
 			redundant = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
 		}
 		if (!redundant)
@@ -206,7 +206,7 @@ static void open_zones(struct rapl *r)
 	}
 }
 
-#ifndef RAPL_PERF_OPEN /* a test defines its own perf_open() */
+#ifndef RAPL_PERF_OPEN /* A test defines its own function. */
 static int perf_open(uint32_t type, uint64_t config, int cpu)
 {
 	struct perf_event_attr attr = { .type = type, .size = sizeof(attr), .config = config };
@@ -310,7 +310,7 @@ static void open_event(struct rapl *r, const struct perf_event *e, uint32_t type
 	int err = read_event(r->root, e, &config, &c.joules_each);
 
 	if (err == -GW_E_NOENT || r->count == RAPL_COUNTERS_MAX)
-		return; /* this machine has no such counter, or the table is full */
+		return; /* The machine has no such counter, or the table is full. */
 	if (has_counter(r, e->kind, package, die)) {
 		r->duplicates++;
 		return;
@@ -323,7 +323,7 @@ static void open_event(struct rapl *r, const struct perf_event *e, uint32_t type
 	c.fd = err ? -1 : RAPL_PERF_OPEN(type, config, cpu);
 	c.perf = true;
 	c.why = err ? host_absence(err) : c.fd < 0 ? perf_absence(errno) : GW_HAVE;
-	c.based = c.fd >= 0; /* an opened perf counter counts from 0 */
+	c.based = c.fd >= 0; /* A counter of perf starts at 0 when it is opened. */
 	r->counter[r->count++] = c;
 }
 
@@ -404,13 +404,13 @@ static void read_counter(struct rapl *r, struct rapl_counter *c)
 		return;
 	c->why = read_raw(r, c, &now);
 	if (c->why != GW_HAVE)
-		return; /* the next successful reading includes this energy */
+		return; /* The next successful reading includes this energy. */
 	if (now >= c->last) {
 		c->joules += (double)(now - c->last) * c->joules_each;
 	} else if (range != 0 && c->last <= range) {
 		c->joules += (double)(range - c->last + now) * c->joules_each;
 		c->wraps++;
-	} else { /* the counter decreased and its range is unknown, so the energy is unknown */
+	} else { /* The counter decreased and its range is unknown, so the energy is unknown. */
 		c->based = false;
 		c->why = GW_ABSENT_INVALID;
 	}

@@ -21,7 +21,7 @@ struct rapl_domain {
 	char path[96];      /* folder of the domain, below root */
 	int package;        /* -1: none (psys) */
 	int die;            /* -1: unknown, or the package has only one die */
-	uint64_t range_uj;  /* the counter wraps here; 0: unknown */
+	uint64_t range_uj;  /* After this value, the counter restarts at 0. 0: unknown. */
 	uint64_t energy_uj; /* current value, if why is GW_HAVE */
 	enum gw_absence why;
 };
@@ -36,31 +36,32 @@ unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned ca
 enum rapl_kind {
 	RAPL_PACKAGE,
 	RAPL_DRAM,
-	RAPL_INSIDE,   /* core, uncore: part of their package */
-	RAPL_PLATFORM, /* psys: contains the packages */
+	RAPL_INSIDE,   /* core and uncore, which are parts of their package */
+	RAPL_PLATFORM, /* psys, which includes the packages */
 	RAPL_OTHER,
 };
 
 struct rapl_counter {
-	/* energy_uj and why have the values that rapl_open() read; perf has no range */
+	/* The domain as rapl_open() has read it. A counter of perf has no range. */
 	struct rapl_domain d;
 	enum rapl_kind kind;
 	double joules;       /* since rapl_open(), if why is GW_HAVE */
 	enum gw_absence why; /* why the last reading has no value; GW_HAVE: it has a value */
 	unsigned wraps;      /* how often the counter wrapped since rapl_open() */
 	/* Only rapl.c uses the members below. */
-	bool perf;          /* a counter of the power PMU, not of powercap */
-	bool based;         /* the start value is known */
+	bool perf;          /* This is a counter of the power PMU, not of powercap. */
+	bool based;         /* The value at the start is known. */
 	int fd;             /* for perf: the open counter; -1: not open */
 	uint64_t last;      /* last value of the counter */
 	double joules_each; /* joules per count */
 };
 
-struct rapl { /* in the caller's memory; about 13 KiB */
+/* The counters of the machine. The struct is in the caller's memory and has about 13 KiB. */
+struct rapl {
 	const struct root *root;
 	struct rapl_counter counter[RAPL_COUNTERS_MAX];
 	unsigned count;
-	unsigned duplicates; /* duplicate counters that were dropped */
+	unsigned duplicates; /* number of duplicate counters that were dropped */
 };
 
 /* Finds the counters and reads them once: powercap or, if no package is readable there, the
@@ -78,8 +79,8 @@ void rapl_read(struct rapl *r);
 /* Energy of the host from rapl_open() to the last reading: packages and their memory. */
 struct rapl_total {
 	double joules;       /* NAN if why is not GW_HAVE */
-	enum gw_absence why; /* not_present: this machine has no counters */
-	/* GW_HAVE: memory is included; not_present: there is no counter for it */
+	enum gw_absence why; /* GW_ABSENT_NOT_PRESENT if the machine has no counters */
+	/* GW_HAVE if the memory is included, GW_ABSENT_NOT_PRESENT if it has no counter. */
 	enum gw_absence dram_why;
 	enum gw_cause cause; /* GW_CAUSE_RAPL_PERMISSION, or none */
 	const char *remedy;  /* how to fix the cause; "": there is no remedy */

@@ -45,7 +45,7 @@ static void refresh_driver(struct sampler_device *sd)
 		return;
 	sd->refresh_ns = now;
 	pthread_mutex_lock(&sd->ctx->lock);
-	(void)context_refresh(sd->ctx); /* if out of memory: tried again in a second */
+	(void)context_refresh(sd->ctx); /* If there is no memory, this is tried again later. */
 	pthread_mutex_unlock(&sd->ctx->lock);
 }
 

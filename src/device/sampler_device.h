@@ -1,9 +1,9 @@
 /* sampler_device: one GPU of a context, for a thread that samples it.
  *
- * It uses the GPU exclusively only during a call, and does not hold the context's lock during a
- * call. So GPUs are sampled in parallel, and snapshots can be taken meanwhile. A call that
- * hangs blocks only its own thread. Only one thread may use a sampler_device at a time; the
- * context is borrowed and must outlive it. */
+ * Each function uses the GPU exclusively, but only until it returns, and does not hold the
+ * context's lock during a driver call. So GPUs are sampled in parallel, and snapshots can be
+ * taken meanwhile. A driver call that hangs blocks only its own thread. Only one thread may use a
+ * sampler_device at a time; the context is borrowed and must outlive it. */
 #ifndef GW_DEVICE_SAMPLER_DEVICE_H
 #define GW_DEVICE_SAMPLER_DEVICE_H
 
@@ -32,7 +32,8 @@ int sampler_device_init(struct sampler_device *sd, struct gw_ctx *ctx, unsigned 
 void sampler_device_read(struct sampler_device *sd, unsigned tiers, bool force,
 			 struct report *ret);
 
-/* The energy counter, read now. The caller must not read it more than once per second. */
+/* sampler_device_counter() reads the energy counter now. The caller must not call it more than
+ * once per second. */
 struct sampler_device_counter {
 	uint64_t before_ns, after_ns; /* monotonic, before and after the call */
 	double joules;

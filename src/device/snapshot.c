@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* minimum time between readings of the host: reading /proc costs 30 us, more than all calls for
- * a warm GPU */
+/* Minimum time between two readings of the host. Reading /proc takes 30 us, which is more than
+ * all calls for a GPU that was read before. */
 #define HOST_FRESH_NS NS_PER_S
 
 struct entry {
@@ -24,7 +24,7 @@ struct entry {
 
 struct gw_snapshot {
 	struct gw_ctx *ctx;
-	struct entry **entry; /* an entry never moves, because pub points into it */
+	struct entry **entry; /* An entry never moves, because its member pub points into it. */
 	unsigned count, cap;
 	uint64_t mono_ns, wall_ns;
 	struct host_report host;
@@ -45,7 +45,7 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	s->ctx = ctx;
 	pthread_mutex_lock(&ctx->lock);
-	/* differs from the context's generation, so that the first take fills in status */
+	/* Differs from the context's generation, so that the first take fills in the status. */
 	s->generation = ctx->generation - 1;
 	pthread_mutex_unlock(&ctx->lock);
 	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
@@ -158,9 +158,9 @@ static void read_slot(void *arg)
 				: (double)NAN;
 }
 
-/* Returns the thermal margin as the driver reported it; NAN: unknown. Corrects the margin in the
- * copy of the report: the margin is read every ten seconds, but the temperature each time, and
- * the two are shown together. */
+/* Corrects the thermal margin in the copy of the report by the change of the temperature: the
+ * margin is read every ten seconds, but the temperature each time, and the two are shown
+ * together. Returns the margin as the driver reported it, or NAN if it is unknown. */
 static double correct_margin(struct report *r)
 {
 	double reported;
@@ -251,7 +251,8 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	if (!snap)
 		return context_fail_null(NULL, "snap");
 	if (tiers & ~(unsigned)GW_TIERS_ALL)
-		return context_fail(ctx, -GW_E_ARG, "unknown tiers 0x%x",
+		return context_fail(ctx, -GW_E_ARG,
+				    "unknown tiers 0x%x; use values of enum gw_tier",
 				    tiers & ~(unsigned)GW_TIERS_ALL);
 	/* ON_REQUEST includes PROFILE, for programs that do not know the bit
 	 * GW_TIER_PROFILE. */
@@ -264,7 +265,7 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		goto out;
 	snap->mono_ns = clock_mono_ns(ctx->clock);
 	snap->wall_ns = clock_wall_ns(ctx->clock);
-	/* read the names first, so that a GPU that hangs afterwards has a name */
+	/* Read the names first, so that a GPU that hangs afterwards has a name. */
 	if (ctx->fresh) {
 		ctx->fresh = false;
 		context_each(ctx, read_slot, 0, snap->mono_ns);
@@ -358,7 +359,7 @@ enum gw_absence gw_snapshot_resource(const struct gw_snapshot *snap, unsigned re
 
 	if (resource >= GW_RESOURCES)
 		return GW_ABSENT_NOT_SUPPORTED;
-	if (!snap->mono_ns) /* not taken yet */
+	if (!snap->mono_ns) /* The snapshot has not been taken yet. */
 		return GW_ABSENT_NOT_READ;
 	if (resource == GW_R_GPU_AVAILABLE) {
 		*ret = d != NULL;

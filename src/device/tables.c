@@ -84,7 +84,9 @@ int gw_quantity_find(const char *key)
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (strcmp(quantities[q].key, key) == 0)
 			return (int)q;
-	return context_fail(NULL, -GW_E_NOENT, "there is no quantity \"%.64s\"", key);
+	return context_fail(NULL, -GW_E_NOENT,
+			    "there is no quantity \"%.64s\"; gw_quantity_info() lists all",
+			    key);
 }
 
 const char *gw_absence_key(unsigned absence)

@@ -173,7 +173,8 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	for (size_t k = 0; k < ID_DIGITS; k++)
 		if (!isxdigit((unsigned char)id[k]))
 			return NULL;
-	*ret_kind = WORKLOAD_CONTAINERD; /* "...:cri-containerd:ID", or an ID without prefix */
+	/* The kind for "...:cri-containerd:ID" and for most ids without a prefix. */
+	*ret_kind = WORKLOAD_CONTAINERD;
 	if (before == 0) {
 		if (component_is_any(group, docker, COUNT(docker)))
 			*ret_kind = WORKLOAD_DOCKER;
@@ -188,24 +189,28 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 }
 
 enum trust {
-	TRUST_SYSTEM,  /* only root can create groups at this place */
-	TRUST_RUNTIME, /* below the service of a container runtime: only pods are recognised */
-	/* below a group without a known meaning: only containers are recognised */
+	TRUST_SYSTEM, /* Only root can create groups here, so every kind is recognised. */
+	/* The path is below the service of a container runtime: only pods are recognised. */
+	TRUST_RUNTIME,
+	/* The path is below a group without a known meaning: only containers and units are
+	 * recognised. */
 	TRUST_PLAIN,
-	/* below user-UID.slice: only containers and units of that user are recognised */
+	/* The path is below user-UID.slice: only containers, units and the session of that user
+	 * are recognised. */
 	TRUST_USER,
-	TRUST_NOTHING, /* below a unit or a container of a user: nothing is recognised */
+	TRUST_NOTHING, /* The path is below a workload or a monitor: nothing is recognised. */
 };
 
+/* A position in the path of a control group. */
 struct place {
 	struct component at;
 	enum trust trust;
-	bool first; /* the component is the first one below the root or a container */
-	/* our own cgroup namespace hides the groups above the first component */
+	bool first; /* The component is the first one below the root or a container. */
+	/* Our own cgroup namespace hides the groups above the first component. */
 	bool hidden;
-	char above[16]; /* the first component that is not a slice, cut; "": none */
+	char above[16]; /* the first component above that is not a slice, cut; "": none */
 	long uid;       /* owner of the process */
-	long user;      /* the user that owns the groups here; -1: none */
+	long user;      /* user who owns the groups here; -1: none */
 };
 
 static void pod_found(struct component uid, struct component container, struct workload *w)
@@ -329,8 +334,9 @@ static void session_found(const struct place *p, struct workload *w)
 	snprintf(w->id, sizeof(w->id), "%ld", p->user);
 }
 
-/* A desktop starts programs as app-NAME-NUMBER.scope or app-NAME@NUMBER.service: these belong
- * to the session. user@UID.service is the manager of a user, not a unit of interest. */
+/* Finds a service. A desktop starts programs as app-NAME-NUMBER.scope or
+ * app-NAME@NUMBER.service; these belong to the session. user@UID.service is the manager of a user
+ * and not a workload. */
 static bool find_unit(const struct place *p, struct workload *w)
 {
 	struct component c = p->at;
@@ -360,7 +366,7 @@ static bool find_session(const struct place *p, struct workload *w)
 static const struct {
 	bool (*find)(const struct place *p, struct workload *w);
 	bool nested;       /* also recognised inside a container or below a container runtime */
-	enum trust inside; /* trust below the component; TRUST_NOTHING: the search ends */
+	enum trust inside; /* trust for the path below the component */
 } rows[] = {
 	{ find_pod, true, TRUST_NOTHING },       /* Kubernetes */
 	{ find_job, true, TRUST_NOTHING },       /* Slurm */
@@ -372,8 +378,8 @@ static const struct {
 /* Sets the trust for the path below a component that no row recognises. */
 static void place_pass(struct place *p)
 {
-	/* groups without an effect on the trust: the kubelet's --cgroup-root, and the group
-	 * that CRI-O and Podman create inside a scope */
+	/* These groups do not change the trust: the kubelet's --cgroup-root, and the group that
+	 * CRI-O and Podman create inside a scope. */
 	static const char *const passed[] = { "kubelet", "container" };
 	struct component c = p->at, number = c;
 
@@ -387,7 +393,7 @@ static void place_pass(struct place *p)
 		p->trust = TRUST_USER;
 	} else if (ends_in(c, ".scope") || ends_in(c, ".service") || component_is(c, "lxc") ||
 		   cut_prefix(&c, "lxc.")) {
-		/* the group of a virtual machine, of LXC or of a container monitor */
+		/* This is the group of a virtual machine, of LXC or of a container monitor. */
 		p->trust = TRUST_NOTHING;
 	} else if (!ends_in(c, ".slice") && !component_is_any(c, passed, COUNT(passed))) {
 		if (p->trust == TRUST_SYSTEM)
@@ -408,12 +414,12 @@ static bool is_runtime(struct component c)
 	return component_is_any(c, services, COUNT(services));
 }
 
-/* Sets the trust for the path below a component that a row recognised. inside: the row's
- * value. */
+/* Sets the trust for the path below a component that a row recognised. `inside` is the value in
+ * the row. */
 static void place_enter(struct place *p, enum trust inside)
 {
 	if (p->trust != TRUST_SYSTEM && p->trust != TRUST_PLAIN)
-		inside = TRUST_NOTHING; /* the group belongs to a user */
+		inside = TRUST_NOTHING; /* A user owns the group. */
 	if (inside == TRUST_RUNTIME && !is_runtime(p->at))
 		inside = TRUST_NOTHING;
 	p->trust = inside;
@@ -472,19 +478,13 @@ void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret)
 	place_end(&p, ret);
 }
 
-static bool part_ends_in(const char *part, size_t n, const char *suffix)
-{
-	size_t m = strlen(suffix);
-
-	return n > m && memcmp(part + n - m, suffix, m) == 0;
-}
-
 bool cgroup_unit_find(const char *cgroup, struct cgroup_unit *ret)
 {
 	*ret = (struct cgroup_unit){ .name = NULL };
 	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {
-		n = strcspn(cgroup, "/");
-		if (!part_ends_in(cgroup, n, ".service") && !part_ends_in(cgroup, n, ".scope"))
+		const struct component c = { cgroup, n = strcspn(cgroup, "/") };
+
+		if (!ends_in(c, ".service") && !ends_in(c, ".scope"))
 			continue;
 		ret->name = cgroup;
 		ret->end = cgroup + n;
@@ -497,10 +497,10 @@ bool cgroup_unit_find(const char *cgroup, struct cgroup_unit *ret)
 
 bool cgroup_unit_service(const struct cgroup_unit *u, char *out, size_t size)
 {
-	const size_t n = (size_t)(u->end - u->name);
+	const struct component c = { u->name, (size_t)(u->end - u->name) };
 
 	*out = '\0';
-	if (part_ends_in(u->name, n, ".service") && strncmp(u->name, "user@", 5) != 0)
-		snprintf(out, size, "%.*s", (int)n, u->name);
+	if (ends_in(c, ".service") && strncmp(u->name, "user@", 5) != 0)
+		component_copy(c, out, size);
 	return *out;
 }

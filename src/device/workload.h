@@ -21,20 +21,23 @@ enum workload_kind {
 /* Two processes belong to the same workload if kind and id are equal. */
 struct workload {
 	enum workload_kind kind;
-	/* pod UID, job id, container id, unit, number of a session's user; "" for NONE. The id
-	 * of a user's own workload begins with the number of the user, as in
-	 * "1000/train.service", so that a user cannot choose the id of another workload. */
+	/* The UID of a pod, the id of a job or container, the name of a unit, or the user id of a
+	 * session; "" for WORKLOAD_NONE. The id of a user's own workload begins with the user id,
+	 * as in "1000/train.service", so that a user cannot choose the id of another workload. */
 	char id[96];
-	char space[64]; /* namespace of a pod; user of a job, rootless container or unit; "" */
-	char name[254]; /* name of the pod, container or unit; job id; user of a session */
-	/* container of a pod (its id until the name is known), step of a job; "": none. Not part
-	 * of the identity */
+	/* The namespace of a pod, or the user of a job, rootless container or unit. "": none. */
+	char space[64];
+	/* The name of the pod, container or unit, the id of the job, or the user of the
+	 * session. */
+	char name[254];
+	/* The container of a pod (its id until the name is known), or the step of a job. "": none.
+	 * Two workloads with different parts can be the same workload. */
 	char part[72];
 };
 
 /* Finds the workload from the path of a control group (the text after the second colon of
- * /proc/PID/cgroup). uid: owner of the process (-1: unknown), for the user of a job. Always
- * fills *ret; the kind is WORKLOAD_NONE if the path names no workload.
+ * /proc/PID/cgroup). uid is the owner of the process, which is stored as the user of a job; -1:
+ * unknown. Always fills *ret; the kind is WORKLOAD_NONE if the path names no workload.
  *
  * The path is read from the root, and the first group of a known kind decides: a container that
  * runs inside a job belongs to the job, and groups below a pod or a job are ignored. The owner
@@ -46,10 +49,10 @@ struct workload {
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 
 /* Finds the container in one component of a path, such as "docker-ID.scope". The names that
- * container runtimes use are known only here. n: length of the component; above: a group above
- * it, such as "docker", which determines the kind of an id without a prefix. Returns the start
- * of the 64 digits of the id and sets *ret_kind, or NULL. A process that only monitors a
- * container (conmon) is not inside it. */
+ * container runtimes use are known only here. n is the length of the component. `above` is a
+ * group above it, such as "docker", which determines the kind of an id without a prefix. Returns
+ * the start of the 64 digits of the id and sets *ret_kind, or returns NULL. A process that only
+ * monitors a container (conmon) is not inside the container. */
 const char *workload_container_id(const char *component, size_t n, const char *above,
 				  enum workload_kind *ret_kind);
 
@@ -62,10 +65,10 @@ const char *workload_kind_word(enum workload_kind kind);
 
 bool workload_equal(const struct workload *a, const struct workload *b);
 
-/* The systemd unit (service or scope) that owns a cgroup. The pointers are into the path. */
+/* The systemd unit (service or scope) that owns a cgroup. The pointers point into the path. */
 struct cgroup_unit {
 	const char *name, *end;
-	const char *manager_end; /* end of user@UID.service; NULL: not in the path */
+	const char *manager_end; /* end of user@UID.service; NULL: the path does not have it */
 };
 
 /* Finds the outermost unit in a cgroup path. Names below a unit are ignored, because the owner

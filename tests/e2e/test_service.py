@@ -141,7 +141,7 @@ def test_gpus_that_cannot_be_opened_are_reported_and_tried_again(tmp_path):
     s = Service("two-gpus", "--root", root)
     s.start(ready=False)
     try:
-        said = f"the GPUs cannot be read: the root {root} cannot be opened: no such file"
+        said = f"the GPUs cannot be read: the root directory {root} cannot be opened: no such file"
         s.wait(lambda: said in s.get("/readyz").json()["detail"])
         assert "gpuward tries again" in s.get("/readyz").json()["detail"]
         assert f"[-] no reading yet: {said}" in s.get("/healthz?verbose=1").text

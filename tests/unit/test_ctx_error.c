@@ -86,11 +86,13 @@ TEST(a_context_keeps_the_last_failure_of_any_thread)
 	assert_string_equal(gw_ctx_error(ctx), "");
 	assert_int_equal(pthread_create(&thread, NULL, take_unknown_tiers, ctx), 0);
 	pthread_join(thread, NULL);
-	assert_string_equal(gw_ctx_error(ctx), "unknown tiers 0x40000000");
+	assert_string_equal(gw_ctx_error(ctx),
+			    "unknown tiers 0x40000000; use values of enum gw_tier");
 	/* a success does not clear the error */
 	assert_int_equal(gw_snapshot_new(ctx, &snap), 0);
 	assert_int_equal(gw_snapshot_take(snap, GW_TIERS_COMMON), 0);
-	assert_string_equal(gw_ctx_error(ctx), "unknown tiers 0x40000000");
+	assert_string_equal(gw_ctx_error(ctx),
+			    "unknown tiers 0x40000000; use values of enum gw_tier");
 	assert_string_equal(gw_ctx_error(second), "");
 	gw_snapshot_free(snap);
 	gw_close(ctx);

@@ -212,8 +212,9 @@ NVSMI_TEST(a_gpu_that_is_gone_keeps_its_place)
 	open_ok(2);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_OK);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_LOST);
-	assert_string_equal(b.slot[1]->r.message,
-			    "a GPU fell off the bus or needs a reset (no longer listed)");
+	assert_string_equal(
+		b.slot[1]->r.message,
+		"a GPU fell off the bus or needs a reset (the driver no longer lists it)");
 	mood("ok");
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);

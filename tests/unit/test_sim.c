@@ -60,7 +60,7 @@ TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 		{ "[time]\nrate = 0\n", "from 0.001" },
 		{ "a = \n", "test:1:" },
 		{ "[[gpu]]\n[[gpu.load]]\nkind = \"steps\"\npoints = [[2, 1], [1, 0]]\n",
-		  "must not go back" },
+		  "must not decrease" },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(cases); i++) {

@@ -200,11 +200,11 @@ TEST(refuses_what_is_defined_twice)
 TEST(refuses_to_extend_what_is_complete)
 {
 	refused("a = {b=1}\n[a.c]", 2, 2,
-		"table 'a' is complete and cannot be added to (line 1)");
+		"nothing can be added to table 'a', which is complete (line 1)");
 	refused("a = {b=1}\na.c = 1", 2, 1,
-		"table 'a' is complete and cannot be added to (line 1)");
+		"nothing can be added to table 'a', which is complete (line 1)");
 	refused("[t.a]\n[t]\na.x = 1", 3, 1,
-		"table 'a' is complete and cannot be added to (line 1)");
+		"nothing can be added to table 'a', which is complete (line 1)");
 	refused("a = 1\na.b = 2", 2, 1,
 		"'a' is not a table but a value of type integer (line 1)");
 	refused("a = 1\n[a.b]", 2, 2,
@@ -241,7 +241,7 @@ TEST(refuses_bytes_that_no_document_may_hold)
 	refused("a = '\x80'", 1, 6, "the byte 0x80 is not UTF-8");
 	refused("a = '\xc3", 1, 6, "the byte 0xC3 is not UTF-8");
 	refused("# \x7f", 1, 3, "the control character U+007F is not allowed");
-	refused("a = 1\rb = 2", 1, 6, "a carriage return without a line feed");
+	refused("a = 1\rb = 2", 1, 6, "a carriage return must be followed by a line feed");
 	refused_n("a = 1\n\0", 7, 2, 1, "the control character U+0000 is not allowed");
 }
 
@@ -293,7 +293,8 @@ TEST(nesting_ends_at_64_levels)
 
 		toml_free(good(most));
 		assert_int_equal(toml_parse(more, strlen(more), &doc, &err), -GW_E_PARSE);
-		assert_string_equal(err.text, "nested deeper than 64 levels");
+		assert_string_equal(err.text,
+				    "tables and arrays are nested deeper than 64 levels");
 		if (rows[i].column)
 			assert_int_equal(err.column, rows[i].column);
 		free(most);
@@ -305,7 +306,7 @@ TEST(a_hostile_depth_is_refused_and_not_followed)
 {
 	char *text = nested("a=", 400000, "[", "", "");
 
-	refused(text, 1, 67, "nested deeper than 64 levels");
+	refused(text, 1, 67, "tables and arrays are nested deeper than 64 levels");
 	free(text);
 }
 
@@ -377,7 +378,7 @@ TEST(a_file_is_read_or_the_reason_is_reported)
 	assert_non_null(mkdtemp(folder));
 	snprintf(path, sizeof(path), "%s/f", folder);
 	file_gives(path, -GW_E_NOENT, "there is no such file");
-	file_gives(folder, -GW_E_IO, "it is a directory");
+	file_gives(folder, -GW_E_IO, "this path is a directory, not a file");
 	write_file(path, "a = 1\n", 6);
 	assert_int_equal(toml_parse_file(path, &doc, &err), 0);
 	toml_free(doc);
@@ -385,10 +386,10 @@ TEST(a_file_is_read_or_the_reason_is_reported)
 	assert_int_equal(toml_parse_file(path, &doc, &err), -GW_E_PARSE);
 	assert_int_equal(err.line, 1);
 	write_file(path, "", 1024 * 1024 + 1);
-	file_gives(path, -GW_E_SIZE, "it is larger than 1 MiB");
+	file_gives(path, -GW_E_SIZE, "the file is larger than 1 MiB");
 	if (geteuid() != 0) {
 		chmod(path, 0);
-		file_gives(path, -GW_E_PERM, "this user may not read it");
+		file_gives(path, -GW_E_PERM, "this user may not read the file");
 	}
 	unlink(path);
 	rmdir(folder);
