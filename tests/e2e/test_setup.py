@@ -239,7 +239,7 @@ def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
     tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
     tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
     said = " ".join(tree.setup("--yes").stdout.split())
-    assert "Ollama (process 110) did not start all processes of cron.service, so the guard never stops this unit and" in said
+    assert "Ollama (process 110) is not the only program in the unit cron.service, so the guard does not stop this unit; it" in said
     assert "llama.cpp (process 100) does not listen" not in said  # this process is not a worker
     config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
     assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
@@ -493,13 +493,13 @@ def as_nobody(*args, **env):
 
 def test_a_user_without_rights_reads_what_setup_needs():
     done = as_nobody("--yes", "--nvml-library", support.BUILD / "sim/libnvidia-ml.so.1")
-    assert done.returncode == support.FAILED and "must be root" in done.stderr and "sudo gpuward setup" in done.stderr
+    assert done.returncode == support.FAILED and "only root can write" in done.stderr and "sudo gpuward setup" in done.stderr
 
 
 def test_simulated_gpus_are_refused_because_the_service_would_not_have_them():
     done = as_nobody("--yes", "--simulate=demo")
     assert done.returncode == support.FAILED
-    assert "would not have the simulated GPUs" in done.stderr and "Try it on a simulated card" in done.stderr
+    assert "setup starts a service for real GPUs" in done.stderr and "Try it on a simulated card" in done.stderr
     assert as_nobody("--dry-run", "--simulate=demo").returncode == support.OK
 
 

@@ -174,7 +174,7 @@ def test_a_service_that_is_gone_leaves_old_figures_and_is_found_again(tmp_path):
         with Screen(tmp_path, 120, 30, "--address", address) as top:
             top.until("python train.py", "guard observe: vllm", "contender", "vllm ")
             service.stop()
-            shown = top.until("These figures are", "old: no service listens on " + address, "trying again")
+            shown = top.until("These figures are", "old: no service listens on " + address, "top tries again")
             assert "python train.py" in shown  # the last figures stay ...
             assert not COLOUR.search(top.text("-e").split("GPU 0")[1])  # ... but without their colours
             service.restart()
@@ -281,7 +281,7 @@ def test_a_lost_gpu_is_named_with_what_happened(tmp_path, scenario):
 def test_a_hanging_driver_does_not_block_the_keys(tmp_path, scenario):
     hangs = scenario('[[gpu]]\nprofile = "h100"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nhang = true\nfrom = 1\n')
     with Screen(tmp_path, 100, 24, hangs, "--timeout=20s") as top:
-        top.until("These figures are", "the last reading has not ended")
+        top.until("These figures are", "the last reading has not finished")
         top.keys("q").until("exit 0")
 
 
