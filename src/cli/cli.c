@@ -445,14 +445,16 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	char error[512] = "";
 	void *lib;
 
-	if (!find_library() && !cli_knows_own_path())
-		return cli_fail("cannot search for the simulator next to this program: "
-				"/proc/self/exe cannot be read; mount /proc, or set "
-				"GPUWARD_SIM_LIBRARY to the path of the simulator");
 	if (!find_library())
-		return cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 next to "
-				"this program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
-				library);
+		return cli_knows_own_path()
+			       ? cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 "
+					  "next to this program nor at %s; set "
+					  "GPUWARD_SIM_LIBRARY to its path",
+					  library)
+			       : cli_fail("cannot search for the simulator next to this "
+					  "program: /proc/self/exe cannot be read; mount "
+					  "/proc, or set GPUWARD_SIM_LIBRARY to the path of "
+					  "the simulator");
 	/* The library stays open: when the backend opens it again, it gets the same library
 	 * with this scenario. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);

@@ -157,7 +157,7 @@ static int config_run(struct cli *c)
 		return cli_usage("--origin and --example exclude each other: give one of them");
 	r = calloc(1, sizeof(*r));
 	if (!r)
-		return cli_fail("out of memory");
+		return cli_no_memory();
 	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : g->config, NULL, 0,
 			     &r->faults);
 	if (check)

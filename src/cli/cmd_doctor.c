@@ -262,6 +262,15 @@ static unsigned privileges_check(const struct cli *c, struct render_privilege *r
 #define FACT_COLUMN   10
 #define REMEDY_COLUMN 9
 
+/* Prints a line: a word in this style, then the text. */
+static void print_row(const char *word, enum term_style style, const char *text)
+{
+	char left[64];
+
+	snprintf(left, sizeof(left), "%s%s%s", term_on(style), word, term_off());
+	term_wrap(left, REMEDY_COLUMN, text, term_width());
+}
+
 static void print_finding(const struct cli *c, const struct gw_finding *f)
 {
 	static const struct {
@@ -271,15 +280,13 @@ static void print_finding(const struct cli *c, const struct gw_finding *f)
 			   { "note", TERM_WARN },
 			   { "PROBLEM", TERM_BAD } };
 	const char *remedy = gw_cause_info(f->cause)->remedy;
-	char left[64], where[24] = "", text[sizeof(f->detail) + sizeof(where)];
+	char where[24] = "", text[sizeof(f->detail) + sizeof(where)];
 
 	if (f->device >= 0)
 		snprintf(where, sizeof(where),
 			 "GPU %u: ", gw_snapshot_device(c->snap, (unsigned)f->device)->index);
-	snprintf(left, sizeof(left), "%s%s%s", term_on(severities[f->severity].style),
-		 severities[f->severity].word, term_off());
 	snprintf(text, sizeof(text), "%s%s", where, f->detail);
-	term_wrap(left, REMEDY_COLUMN, text, term_width());
+	print_row(severities[f->severity].word, severities[f->severity].style, text);
 	if (*remedy)
 		term_wrap("", REMEDY_COLUMN, remedy, term_width());
 }
@@ -321,13 +328,9 @@ static void print_privileges(const struct render_privilege *p, unsigned n)
 	if (n > 0)
 		printf("\nPermissions of the guard, if it runs as this user:\n");
 	for (unsigned i = 0; i < n; i++) {
-		const char *word = p[i].have ? "ok" : "missing";
-		char left[64];
-
-		snprintf(left, sizeof(left), "%s%s%s",
-			 term_on(p[i].have ? TERM_GOOD : TERM_WARN), word, term_off());
 		snprintf(text, sizeof(text), "%s: %s", p[i].feature, p[i].message);
-		term_wrap(left, REMEDY_COLUMN, text, term_width());
+		print_row(p[i].have ? "ok" : "missing", p[i].have ? TERM_GOOD : TERM_WARN,
+			  text);
 		if (!p[i].have)
 			term_wrap("", REMEDY_COLUMN, p[i].remedy, term_width());
 	}
@@ -344,7 +347,7 @@ static void print_end(const struct render_privilege *p, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		missing += !p[i].have;
 	if (!missing) {
-		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to fix.", term_off());
+		printf("%sNothing to fix.%s\n", term_on(TERM_GOOD), term_off());
 		return;
 	}
 	len = (size_t)snprintf(text, sizeof(text),
@@ -416,14 +419,12 @@ static bool print_push(void)
 	} rows[] = { [PUSH_WORKS] = { "ok", TERM_GOOD },
 		     [PUSH_UNKNOWN] = { "note", TERM_WARN },
 		     [PUSH_FAILS] = { "PROBLEM", TERM_BAD } };
-	char text[1000], left[64];
+	char text[1000];
 	enum push_state state = check_push(text, sizeof(text));
 
 	if (state == PUSH_NOT_CONFIGURED)
 		return false;
-	snprintf(left, sizeof(left), "%s%s%s", term_on(rows[state].style), rows[state].word,
-		 term_off());
-	term_wrap(left, REMEDY_COLUMN, text, term_width());
+	print_row(rows[state].word, rows[state].style, text);
 	return state == PUSH_FAILS;
 }
 
@@ -448,14 +449,13 @@ static bool has_checkpoint_worker(void)
  * checkpoints faster. */
 static void print_pages(const struct cli *c)
 {
-	char text[MOVE_ADVICE_SIZE], left[64];
+	char text[MOVE_ADVICE_SIZE];
 	struct root root;
 
 	if (!has_checkpoint_worker() || root_open(&root, c->root) != 0)
 		return;
-	snprintf(left, sizeof(left), "%snote%s", term_on(TERM_WARN), term_off());
 	if (move_pages_advice(host_memory_pages(&root), text))
-		term_wrap(left, REMEDY_COLUMN, text, term_width());
+		print_row("note", TERM_WARN, text);
 	root_close(&root);
 }
 
@@ -468,11 +468,8 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 	if (gw_snapshot_status(c->snap)->simulated)
 		term_print_simulated(stdout);
 	print_facts(c);
-	for (unsigned i = 0; i < gw_diagnosis_count(g); i++) {
-		const struct gw_finding *f = gw_diagnosis_get(g, i);
-
-		print_finding(c, f);
-	}
+	for (unsigned i = 0; i < gw_diagnosis_count(g); i++)
+		print_finding(c, gw_diagnosis_get(g, i));
 	push_fails = print_push();
 	print_pages(c);
 	n = privileges_check(c, row);

@@ -540,7 +540,7 @@ static int read_server(const struct given *g, struct fleet_server *s, char *job,
 	struct config c;
 	bool mistake;
 	const char *why;
-	int code = remote_config(&c, &mistake);
+	int code = remote_config(&c, &mistake, false);
 
 	if (code != EXIT_OK)
 		return code;

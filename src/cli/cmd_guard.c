@@ -389,12 +389,6 @@ static void print_simulated(const struct json_doc *reply)
 		term_print_simulated(stdout);
 }
 
-static void print_no_worker(void)
-{
-	printf(NO_WORKER "A worker in the configuration:\n\n"
-			 "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
-}
-
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
@@ -443,7 +437,8 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0)
-		print_no_worker();
+		printf(NO_WORKER "A worker in the configuration:\n\n"
+				 "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 

@@ -65,7 +65,7 @@ static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 {
 	const char *given = getenv("DBUS_SESSION_BUS_ADDRESS"),
 		   *run = getenv("XDG_RUNTIME_DIR");
-	static const char path[] = "unix:path=", abstract[] = "unix:abstract=";
+	static const char *const forms[] = { "unix:path=", "unix:abstract=" };
 	size_t n;
 
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -78,23 +78,20 @@ static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 					     "/run/user/%u/bus", (unsigned)getuid());
 		return n < sizeof(a->sun_path);
 	}
-	if (strncmp(given, path, strlen(path)) == 0) {
-		given += strlen(path);
-		n = strcspn(given, ",;%");
-		if (given[n] == '%' || n >= sizeof(a->sun_path))
+	for (size_t i = 0; i < 2; i++) {
+		const char *name = given + strlen(forms[i]);
+
+		if (strncmp(given, forms[i], strlen(forms[i])) != 0)
+			continue;
+		n = strcspn(name, ",;%");
+		if (name[n] == '%' || i + n >= sizeof(a->sun_path))
 			return false;
-		memcpy(a->sun_path, given, n);
+		memcpy(a->sun_path + i, name, n); /* an abstract name begins with NUL */
+		if (i)
+			*ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 		return true;
 	}
-	if (strncmp(given, abstract, strlen(abstract)) != 0)
-		return false;
-	given += strlen(abstract);
-	n = strcspn(given, ",;%");
-	if (given[n] == '%' || n + 1 >= sizeof(a->sun_path))
-		return false;
-	memcpy(a->sun_path + 1, given, n); /* an abstract name begins with NUL */
-	*ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-	return true;
+	return false;
 }
 
 /* Sends the bytes in out. Fails if the bus accepts nothing for WAIT_MS. Returns 0 or
@@ -382,7 +379,7 @@ static void contender_text(struct notifier *n, const char *uuid, char *out, size
 struct news {
 	char worker[64], uuid[100], detail[300];
 	enum { NEWS_LEFT, NEWS_WOULD_LEAVE, NEWS_BACK, NEWS_STUCK } what;
-	double freed_bytes, seconds; /* seconds NAN: unknown */
+	double freed_bytes, seconds; /* seconds: how long the move took; NAN: unknown */
 	bool contention;
 };
 
@@ -614,7 +611,7 @@ static int follow(struct notifier *n)
 
 		if (n->stream < 0 && now >= n->retry_ns) {
 			stream_open(n);
-			/* fetch the decisions that were made while there was no stream */
+			/* Fetch the decisions that were made while there was no stream. */
 			if (n->stream >= 0 && !fetch_news(n))
 				stream_close(n);
 		}

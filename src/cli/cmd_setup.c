@@ -189,13 +189,13 @@ static enum setup_manager find_manager(const struct machine *m)
 static int find_files(struct machine *m, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
-	char path[PATH_MAX], home[PATH_MAX], name[64];
+	char path[PATH_MAX];
 	uid_t uid;
 	gid_t gid;
 	int code;
 
-	f->account = setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
-				   name, sizeof(name)) == 0;
+	f->account =
+		setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, NULL, 0, NULL, 0) == 0;
 	f->config = setup_look(&m->at, m->manifest, SETUP_CONFIG);
 	f->drop_in = look_at_drop_ins(m);
 	f->companion = setup_look(&m->at, m->manifest, SETUP_COMPANION);
@@ -579,7 +579,7 @@ static int set_up(struct cli *c)
 		code = carry_out(c, m);
 	}
 	explicit_bzero(m->token, sizeof(m->token));
-	setup_manifest_free(m->manifest);
+	free(m->manifest);
 	free(m);
 	return code;
 }

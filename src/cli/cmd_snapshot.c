@@ -84,16 +84,15 @@ static const struct table_column mig_columns[] = { MIG_COLUMNS(TABLE_COLUMN) TAB
 static const struct {
 	unsigned column, quantity;
 	double scale;
-	int digits;
 	const char *unit;
 } cells[] = {
-	{ UTIL, GW_Q_UTILIZATION_GPU, 100, 0, "%" },
-	{ TEMP, GW_Q_TEMPERATURE_GPU, 1, 0, "°C" },
-	{ POWER, GW_Q_POWER, 1, 0, "W" },
-	{ LIMIT, GW_Q_POWER_LIMIT, 1, 0, "W" },
-	{ SM, GW_Q_CLOCK_SM, 1e-6, 0, "MHz" },
-	{ MEMCLK, GW_Q_CLOCK_MEMORY, 1e-6, 0, "MHz" },
-	{ FAN, GW_Q_FAN_SPEED, 100, 0, "%" },
+	{ UTIL, GW_Q_UTILIZATION_GPU, 100, "%" },
+	{ TEMP, GW_Q_TEMPERATURE_GPU, 1, "°C" },
+	{ POWER, GW_Q_POWER, 1, "W" },
+	{ LIMIT, GW_Q_POWER_LIMIT, 1, "W" },
+	{ SM, GW_Q_CLOCK_SM, 1e-6, "MHz" },
+	{ MEMCLK, GW_Q_CLOCK_MEMORY, 1e-6, "MHz" },
+	{ FAN, GW_Q_FAN_SPEED, 100, "%" },
 };
 
 static void set_numbers(struct table *t, const struct gw_device *d)
@@ -101,10 +100,9 @@ static void set_numbers(struct table *t, const struct gw_device *d)
 	double v;
 
 	for (size_t i = 0; i < COUNT(cells); i++) {
-		if (gw_device_value(d, cells[i].quantity, &v) != GW_HAVE)
-			continue;
-		table_set(t, cells[i].column, TERM_PLAIN, "%.*f %s", cells[i].digits,
-			  v * cells[i].scale, term_plain(cells[i].unit));
+		if (gw_device_value(d, cells[i].quantity, &v) == GW_HAVE)
+			table_set(t, cells[i].column, TERM_PLAIN, "%.0f %s", v * cells[i].scale,
+				  term_plain(cells[i].unit));
 	}
 }
 
@@ -206,7 +204,7 @@ static void print_notes(const struct cli *c)
 	const struct gw_device *d;
 
 	for (unsigned at = 0; (d = cli_next_device(c, &at));)
-		/* "asleep" needs no explanation */
+		/* The state "asleep" needs no explanation. */
 		if (d->state != GW_DEVICE_OK && d->state != GW_DEVICE_ASLEEP)
 			print_note(d);
 }
@@ -445,7 +443,7 @@ static int watch_devices(struct cli *c, struct reading *r, uint64_t every_ns)
 		if (frames == 0)
 			mem_trim_code();
 		next += every_ns;
-		if (next < clock_mono_ns(clock_real())) /* skip missed ticks */
+		if (next < clock_mono_ns(clock_real())) /* skip missed snapshots */
 			next = clock_mono_ns(clock_real());
 		sleep_until(next);
 		if (screen && stop_requested())

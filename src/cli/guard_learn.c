@@ -92,7 +92,7 @@ static void learn_read_exe(struct candidate *s, long long pid)
 	snprintf(link, sizeof(link), "/proc/%lld/exe", pid);
 	n = readlink(link, s->exe, sizeof(s->exe) - 1);
 	s->exe[n > 0 ? n : 0] = '\0';
-	if (strchr(s->exe, ' ')) /* "PATH (deleted)" */
+	if (strchr(s->exe, ' ')) /* the file was deleted: the link is "PATH (deleted)" */
 		s->exe[0] = '\0';
 }
 

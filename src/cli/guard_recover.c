@@ -103,7 +103,7 @@ static int read_journal(struct recovering *r)
 	struct config c;
 	/* A mistake in the configuration must not prevent the restore: remote_config() uses the
 	 * valid settings. */
-	int code = remote_config(&c, &r->unsure);
+	int code = remote_config(&c, &r->unsure, false);
 
 	if (code != EXIT_OK)
 		return code;

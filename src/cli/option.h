@@ -15,8 +15,9 @@ enum option_type {
 	OPTION_TEXT, /* const char *: any text */
 	/* const char *: the value is optional and must follow '='; without it, `fallback` */
 	OPTION_OPTIONAL,
-	OPTION_DURATION, /* uint64_t, nanoseconds: "100ms", "5s", "2m", "1h" or seconds */
-	OPTION_CHOICE,   /* const char *: one of `choices`                              */
+	/* uint64_t, nanoseconds: "100ms", "5s", "2m", "1h", or a number of seconds */
+	OPTION_DURATION,
+	OPTION_CHOICE, /* const char *: one of `choices`                              */
 	/* struct option_list: the option can be repeated, and commas separate several values */
 	OPTION_LIST,
 	/* double: a whole number from `least` to `most`; `otherwise` if the option is not

@@ -204,7 +204,7 @@ int output_spares(const char *path, char **inputs, int n)
 	return EXIT_OK;
 }
 
-#define VALUE_COLUMN 35 /* larger than the longest key */
+#define VALUE_COLUMN 35 /* the column in which values begin; longer than all keys */
 
 void figure_line(const char *key, const char *fmt, ...)
 {

@@ -58,7 +58,7 @@ static int read_token(struct remote *r, const char *path, bool must)
 	return EXIT_OK;
 }
 
-static int load_config(struct config *ret, bool *ret_mistake, bool quiet)
+int remote_config(struct config *ret, bool *ret_mistake, bool quiet)
 {
 	char message[2000];
 	int err = config_load_rest(ret, message, sizeof(message));
@@ -73,18 +73,13 @@ static int load_config(struct config *ret, bool *ret_mistake, bool quiet)
 	return EXIT_OK;
 }
 
-int remote_config(struct config *ret, bool *ret_mistake)
-{
-	return load_config(ret, ret_mistake, false);
-}
-
 /* Reads the address, if `address` is set, and the token, if `token` is set, from the
  * configuration of the service. It is not an error if the user may not read the token file. */
 static int read_config(struct remote *r, bool address, bool token, bool quiet)
 {
 	struct config c;
 	bool mistake;
-	int code = load_config(&c, &mistake, quiet);
+	int code = remote_config(&c, &mistake, quiet);
 
 	if (code != EXIT_OK)
 		return code;
@@ -206,19 +201,24 @@ static void clear_reply(struct remote *r)
 	r->status = 0;
 }
 
-int remote_send(struct remote *r, const char *method, const char *path, const char *body,
-		uint64_t timeout_ns, int *ret_fd, char *message, size_t size)
+/* Makes a request. A GET request needs no token. */
+static struct client_request make_request(const struct remote *r, const char *method,
+					  const char *path, const char *body)
 {
-	struct client_request q = {
+	return (struct client_request){
 		.address = r->address,
 		.method = method,
 		.path = path,
 		.accept = "application/json",
-		.token = strcmp(method, "GET") == 0 ? NULL
-						    /* a GET request needs no token */
-						    : r->token,
+		.token = strcmp(method, "GET") == 0 ? NULL : r->token,
 		.body = body,
 	};
+}
+
+int remote_send(struct remote *r, const char *method, const char *path, const char *body,
+		uint64_t timeout_ns, int *ret_fd, char *message, size_t size)
+{
+	const struct client_request q = make_request(r, method, path, body);
 	int err;
 
 	clear_reply(r);
@@ -241,33 +241,37 @@ int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, s
 	return err;
 }
 
+/* Sends a request and reads the reply, without parsing it. */
+static int exchange(struct remote *r, const struct client_request *q, uint64_t timeout_ns,
+		    char *message, size_t size)
+{
+	int err;
+
+	clear_reply(r);
+	err = client_request_reply(q, timeout_ns, &r->status, &r->body);
+	if (err)
+		describe_error(r, err, message, size);
+	return err;
+}
+
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
 		   uint64_t timeout_ns, char *message, size_t size)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, now_ns;
-	int fd, err = remote_send(r, method, path, body, timeout_ns, &fd, message, size);
+	const struct client_request q = make_request(r, method, path, body);
+	int err = exchange(r, &q, timeout_ns, message, size);
 
-	if (err)
-		return err;
-	now_ns = clock_mono_ns(clock_real());
-	return remote_reply(r, fd, until_ns > now_ns ? until_ns - now_ns : 0, message, size);
+	if (!err)
+		remote_parse(r);
+	return err;
 }
 
 int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
 		 uint64_t timeout_ns, char *message, size_t size)
 {
-	struct client_request q = { .address = r->address,
-				    .method = "GET",
-				    .path = path,
-				    .accept = "application/json",
-				    .stop = stop };
-	int err;
+	struct client_request q = make_request(r, "GET", path, NULL);
 
-	clear_reply(r);
-	err = client_request_reply(&q, timeout_ns, &r->status, &r->body);
-	if (err)
-		describe_error(r, err, message, size);
-	return err;
+	q.stop = stop;
+	return exchange(r, &q, timeout_ns, message, size);
 }
 
 void remote_parse(struct remote *r)
@@ -309,7 +313,8 @@ void remote_refusal(const struct remote *r, char *out, size_t size)
 	if (r->status == 401 || r->status == 403)
 		snprintf(out, size, "the service refuses the request: %s (%s)", remote_why(r),
 			 remote_hint(r));
-	else if (r->status == 409) /* the sentence of the service is enough */
+	/* the sentence of the service already says what prevents it */
+	else if (r->status == 409)
 		snprintf(out, size, "%s", remote_why(r));
 	else
 		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));
@@ -373,7 +378,8 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 
 	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
 		return cli_fail("%s", message);
-	/* Every document of the service has a schema_version; another server's has not. */
+	/* Every document of the service has a schema_version; documents of other servers do
+	 * not. */
 	if (r->status == 204 || (r->status >= 200 && r->status < 300 && r->reply &&
 				 json_doc_get(r->reply, "schema_version")))
 		return EXIT_OK;

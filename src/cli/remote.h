@@ -103,10 +103,11 @@ const char *remote_why(const struct remote *r);
 void remote_refusal(const struct remote *r, char *out, size_t size);
 
 /* Loads the configuration of the service. If the configuration has a mistake, uses the parts
- * without mistakes, prints a note and sets *ret_mistake: the running service may have read the
- * file before the mistake was made. Returns an exit code; after EXIT_OK call config_done(). */
+ * without mistakes, prints a note unless `quiet` is set, and sets *ret_mistake: the running
+ * service may have read the file before the mistake was made. Returns an exit code; after
+ * EXIT_OK call config_done(). */
 struct config;
-int remote_config(struct config *ret, bool *ret_mistake);
+int remote_config(struct config *ret, bool *ret_mistake, bool quiet);
 
 /* Gets from a running service what the driver does not report about processes: their energy,
  * power and workload. It is for a command that reads the driver itself. If no service answers

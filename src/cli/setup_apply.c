@@ -102,11 +102,6 @@ int setup_manifest_load(const struct setup_place *at, struct setup_manifest **re
 	return code;
 }
 
-void setup_manifest_free(struct setup_manifest *m)
-{
-	free(m);
-}
-
 static void write_entry(struct json *j, const struct entry *e)
 {
 	json_object(j, NULL);
@@ -303,19 +298,13 @@ static int make_folder(const struct setup_place *at, const struct setup_step *s)
 static int make_file(const struct setup_place *at, const struct setup_step *s)
 {
 	struct setup_contents c = { s->text, s->mode, (uid_t)-1, (gid_t)-1, s->replaces };
-	char full[PATH_MAX], home[PATH_MAX], name[64];
-	uid_t uid = 0;
-	gid_t gid;
+	char full[PATH_MAX];
 
-	if (s->of_account && geteuid() == 0) {
-		if (setup_account(at->prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
-				  name, sizeof(name)) == 0) {
-			c.uid = uid;
-			c.gid = gid;
-		} else if (!*at->prefix) {
-			return ENOENT;
-		}
-	}
+	/* With a prefix, the account may not exist yet; root then owns the file. */
+	if (s->of_account && geteuid() == 0 &&
+	    setup_account(at->prefix, SETUP_ACCOUNT, &c.uid, &c.gid, NULL, 0, NULL, 0) != 0 &&
+	    !*at->prefix)
+		return ENOENT;
 	return setup_put(setup_path(at, s->path, full), &c);
 }
 
@@ -505,11 +494,11 @@ static void undo_user(struct undo *u, const struct entry *e)
 {
 	struct setup_place at = *u->at;
 	const bool folder = e->what == STEP_USER_FOLDER;
-	char home[PATH_MAX], name[64];
+	char home[PATH_MAX];
 	int err;
 
-	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), name,
-			  sizeof(name)) != 0 ||
+	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), NULL, 0) !=
+		    0 ||
 	    strncmp(e->path, home, strlen(home)) != 0) {
 		report_kept(u, e->path,
 			    "its user does not exist, or has another home folder now");
@@ -613,7 +602,7 @@ int setup_is_done(const struct setup_place *at, bool *ret)
 	int code = setup_manifest_load(at, &m);
 
 	*ret = m && m->count > 0;
-	setup_manifest_free(m);
+	free(m);
 	return code;
 }
 

@@ -16,9 +16,9 @@
 struct setup_manifest;
 
 /* Loads the manifest. It is empty if the file does not exist, or if this user is not root and
- * may not read it. Returns an exit code. After an error, *ret is unchanged. */
+ * may not read it. Returns an exit code. After EXIT_OK, the caller frees *ret with free();
+ * after an error, *ret is unchanged. */
 int setup_manifest_load(const struct setup_place *at, struct setup_manifest **ret);
-void setup_manifest_free(struct setup_manifest *m);
 
 /* Returns who wrote the file at path. SETUP_OURS means that the manifest lists the file and
  * that the file is unchanged. */

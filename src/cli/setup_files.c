@@ -193,7 +193,7 @@ int setup_put(const char *path, const struct setup_contents *c)
 
 /* Opens the folder of path, which is below the home folder. Opens one folder after the other
  * and follows no link. Returns a descriptor, or a negative errno. */
-static int open_below(const struct setup_place *at, const char *path, mode_t mode)
+static int open_below(const struct setup_place *at, const char *path)
 {
 	const char *rest = path + strlen(at->home) + 1;
 	char home[PATH_MAX], part[256];
@@ -203,23 +203,13 @@ static int open_below(const struct setup_place *at, const char *path, mode_t mod
 		return -ELOOP;
 	fd = open(setup_path(at, at->home, home), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (const char *slash; fd >= 0 && (slash = strchr(rest, '/')); rest = slash + 1) {
-		int next;
+		int next, err;
 
 		snprintf(part, sizeof(part), "%.*s", (int)(slash - rest), rest);
-		if (mode && mkdirat(fd, part, mode) != 0 && errno != EEXIST) {
-			next = -1;
-		} else {
-			next = openat(fd, part,
-				      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		}
-		if (next < 0) {
-			int err = errno;
-
-			close(fd);
-			errno = err;
-		} else {
-			close(fd);
-		}
+		next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		err = errno;
+		close(fd);
+		errno = err;
 		fd = next;
 	}
 	return fd < 0 ? -errno : fd;
@@ -264,7 +254,7 @@ static int may_create(const struct setup_place *at, const char *path)
 static int home_verb(const struct setup_place *at, const struct setup_home_request *q)
 {
 	const char *name = strrchr(q->path, '/') + 1;
-	int folder = open_below(at, q->path, 0), err = 0;
+	int folder = open_below(at, q->path), err = 0;
 	char temporary[300];
 
 	if (q->verb == HOME_MAY_CREATE)

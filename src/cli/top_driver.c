@@ -97,6 +97,11 @@ static void read_energy(struct top_driver *t, struct top_gpu *g, const struct gw
 	g->energy_s = isnan(c->last_j) ? (double)NAN : (double)(c->last_ns - c->first_ns) / 1e9;
 }
 
+static void copy_text(char *out, size_t size, const char *text)
+{
+	utf8_clean(out, size, text ? text : "");
+}
+
 static void read_held(struct top_gpu *g, double mask)
 {
 	char names[160];
@@ -125,16 +130,15 @@ static void read_instances(struct top_gpu *g, const struct gw_device *d)
 
 static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tiers)
 {
-	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
-		   *uuid = gw_device_text(d, GW_T_UUID);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
 	char identity[32];
 
 	snprintf(identity, sizeof(identity), "%u", d->index);
 	top_gpu_begin(g, uuid ? uuid : identity);
 	g->index = d->index;
 	g->state = d->state;
-	utf8_clean(g->name, sizeof(g->name), name ? name : "");
-	utf8_clean(g->pci, sizeof(g->pci), pci ? pci : "");
+	copy_text(g->name, sizeof(g->name), gw_device_text(d, GW_T_NAME));
+	copy_text(g->pci, sizeof(g->pci), gw_device_text(d, GW_T_PCI));
 	utf8_clean(g->message, sizeof(g->message), d->message);
 	for (unsigned i = 0; i < TOP_FIGURES; i++) {
 		const unsigned quantity = top_figure_info[i].quantity;
@@ -163,7 +167,7 @@ static void read_status(struct top_model *m, const struct gw_snapshot *snap)
 					     GW_H_RAM_USED, GW_H_RAM_TOTAL };
 
 	snprintf(m->source, sizeof(m->source), "%s", "driver");
-	utf8_clean(m->driver, sizeof(m->driver), s->driver_version ? s->driver_version : "");
+	copy_text(m->driver, sizeof(m->driver), s->driver_version);
 	utf8_clean(m->status, sizeof(m->status), s->message);
 	snprintf(m->remedy, sizeof(m->remedy), "%s", gw_cause_info(s->cause)->remedy);
 	m->simulated = s->simulated;
@@ -172,11 +176,6 @@ static void read_status(struct top_model *m, const struct gw_snapshot *snap)
 		*host[i] = NAN;
 		gw_snapshot_host(snap, quantity[i], host[i]);
 	}
-}
-
-static void copy_text(char *out, size_t size, const char *text)
-{
-	utf8_clean(out, size, text ? text : "");
 }
 
 static void read_process(struct top_process *p, const struct gw_process *q)

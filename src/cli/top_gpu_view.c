@@ -159,12 +159,15 @@ static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsign
 	canvas_text(c, row, at, end, o->style, text);
 }
 
+/* A graph of a GPU. */
+struct graph_of {
+	const struct top_gpu *g;
+	enum top_graph graph;
+};
+
 static double graph_sample(const void *arg, unsigned i)
 {
-	const struct {
-		const struct top_gpu *g;
-		enum top_graph graph;
-	} *a = arg;
+	const struct graph_of *a = arg;
 
 	return top_gpu_sample(a->g, a->graph, i);
 }
@@ -173,10 +176,7 @@ static double graph_sample(const void *arg, unsigned i)
 static void draw_gauge(struct canvas *c, unsigned row, unsigned rows, unsigned column,
 		       unsigned end, const struct top_gpu *g, enum top_graph graph)
 {
-	struct {
-		const struct top_gpu *g;
-		enum top_graph graph;
-	} arg = { g, graph };
+	const struct graph_of arg = { g, graph };
 	struct gauge o;
 
 	gauge_init(&o, g, graph);

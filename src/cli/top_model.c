@@ -104,18 +104,6 @@ struct top_process *top_model_add_process(struct top_model *m)
 	return p;
 }
 
-/* Adds an empty worker.  Returns NULL if there is no memory. */
-static struct top_worker *top_model_add_worker(struct top_model *m)
-{
-	struct top_worker *w;
-
-	if (array_reserve(&m->worker, &m->worker_cap, m->workers + 1, sizeof(*m->worker)) != 0)
-		return NULL;
-	w = &m->worker[m->workers++];
-	*w = (struct top_worker){ .since_s = NAN };
-	return w;
-}
-
 void top_gpu_begin(struct top_gpu *g, const char *uuid)
 {
 	if (strcmp(g->uuid, uuid) != 0) {
@@ -495,16 +483,16 @@ int top_read_processes(struct top_model *m, const struct json_doc *doc)
 
 int top_read_guard(struct top_model *m, const struct json_doc *doc)
 {
-	size_t n = json_doc_count(doc, "workers");
+	const unsigned n = (unsigned)json_doc_count(doc, "workers");
 
 	m->workers = 0;
 	m->guard_mode[0] = '\0';
-	for (size_t i = 0; i < n; i++) {
-		const struct json_doc *d = json_doc_at(doc, "workers", i);
-		struct top_worker *w = top_model_add_worker(m);
+	if (array_reserve(&m->worker, &m->worker_cap, n, sizeof(*m->worker)) != 0)
+		return -GW_E_NOMEM;
+	for (; m->workers < n; m->workers++) {
+		const struct json_doc *d = json_doc_at(doc, "workers", m->workers);
+		struct top_worker *w = &m->worker[m->workers];
 
-		if (!w)
-			return -GW_E_NOMEM;
 		text_of(d, "name", w->name, sizeof(w->name));
 		text_of(d, "state", w->state, sizeof(w->state));
 		join_words(d, "mask", NULL, w->reasons, sizeof(w->reasons));

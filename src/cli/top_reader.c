@@ -65,6 +65,13 @@ static int service_fetch(struct top_reader *r, const char *path)
 	return -GW_E_STATE;
 }
 
+static int not_a_service(struct top_reader *r)
+{
+	snprintf(r->work.problem, sizeof(r->work.problem),
+		 "the server on %s is not a gpuward service", r->o.remote->address);
+	return -GW_E_PARSE;
+}
+
 /* Fetches a document like service_fetch() and parses it. */
 static int service_get(struct top_reader *r, const char *path)
 {
@@ -73,37 +80,36 @@ static int service_get(struct top_reader *r, const char *path)
 	if (err)
 		return err;
 	remote_parse(r->o.remote);
-	if (r->o.remote->reply)
-		return 0;
-	snprintf(r->work.problem, sizeof(r->work.problem),
-		 "the server on %s is not a gpuward service", r->o.remote->address);
-	return -GW_E_PARSE;
+	return r->o.remote->reply ? 0 : not_a_service(r);
 }
 
-/* Adds the parameter "gpu=" with the values of --gpu, if there are any. `before` is '?' or
- * '&'. */
-static void add_selection(const struct top_reader *r, struct buf *path, char before)
+#define SELECTED_PATH 2048
+
+/* Writes the route and, if --gpu was given, the parameter "gpu=" with its values. `before` is
+ * '?' or '&'. Returns out. */
+static const char *selected_path(const struct top_reader *r, const char *route, char before,
+				 char out[static SELECTED_PATH])
 {
 	const struct option_list *gpu = &r->o.c->gpu;
+	struct buf path;
 
+	buf_init_fixed(&path, out, SELECTED_PATH);
+	buf_adds(&path, route);
 	for (unsigned i = 0; i < gpu->count; i++) {
 		if (i == 0)
-			buf_addf(path, "%cgpu=", before);
+			buf_addf(&path, "%cgpu=", before);
 		else
-			buf_addc(path, ',');
-		url_escape(path, gpu->item[i]);
+			buf_addc(&path, ',');
+		url_escape(&path, gpu->item[i]);
 	}
+	return out;
 }
 
 static int get_selected(struct top_reader *r, const char *route, char before)
 {
-	char path[2048];
-	struct buf b;
+	char path[SELECTED_PATH];
 
-	buf_init_fixed(&b, path, sizeof(path));
-	buf_adds(&b, route);
-	add_selection(r, &b, before);
-	return service_get(r, path);
+	return service_get(r, selected_path(r, route, before, path));
 }
 
 /* Reads the class of each process if the guard has workers. */
@@ -168,25 +174,18 @@ static void read_past(struct top_reader *r)
 static int read_service(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;
-	char path[2048];
-	struct buf b, old;
-	int err;
+	char path[SELECTED_PATH];
+	struct buf old;
+	int err = service_fetch(r, selected_path(r, "/api/v1/devices", '?', path));
 
-	buf_init_fixed(&b, path, sizeof(path));
-	buf_adds(&b, "/api/v1/devices");
-	add_selection(r, &b, '?');
-	err = service_fetch(r, path);
 	if (err)
 		return err;
 	if (r->work.read_ns && !*r->work.problem && r->last.len == remote->body.len &&
 	    memcmp(r->last.p, remote->body.p, r->last.len) == 0)
 		return 0; /* the reply is the same: the service has not read the GPUs again */
 	remote_parse(remote);
-	if (!remote->reply || json_doc_type(remote->reply, "devices") != JSON_DOC_ARRAY) {
-		snprintf(r->work.problem, sizeof(r->work.problem),
-			 "the server on %s is not a gpuward service", remote->address);
-		return -GW_E_PARSE;
-	}
+	if (!remote->reply || json_doc_type(remote->reply, "devices") != JSON_DOC_ARRAY)
+		return not_a_service(r);
 	top_model_add_gap(&r->work, now_ns());
 	err = top_read_devices(&r->work, remote->reply);
 	old = r->last;

@@ -416,7 +416,7 @@ static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model 
 	char age[24], text[600];
 
 	figure_run_time(age, old);
-	snprintf(text, sizeof(text), "These figures are %s old: %s; top tries again", age,
+	snprintf(text, sizeof(text), "These figures are %s old: %s; trying again", age,
 		 *m->problem ? m->problem : "the last reading has not finished");
 	return canvas_wrap(c, row, 2, 0, c->columns, CANVAS_BAD, text);
 }

@@ -286,7 +286,7 @@ def test_the_configuration_and_the_environment_name_the_engine(fake, tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    ((), "no Prometheus is named"),
+    ((), "the address of Prometheus is missing"),
     (("--prometheus", "prometheus:9090"), "must begin with http://"),
     (("--prometheus", "http://"), "the host is missing"),
     (("--prometheus", "http://me:secret@host"), "contains a password"),

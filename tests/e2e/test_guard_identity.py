@@ -428,7 +428,7 @@ def test_a_process_that_cannot_be_identified_is_reported_and_is_no_contender(pla
             s.until("absent")
             assert re.search(r"identified by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
             learned = s.guard("learn", "--for", "1s")
-            assert "[[rule]]" not in learned.stdout and "may be worker ollama" in learned.stderr
+            assert "[[rule]]" not in learned.stdout and "may be the worker ollama" in learned.stderr
         assert w.acted() == []
 
 

@@ -174,7 +174,7 @@ def test_a_service_that_is_gone_leaves_old_figures_and_is_found_again(tmp_path):
         with Screen(tmp_path, 120, 30, "--address", address) as top:
             top.until("python train.py", "guard observe: vllm", "contender", "vllm ")
             service.stop()
-            shown = top.until("These figures are", "old: no service listens on " + address, "top tries again")
+            shown = top.until("These figures are", "old: no service listens on " + address, "trying again")
             assert "python train.py" in shown  # the last figures stay ...
             assert not COLOUR.search(top.text("-e").split("GPU 0")[1])  # ... but without their colours
             service.restart()

@@ -204,8 +204,7 @@ TEST(figures_of_a_service_that_is_gone_are_shown_as_old)
 	fill(1);
 	snprintf(model.problem, sizeof(model.problem), "no service listens");
 	ui.now_ns = 13 * NS_PER_S;
-	assert_in(drawn(24, 80),
-		  "These figures are 12s old: no service listens; top tries again");
+	assert_in(drawn(24, 80), "These figures are 12s old: no service listens; trying again");
 	for (unsigned column = 0; column < 80; column++) /* column of the GPU's row */
 		assert_int_equal(canvas_at(&canvas, 3, column)->style, CANVAS_DIM);
 	model.problem[0] = '\0';
