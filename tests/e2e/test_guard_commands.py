@@ -404,7 +404,7 @@ def test_learn_never_ignores_a_current_contender(world, worker):
         with Guarded(world, configure(("ollama", worker), mode="observe", more=more)) as s:
             s.wait(lambda: any(p["pid"] == c.pid for p in s.get("/api/v1/guard/gpus/0").json().get("processes", [])))
             done = s.guard("learn", "--for", "1s")
-            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* calls it a contender", done.stderr)
+            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* already makes it a contender", done.stderr)
 
 
 def test_learn_ignores_none_of_several_current_contenders(world, worker, tmp_path):
@@ -473,7 +473,7 @@ def test_recover_where_no_process_is_checkpointed(tmp_path):
     (("snooze",), "usage: gpuward guard snooze TIME"),
     (("snooze", "a"), "a time such as 30m"),
     (("snooze", "0s"), "a time such as 30m"),
-    (("snooze", "30m", "--for", "1h"), "--for has no effect"),
+    (("snooze", "30m", "--for", "1h"), "guard snooze does not take --for"),
     (("snoze", "30m"), "did you mean 'snooze'"),
 ])
 def test_wrong_usage_of_guard_is_refused(args, word):
