@@ -124,8 +124,8 @@ static bool backend_is_named(const struct cli *c)
 	return c->backend != NULL;
 }
 
-/* Selects a separate cache folder for simulated GPUs, one per scenario.  Simulated GPUs have
- * the same UUIDs in all scenarios, so their data must not be mixed, also not with data of real
+/* Selects a separate cache folder per scenario. Simulated GPUs have the same UUIDs in all
+ * scenarios, so cached data of one scenario must not be used for another one or for real
  * GPUs. */
 static void separate_cache(const struct cli *c)
 {
@@ -142,7 +142,8 @@ static void separate_cache(const struct cli *c)
 		sum = text_hash(sum, scenario, strlen(scenario));
 	if (scenario && stat(scenario, &st) == 0 && S_ISREG(st.st_mode))
 		n = file_read(scenario, text, sizeof(text), unused, sizeof(unused));
-	/* The checksum includes the content of a scenario file, because the file can change. */
+	/* The name of the folder depends on the content of the scenario file, because a person
+	 * may edit the file. */
 	if (n > 0)
 		sum = text_hash(sum, text, (size_t)n);
 	snprintf(part, sizeof(part), "/simulated-%016" PRIx64, sum);
@@ -176,7 +177,7 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 			o.backend = "nvml";
 	}
 	if (c->nvml_library && !o.backend)
-		/* if a library is named, do not fall back to another backend */
+		/* The user named a library: do not try other backends. */
 		o.backend = "nvml";
 	*ret = o;
 	return EXIT_OK;
@@ -230,7 +231,7 @@ void cli_close(struct cli *c)
 
 static int select_devices(struct cli *c, const char *selector)
 {
-	/* an empty device, to check the syntax of the selector even without a GPU */
+	/* This empty device is for the syntax check, which must work without a GPU, too. */
 	static const struct gw_device nobody;
 	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
 	bool valid = gw_device_matches(&nobody, selector) >= 0;
@@ -242,8 +243,9 @@ static int select_devices(struct cli *c, const char *selector)
 		found++;
 	}
 	if (!found && !valid)
-		return cli_usage("--gpu '%s' is not an index, UUID, PCI id, cuda:N or visible",
-				 selector);
+		return cli_usage(
+			"--gpu '%s' is not an index, UUID, PCI id, cuda:N or the word visible",
+			selector);
 	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8)
 		return cli_usage(
 			"--gpu '%s' is too short: give at least 4 characters after GPU-",
@@ -303,8 +305,8 @@ void cli_print_status(const struct cli *c)
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 /* the message begins with a small letter, such as "no GPU was
-			  * found" */
+			 /* The message is "no GPU was found": replace its first letter by a
+			  * capital. */
 			 s->message + 1);
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
@@ -390,7 +392,7 @@ bool cli_knows_own_path(void)
 static char library[4096 + 64];
 
 /* Finds the library of the simulator: the file that GPUWARD_SIM_LIBRARY names, or else the file
- * of the build tree or of the installation. */
+ * in the build tree or in the installation. Writes its path to `library`. */
 static bool find_library(void)
 {
 	const char *given = getenv("GPUWARD_SIM_LIBRARY");
@@ -403,7 +405,7 @@ static bool find_library(void)
 			     GPUWARD_LIBDIR "/gpuward/sim/libnvidia-ml.so.1");
 }
 
-/* The functions of sim/gpuward-sim.h that are used here. */
+/* Functions of the simulator; sim/gpuward-sim.h declares them. */
 struct simulator {
 	int (*load)(const char *scenario, char *error, size_t size);
 	const char *const *(*scenarios)(void);
@@ -443,16 +445,18 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	char error[512] = "";
 	void *lib;
 
-	if (!find_library() && !cli_knows_own_path())
-		return cli_fail("cannot search for the simulator next to this program: "
-				"/proc/self/exe cannot be read; mount /proc, or set "
-				"GPUWARD_SIM_LIBRARY to the path of the simulator");
 	if (!find_library())
-		return cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 next to "
-				"this program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
-				library);
-	/* Do not close the library, so that the backend's dlopen() gets the same library with
-	 * this scenario loaded. */
+		return cli_knows_own_path()
+			       ? cli_fail("the simulator is neither at sim/libnvidia-ml.so.1 "
+					  "next to this program nor at %s; set "
+					  "GPUWARD_SIM_LIBRARY to its path",
+					  library)
+			       : cli_fail("cannot search for the simulator next to this "
+					  "program: /proc/self/exe cannot be read; mount "
+					  "/proc, or set GPUWARD_SIM_LIBRARY to the path of "
+					  "the simulator");
+	/* The library stays open: when the backend opens it again, it gets the same library
+	 * with this scenario. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	if (!lib || !load_symbols(lib, &s))
 		return cli_fail("%s is not the simulator: %s", library,

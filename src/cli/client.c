@@ -67,11 +67,12 @@ int deadline_poll(struct deadline *d, int fd, short events)
 	}
 }
 
+/* One call of getaddrinfo(). The caller and the thread share this struct; the last of them
+ * frees it. */
 struct lookup {
 	char host[512], port[32];
 	struct addrinfo *list;
-	int done_fd;
-	/* number of owners: the caller and the thread; the last owner frees the struct */
+	int done_fd; /* becomes readable when the call has ended */
 	atomic_int owners;
 };
 
@@ -98,7 +99,7 @@ static void *lookup_thread(void *arg)
 	return NULL;
 }
 
-/* Resolves a numeric address without a thread.  Returns false if the address is a name. */
+/* Converts a numeric address, which needs no thread. Returns false if the host is a name. */
 static bool resolve_number(const char *host, const char *port, struct addrinfo **ret)
 {
 	struct addrinfo numeric = hints;
@@ -140,7 +141,8 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 	return err;
 }
 
-/* Returns true if this machine has the address: only then a socket can be bound to it. */
+/* Returns true if this machine has the address: a socket can be bound only to such an
+ * address. */
 static bool is_own_address(const struct addrinfo *a)
 {
 	struct sockaddr_storage at = { 0 };
@@ -282,8 +284,8 @@ static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 	return 0;
 }
 
-/* Receives until the reply is complete or the server closes the connection.  Some servers do
- * not close it. */
+/* Receives until the reply is complete or the server closes the connection. The end of the
+ * reply must be found, because some servers do not close the connection. */
 static int receive_all(int fd, struct buf *out, struct deadline *wait)
 {
 	char part[16384];

@@ -1,9 +1,9 @@
-/* completion: prints a completion script for a shell.
+/* completion: prints a completion script for bash, zsh or fish.
  *
- * The script is made from the same option tables that the parser uses.  The type and the
- * metavar of an option decide how its value is completed: choices, lists of words, files,
- * folders, GPUs, scenarios.  The usage line of a command or of a subcommand of `guard` decides
- * how its arguments are completed: a word in lower case stands for itself. */
+ * The script is made from the option tables that the parser uses. How the value of an option is
+ * completed follows from its type and its metavar; how arguments are completed follows from the
+ * usage line of the command or of the subcommand of `guard`. In a usage line, a word in lower
+ * case is a word that the user can type. */
 #include "cli.h"
 #include "guard_subcommand.h"
 
@@ -23,7 +23,17 @@
 	"guard status --json 2>/dev/null | grep -o '{\"name\":\"[^\"]*\",\"kind\"' | " \
 	"cut -d'\"' -f4"
 
-enum value { NOTHING, ANYTHING, WORDS, LISTED, FILES, FOLDERS, GPUS, SCENARIO };
+/* How the value of an option is completed. */
+enum value {
+	NOTHING,  /* the option has no value */
+	ANYTHING, /* the value is not completed */
+	WORDS,    /* one of option.choices */
+	LISTED,   /* a list of the words that option.word() returns */
+	FILES,
+	FOLDERS,
+	GPUS,
+	SCENARIO
+};
 
 static enum value value_of(const struct option *o)
 {
@@ -46,14 +56,14 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-/* The text to print before and after the words of an option. */
+/* Script text that is printed before and after the allowed words of an option. */
 struct around {
 	const char *before, *after;
 };
 
-/* Prints the words that the value of an option may be. Before and after the words, prints the
- * text of `one`, or the text of `list` if the value is a list of words. If the words are
- * unknown, prints the text for the type of the value. */
+/* Prints the part of a script that completes the value of an option. If the allowed words are
+ * known, prints them between the texts of `one`, or of `list` if the value can be a list of
+ * words. Otherwise prints texts[] for the kind of value. */
 static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {
@@ -74,14 +84,14 @@ static void print_value(const struct option *o, struct around one, struct around
 	fputs(v == LISTED ? list.after : one.after, stdout);
 }
 
-/* What the arguments of a command or subcommand may be. */
+/* Which arguments a command or subcommand allows. */
 struct arguments {
-	char words[128]; /* separated by blanks */
-	bool workers, gpus;
-	bool files; /* one of the words may be followed by a file */
+	char words[128];    /* allowed words, separated by blanks */
+	bool workers, gpus; /* the name of a worker or a GPU is allowed */
+	bool files;         /* a file may follow one of the words */
 };
 
-/* Reads "evicted|active WORKER|all --for TIME": words in lower case, except options. */
+/* Reads the usage line of a command, such as "evicted|active WORKER|all --for TIME". */
 static struct arguments arguments_of(const char *usage)
 {
 	struct arguments a = { .words = "" };
@@ -110,7 +120,8 @@ static void print_subcommand_names(void)
 		printf("%s%s", i ? " " : "", guard_subcommand_at(i)->name);
 }
 
-/* Prints the first clause of a help text without characters that are special to the shell. */
+/* Prints the beginning of a help text, up to the first ";" or "(". Leaves out the characters in
+ * shell_eats, which are special in the shell. */
 static void print_brief(const char *help, const char *shell_eats)
 {
 	size_t n = strcspn(help, ";(");
@@ -155,8 +166,8 @@ static void bash_values(const struct option *t)
 		bash_value(t);
 }
 
-/* Prints a branch of the script that sets `words` to the words that are allowed as an
- * argument. */
+/* Prints a branch of the bash script that sets the variable `words` to the words that are
+ * allowed as an argument. */
 static void bash_arguments(const char *name, const char *usage, const char *indent)
 {
 	struct arguments a = arguments_of(usage);
@@ -269,7 +280,7 @@ static void zsh_options(const struct option *t)
 	}
 }
 
-/* Prints a branch of the script that offers the words that are allowed as an argument. */
+/* Prints a branch of the zsh script that offers the words that are allowed as an argument. */
 static void zsh_arguments(const char *name, const char *usage, const char *indent)
 {
 	struct arguments a = arguments_of(usage);
@@ -336,7 +347,7 @@ static void print_zsh(void)
 	       "\"$@\"\n");
 }
 
-/* Prints a condition that excludes the commands on which a common option has no effect. */
+/* Prints a fish condition that excludes the commands that do not accept a common option. */
 static void fish_unless(const struct option *o)
 {
 	bool any = false;
@@ -382,7 +393,8 @@ static void fish_options(const struct option *t, const char *command)
 	}
 }
 
-/* Prints the words that are allowed as an argument, with the condition `when`. */
+/* Prints a fish command that offers the words that are allowed as an argument. `when` is the
+ * beginning of its condition. */
 static void fish_arguments(const char *when, const char *name, const char *usage)
 {
 	struct arguments a = arguments_of(usage);
@@ -449,15 +461,16 @@ static int completion_run(struct cli *c)
 			shells[i].print();
 			return EXIT_OK;
 		}
-	return cli_usage("name a shell: gpuward completion bash, zsh or fish");
+	return cli_usage(
+		"completion needs the name of a shell: gpuward completion bash, zsh or fish");
 }
 
 const struct command command_completion = {
 	.name = "completion",
 	.summary = "print a completion script for a shell",
-	.description = "Prints a completion script for bash, zsh or fish. An installed gpuward "
-		       "already has these scripts where the shells look; you need this command "
-		       "only if you run gpuward from a build folder.",
+	.description = "Prints a completion script for bash, zsh or fish. The installation of "
+		       "gpuward already contains these scripts; you need this command only if "
+		       "you run gpuward from a build folder.",
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",

@@ -16,10 +16,10 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "origin", AT(origin), NULL,
-		   "print: show where each value comes from"),
+		   "print: show for each value where it was set"),
 	OPTION_ROW(FLAG, 0, "example", AT(example), NULL,
-		   "print: write all settings as comments with their defaults, to start a new "
-		   "file"),
+		   "print: write all settings with their defaults as comments, for a new "
+		   "configuration file"),
 	OPTION_ROW(TEXT, 0, "config", AT(config), "FILE",
 		   "read this file; the same as the argument FILE"),
 	OPTION_END,
@@ -90,7 +90,8 @@ static void fault_json(struct json *j, const struct config_fault *f)
 	bare.warning = false;
 	if (file)
 		bare.at = (struct config_place){ 0 };
-	config_fault_text(&text, &bare); /* the message names the variable or option */
+	/* without a file, the text names the variable or option */
+	config_fault_text(&text, &bare);
 	json_object(j, NULL);
 	json_string(j, "file", file ? f->at.name : NULL);
 	if (f->at.line) {
@@ -156,7 +157,7 @@ static int config_run(struct cli *c)
 		return cli_usage("--origin and --example exclude each other: give one of them");
 	r = calloc(1, sizeof(*r));
 	if (!r)
-		return cli_fail("out of memory");
+		return cli_no_memory();
 	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : g->config, NULL, 0,
 			     &r->faults);
 	if (check)
@@ -175,9 +176,9 @@ const struct command command_config = {
 	.name = "config",
 	.summary = "check or print the configuration of the service",
 	.description = "Reads the configuration as gpuward serve does: FILE, or else the files "
-		       "in their usual places, then environment variables. check reports every "
-		       "mistake with its line. print writes the resulting configuration as a "
-		       "file with comments.",
+		       "in their usual places, then environment variables. check reports each "
+		       "mistake with its line. print writes the resulting configuration with "
+		       "comments, in the format of the file.",
 	.examples = "  gpuward config check\n"
 		    "  gpuward config check /tmp/gpuward.toml\n"
 		    "  gpuward config print --origin\n"

@@ -1,7 +1,7 @@
-/* doctor: prints what is wrong and how to fix it; the sentences come from cause.def.
+/* doctor: finds problems and prints how to fix them. The sentences about GPUs are in cause.def.
  *
- * It also checks which features of the guard work with the permissions of this user.  For this
- * it queries the kernel, the driver's library and the companion; it changes nothing. */
+ * It also checks which features of the guard work with the permissions of this user. For this,
+ * it asks the kernel, the driver's library and the companion. It changes nothing. */
 #include "cli.h"
 #include "client.h"
 #include "remote.h"
@@ -34,10 +34,11 @@ enum { CAP_KILL = 5 };
 
 struct privilege_check {
 	const struct cli *cli;
-	uint64_t capabilities;
-	char socket[256]; /* path of the companion's socket; "": none is configured */
-	bool companion;   /* the companion answers and accepts this user */
-	/* what the packaged service cannot see; "": it sees everything */
+	uint64_t capabilities; /* effective capabilities of this process */
+	char socket[256];      /* path of the companion's socket; "": none is configured */
+	bool companion;        /* the companion answers and accepts this user */
+	/* What the service of the package cannot see; "": it sees everything that the guard
+	 * needs. */
 	char hidden[PROC_VISIBILITY_TEXT];
 };
 
@@ -63,8 +64,8 @@ static void check_companion(struct privilege_check *l, struct render_privilege *
 
 	if (!l->socket[0]) {
 		set_result(p, geteuid() == 0,
-			   "no companion is configured: the guard has only the permissions of "
-			   "its own user%s",
+			   "no companion is configured, so the guard has only the permissions "
+			   "of its own user%s",
 			   geteuid() == 0 ? ", which is root here" : "");
 		return;
 	}
@@ -96,11 +97,12 @@ static void check_units(struct privilege_check *l, struct render_privilege *p)
 	else if (geteuid() == 0)
 		set_result(p, true, "this user is root");
 	else
-		set_result(p, false, "this user needs a polkit rule to stop units");
+		set_result(p, false,
+			   "this user is not root and needs a polkit rule to stop units");
 }
 
-/* Returns the index of the first GPU without persistence mode, or -1.  A checkpointed process
- * would die on such a GPU. */
+/* Returns the position of the first GPU without persistence mode, or -1. On such a GPU, a
+ * checkpointed process would be lost. */
 static int without_persistence(const struct cli *c)
 {
 	double v;
@@ -129,13 +131,14 @@ static void check_checkpoint(struct privilege_check *l, struct render_privilege 
 			   "allows");
 	} else {
 		set_result(p, geteuid() == 0,
-			   geteuid() == 0 ? "this user is root"
-					  : "processes of other users need root");
+			   geteuid() == 0
+				   ? "this user is root"
+				   : "only root can checkpoint processes of other users");
 	}
 }
 
-/* Checks which facts about processes of other users are visible.  This user is often root while
- * the service is not, so the text also says what the service would miss. */
+/* Checks which facts about processes of other users are visible. This user is often root, but
+ * the service is not, so the text also says what the service cannot see. */
 static void check_programs(struct privilege_check *l, struct render_privilege *p)
 {
 	static const char *const which[] = {
@@ -180,8 +183,8 @@ static const struct {
 	const char *key, *feature, *remedy;
 	void (*check)(struct privilege_check *l, struct render_privilege *p);
 } permissions[] = {
-	{ "companion", "actions that the guard's own user is not allowed to do",
-	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
+	{ "companion", "actions for which the guard's own user has no permission",
+	  "Run systemctl enable --now gpuward-companion.socket, then set guard.companion = "
 	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
 	  "kind checkpoint, systemd or signal.",
 	  check_companion },
@@ -195,11 +198,11 @@ static const struct {
 	  "Use match.unit, match.cgroup, match.command or match.name, or give the service "
 	  "CAP_SYS_PTRACE, and for ports CAP_DAC_READ_SEARCH.",
 	  check_programs },
-	{ "kernel_log", "GPU errors (Xid) from before the service started",
+	{ "kernel_log", "GPU errors (Xid) that happened before the service started",
 	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", check_kernel_log },
-	{ "device_opens", "immediate reaction when a process opens a GPU",
-	  "Raise fs.inotify.max_user_instances or max_user_watches. Without it the guard still "
-	  "checks every 100 ms.",
+	{ "device_opens", "an immediate reaction when a process opens a GPU",
+	  "Raise fs.inotify.max_user_instances or fs.inotify.max_user_watches. Without "
+	  "inotify, the guard still checks every 100 ms.",
 	  check_device_opens },
 };
 #define PRIVILEGES (COUNT(permissions))
@@ -218,7 +221,8 @@ static uint64_t read_capabilities(void)
 	return set;
 }
 
-/* Reads the configuration.  Ignores mistakes in it: `gpuward config check` reports them. */
+/* Reads the configuration of the guard. Ignores mistakes, which `gpuward config check`
+ * reports. */
 static void read_config(struct privilege_check *l)
 {
 	struct guard_settings guard;
@@ -236,7 +240,8 @@ static void read_config(struct privilege_check *l)
 	config_done(&c);
 }
 
-/* Fills the rows and returns their number; 0 if the GPUs are simulated or from another root. */
+/* Checks all permissions, fills row[] and returns the number of rows. Returns 0 if the GPUs are
+ * simulated or --root is given. */
 static unsigned privileges_check(const struct cli *c, struct render_privilege *row)
 {
 	struct privilege_check l = { .cli = c, .capabilities = read_capabilities() };
@@ -257,6 +262,15 @@ static unsigned privileges_check(const struct cli *c, struct render_privilege *r
 #define FACT_COLUMN   10
 #define REMEDY_COLUMN 9
 
+/* Prints a line: a word in this style, then the text. */
+static void print_row(const char *word, enum term_style style, const char *text)
+{
+	char left[64];
+
+	snprintf(left, sizeof(left), "%s%s%s", term_on(style), word, term_off());
+	term_wrap(left, REMEDY_COLUMN, text, term_width());
+}
+
 static void print_finding(const struct cli *c, const struct gw_finding *f)
 {
 	static const struct {
@@ -266,15 +280,13 @@ static void print_finding(const struct cli *c, const struct gw_finding *f)
 			   { "note", TERM_WARN },
 			   { "PROBLEM", TERM_BAD } };
 	const char *remedy = gw_cause_info(f->cause)->remedy;
-	char left[64], where[24] = "", text[sizeof(f->detail) + sizeof(where)];
+	char where[24] = "", text[sizeof(f->detail) + sizeof(where)];
 
 	if (f->device >= 0)
 		snprintf(where, sizeof(where),
 			 "GPU %u: ", gw_snapshot_device(c->snap, (unsigned)f->device)->index);
-	snprintf(left, sizeof(left), "%s%s%s", term_on(severities[f->severity].style),
-		 severities[f->severity].word, term_off());
 	snprintf(text, sizeof(text), "%s%s", where, f->detail);
-	term_wrap(left, REMEDY_COLUMN, text, term_width());
+	print_row(severities[f->severity].word, severities[f->severity].style, text);
 	if (*remedy)
 		term_wrap("", REMEDY_COLUMN, remedy, term_width());
 }
@@ -308,7 +320,7 @@ static unsigned count_problems(const struct gw_diagnosis *g)
 	return n;
 }
 
-/* Prints the permissions: one line for each, and for a missing one also how to get it. */
+/* Prints one line per permission. For a missing permission, also prints how to get it. */
 static void print_privileges(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
@@ -316,19 +328,16 @@ static void print_privileges(const struct render_privilege *p, unsigned n)
 	if (n > 0)
 		printf("\nPermissions of the guard, if it runs as this user:\n");
 	for (unsigned i = 0; i < n; i++) {
-		const char *word = p[i].have ? "ok" : "missing";
-		char left[64];
-
-		snprintf(left, sizeof(left), "%s%s%s",
-			 term_on(p[i].have ? TERM_GOOD : TERM_WARN), word, term_off());
 		snprintf(text, sizeof(text), "%s: %s", p[i].feature, p[i].message);
-		term_wrap(left, REMEDY_COLUMN, text, term_width());
+		print_row(p[i].have ? "ok" : "missing", p[i].have ? TERM_GOOD : TERM_WARN,
+			  text);
 		if (!p[i].have)
 			term_wrap("", REMEDY_COLUMN, p[i].remedy, term_width());
 	}
 }
 
-/* Prints the last line.  A missing permission is not a problem, but it disables a feature. */
+/* Prints the last line if there is no problem. A missing permission is not a problem; it only
+ * disables a feature. */
 static void print_end(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
@@ -338,7 +347,7 @@ static void print_end(const struct render_privilege *p, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		missing += !p[i].have;
 	if (!missing) {
-		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to fix.", term_off());
+		printf("%sNothing to fix.%s\n", term_on(TERM_GOOD), term_off());
 		return;
 	}
 	len = (size_t)snprintf(text, sizeof(text),
@@ -355,7 +364,8 @@ static void print_end(const struct render_privilege *p, unsigned n)
 
 enum push_state { PUSH_NOT_CONFIGURED, PUSH_WORKS, PUSH_UNKNOWN, PUSH_FAILS };
 
-/* Asks the service whether its push of metrics works. Writes a sentence to out. */
+/* Asks the service whether it can push its metrics. Writes a sentence to out unless the result
+ * is PUSH_NOT_CONFIGURED. */
 static enum push_state check_push(char *out, size_t size)
 {
 	struct remote_flags flags = { .address = NULL };
@@ -374,7 +384,8 @@ static enum push_state check_push(char *out, size_t size)
 	}
 	buf_init(&body, CLIENT_REPLY_MAX);
 	snprintf(out, size,
-		 "push of metrics to %.200s: not checked, because the service does not answer",
+		 "push of metrics to %.200s: not checked, because the service does not answer; "
+		 "start it",
 		 c.push_url);
 	if (remote_open(&r, &flags) == 0 &&
 	    client_request_reply(&(struct client_request){ .address = r.address,
@@ -384,13 +395,13 @@ static enum push_state check_push(char *out, size_t size)
 				 COMPANION_TIMEOUT_NS, &status, &body) == 0) {
 		line = strstr(body.p, "] push ");
 		state = line && line > body.p && line[-1] == '+' ? PUSH_WORKS : PUSH_FAILS;
-		if (line) /* the sentence begins with the URL */
+		if (line) /* the text after "push" begins with the URL */
 			snprintf(out, size, "push of metrics: %.*s",
 				 (int)strcspn(line + 7, "\n"), line + 7);
 		else
 			snprintf(out, size,
 				 "push of metrics: the running service does not push to "
-				 "%.200s: reload or restart it, and see its log",
+				 "%.200s; reload or restart the service, and see its log",
 				 c.push_url);
 	}
 	buf_done(&body);
@@ -399,7 +410,7 @@ static enum push_state check_push(char *out, size_t size)
 	return state;
 }
 
-/* Returns true if the push fails. */
+/* Prints whether the push of metrics works, if it is configured. Returns true if it fails. */
 static bool print_push(void)
 {
 	static const struct {
@@ -408,14 +419,12 @@ static bool print_push(void)
 	} rows[] = { [PUSH_WORKS] = { "ok", TERM_GOOD },
 		     [PUSH_UNKNOWN] = { "note", TERM_WARN },
 		     [PUSH_FAILS] = { "PROBLEM", TERM_BAD } };
-	char text[1000], left[64];
+	char text[1000];
 	enum push_state state = check_push(text, sizeof(text));
 
 	if (state == PUSH_NOT_CONFIGURED)
 		return false;
-	snprintf(left, sizeof(left), "%s%s%s", term_on(rows[state].style), rows[state].word,
-		 term_off());
-	term_wrap(left, REMEDY_COLUMN, text, term_width());
+	print_row(rows[state].word, rows[state].style, text);
 	return state == PUSH_FAILS;
 }
 
@@ -436,17 +445,17 @@ static bool has_checkpoint_worker(void)
 	return found;
 }
 
-/* Recommends larger pages if a checkpoint worker is configured. */
+/* If a worker of kind checkpoint is configured, prints a note if larger memory pages would make
+ * checkpoints faster. */
 static void print_pages(const struct cli *c)
 {
-	char text[MOVE_ADVICE_SIZE], left[64];
+	char text[MOVE_ADVICE_SIZE];
 	struct root root;
 
 	if (!has_checkpoint_worker() || root_open(&root, c->root) != 0)
 		return;
-	snprintf(left, sizeof(left), "%snote%s", term_on(TERM_WARN), term_off());
 	if (move_pages_advice(host_memory_pages(&root), text))
-		term_wrap(left, REMEDY_COLUMN, text, term_width());
+		print_row("note", TERM_WARN, text);
 	root_close(&root);
 }
 
@@ -459,11 +468,8 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 	if (gw_snapshot_status(c->snap)->simulated)
 		term_print_simulated(stdout);
 	print_facts(c);
-	for (unsigned i = 0; i < gw_diagnosis_count(g); i++) {
-		const struct gw_finding *f = gw_diagnosis_get(g, i);
-
-		print_finding(c, f);
-	}
+	for (unsigned i = 0; i < gw_diagnosis_count(g); i++)
+		print_finding(c, gw_diagnosis_get(g, i));
 	push_fails = print_push();
 	print_pages(c);
 	n = privileges_check(c, row);

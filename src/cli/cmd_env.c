@@ -102,7 +102,7 @@ static int env_run(struct cli *c)
 
 const struct command command_env = {
 	.name = "env",
-	.summary = "print facts about this machine for a published result",
+	.summary = "print the facts about this machine that a published result needs",
 	.description = "Prints the facts that make a measurement repeatable: GPUs, driver, "
 		       "limits, clocks, CPU, memory, kernel, container. cuda_driver_version is "
 		       "the newest CUDA that the driver can run, not an installed toolkit. -v "

@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEFT_MAX 34 /* columns for the names of nodes and GPUs in the list of faults */
+#define LEFT_MAX 34 /* width of the names of nodes and GPUs in the list of faults */
 
-/* Writes a node as "cluster/instance", without control characters, because other machines
- * choose the labels. */
+/* Writes the name of a node as "cluster/instance". Removes control characters, because other
+ * machines choose these labels. */
 static const char *node_name(char out[static TABLE_CELL], const char *cluster,
 			     const char *instance)
 {
@@ -60,7 +60,8 @@ static const char *range_text(char out[static 32], const struct fleet *f)
 	return out;
 }
 
-/* Prints why a part of the fleet is not known. Returns false if the part was answered. */
+/* If Prometheus did not answer query q, prints that `part` is unknown, and why. Returns false
+ * if there is an answer. */
 static bool print_problem(const struct fleet *f, enum fleet_query q, const char *part)
 {
 	char line[600];
@@ -80,7 +81,7 @@ static void add_count(struct buf *line, double n, const char *one, const char *m
 		buf_addf(line, "%.0f %s", n, n == 1 ? one : more);
 }
 
-/* Adds the nodes by state, with the words of the table. */
+/* Adds how many nodes are in each state, with the same words as the table of nodes. */
 static void add_states(struct buf *line, const struct fleet_total *t)
 {
 	const struct {
@@ -100,7 +101,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	buf_adds(line, ")");
 }
 
-/* Appends " (of N nodes)" if only N of all nodes are in the sum. */
+/* Adds " (of N nodes)" if the sum before it covers only N nodes and not all. */
 static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
 {
 	if (nodes < t->nodes)
@@ -238,9 +239,9 @@ static void print_attention(const struct fleet *f, unsigned top)
 	for (unsigned i = 0; i < shown; i++)
 		print_attention_row(&f->attention[i], indent);
 	if (f->attentions > shown || f->attention_cut)
-		printf("  more are not shown; --top lists more\n");
+		printf("  more faults are not shown; a larger --top shows them\n");
 	if (!print_problem(f, FLEET_Q_ATTENTION, "Faults of GPUs") && !shown)
-		printf("  nothing\n");
+		printf("  no fault\n");
 	print_problem(f, FLEET_Q_DOWN, "GPUs that do not answer");
 }
 
@@ -265,7 +266,7 @@ static int compare_energy(const void *a, const void *b)
 		return bad_x ? -1 : 1;
 	if (ex != ey)
 		return ex < ey ? 1 : -1;
-	return x < y ? -1 : x > y; /* else in the order of the names */
+	return x < y ? -1 : x > y; /* the array is sorted by name */
 }
 
 static void add_node(struct table *t, const struct fleet_node *n)
@@ -321,7 +322,8 @@ static void print_nodes(const struct fleet *f, unsigned top)
 		add_node(&t, order[i]);
 	table_end(&t, term_table_width());
 	if (f->nodes > top)
-		printf("%u more nodes; --top lists more\n", f->nodes - top);
+		printf("%u more nodes are not shown; a larger --top shows them\n",
+		       f->nodes - top);
 	free(order);
 }
 
@@ -349,7 +351,7 @@ static void add_workload(struct table *t, const struct fleet_workload *w)
 		table_set(t, 3, TERM_PLAIN, "%.1f %%", 100 * w->share);
 }
 
-/* Prints why the share of a workload in the energy is unknown. */
+/* If a workload's share of the energy is unknown, prints why. */
 static void print_share_problem(const struct fleet *f)
 {
 	if (print_problem(f, FLEET_Q_WORKLOAD_SUM, "Shares"))
@@ -404,7 +406,8 @@ static void print_models(const struct fleet *f, unsigned top)
 	if (!f->models) {
 		term_wrap("", 0,
 			  "Prometheus has no gpuward_model_energy_joules_total in this time "
-			  "range; gpuward counts tokens of the servers in [[worker]].",
+			  "range. gpuward counts tokens only of servers that are configured as "
+			  "[[worker]].",
 			  term_width());
 		return;
 	}
@@ -485,7 +488,8 @@ static void fleet_text_fit(const struct fleet *f, double bytes, unsigned gpus, u
 		add_place(&t, f, &f->place[i]);
 	table_end(&t, term_table_width());
 	if (f->places > top)
-		printf("%u more nodes; --top lists more\n", f->places - top);
+		printf("%u more nodes are not shown; a larger --top shows them\n",
+		       f->places - top);
 }
 
 #define TIMEOUT_NS (20 * NS_PER_S)
@@ -499,24 +503,24 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "prometheus", AT(prometheus), "URL",
-		   "address of Prometheus, or of a server with its API, with the path before "
+		   "URL of Prometheus, or of a server with the same API, up to the part before "
 		   "/api/v1 (default: prometheus in [fleet] of the configuration)"),
 	OPTION_ROW(TEXT, 0, "token-file", AT(token_file), "FILE",
 		   "file with the token that Prometheus requires (default: token_file in "
 		   "[fleet])"),
 	OPTION_ROW(TEXT, 0, "ca-file", AT(ca_file), "FILE",
-		   "certificates (PEM) that must have signed the server's certificate "
-		   "(default: ca_file in [fleet], else those of the system)"),
+		   "PEM file with the certificates that are trusted for HTTPS (default: "
+		   "ca_file in [fleet], else the certificates of the system)"),
 	OPTION_ROW(TEXT, 0, "job", AT(job), "REGEX",
-		   "only this job of Prometheus (default: job in [fleet], else every job whose "
-		   "name ends with gpuward)"),
+		   "only jobs of Prometheus with this name (default: job in [fleet], else all "
+		   "jobs with a name that ends with gpuward)"),
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
-		   "only nodes whose label \"instance\" contains this text"),
+		   "only nodes with this text in the label \"instance\""),
 	OPTION_ROW(TEXT, 0, "range", AT(range), "TIME",
 		   "time range for energy and tokens, up to now: 1h, 1d, 7d (default: 1d)"),
 	OPTION_ROW(TEXT, 0, "fits", AT(fits), "SIZE",
-		   "list the nodes that have this much free memory on each GPU for a job, such "
-		   "as 40G"),
+		   "list only the nodes on which a job with this much memory per GPU fits, "
+		   "such as 40G"),
 	OPTION_COUNT_ROW("gpus", AT(gpus), "number of GPUs that the job needs on one node", 1,
 			 64, 1),
 	OPTION_COUNT_ROW("top", AT(top), "rows per table", 1, 1000, 20),
@@ -525,7 +529,7 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* Writes a setting: the value of the option, or else the value in the configuration. */
+/* Writes the value of the option if it was given, else the value in the configuration. */
 static void choose(char *out, size_t size, const char *given, const char *configured)
 {
 	snprintf(out, size, "%s", given ? given : configured ? configured : "");
@@ -536,7 +540,7 @@ static int read_server(const struct given *g, struct fleet_server *s, char *job,
 	struct config c;
 	bool mistake;
 	const char *why;
-	int code = remote_config(&c, &mistake);
+	int code = remote_config(&c, &mistake, false);
 
 	if (code != EXIT_OK)
 		return code;
@@ -546,9 +550,9 @@ static int read_server(const struct given *g, struct fleet_server *s, char *job,
 	choose(job, size, g->job, c.fleet_job);
 	config_done(&c);
 	if (!*s->url)
-		return cli_usage(
-			"no Prometheus is named: give --prometheus http://HOST:9090, or set "
-			"prometheus in the section [fleet] of the configuration");
+		return cli_usage("the address of Prometheus is missing: give --prometheus "
+				 "http://HOST:9090, or set prometheus in the section [fleet] "
+				 "of the configuration");
 	why = config_check_prometheus(g->prometheus ? g->prometheus : s->url);
 	if (why)
 		return cli_usage("%s: %s",
@@ -565,16 +569,19 @@ static int read_question(const struct given *g, const char *job, struct fleet_qu
 
 	if (g->range && (timespec_parse_span(g->range, &range_ns) != 0 ||
 			 range_ns < 60 * NS_PER_S || range_ns > FLEET_RANGE_MAX * NS_PER_S))
-		return cli_usage("--range '%s': write a time from 1m to 31d, such as 1h or 7d",
-				 g->range);
+		return cli_usage(
+			"--range takes a time from 1m to 31d, such as 1h or 7d, not '%s'",
+			g->range);
 	if (g->fits && (!unit_parse(g->fits, unit_sizes, &bytes) || bytes < 1 << 20 ||
 			isdigit((unsigned char)g->fits[strlen(g->fits) - 1])))
-		return cli_usage("--fits '%s': write a size with its unit, such as 40G or 512M",
-				 g->fits);
+		return cli_usage(
+			"--fits takes a size with its unit, such as 40G or 512M, not '%s'",
+			g->fits);
 	if (g->gpus > 1 && !g->fits)
-		return cli_usage("--gpus needs --fits SIZE, the memory on each GPU");
+		return cli_usage(
+			"--gpus needs --fits SIZE, the memory that the job needs on each GPU");
 	if (strlen(job) > 500 || (g->node && strlen(g->node) > 500))
-		return cli_usage("the expressions of --job and --node have at most 500 bytes");
+		return cli_usage("the values of --job and --node can have at most 500 bytes");
 	*ret = (struct fleet_question){ .job = *job ? job : NULL,
 					.node = g->node,
 					.range_s = range_ns / NS_PER_S,
@@ -600,8 +607,8 @@ static int print_json(const struct fleet *f, const struct given *g)
 	return cli_document_end(&doc);
 }
 
-/* Returns the exit code. If Prometheus did not answer a query, the result is incomplete, and "the
- * job fits nowhere" would be a guess. */
+/* Returns the exit code. EXIT_NO_ROOM is returned only if Prometheus answered all queries: with
+ * an incomplete answer, the job may still fit somewhere. */
 static int exit_code(const struct fleet *f, const struct given *g)
 {
 	for (unsigned q = 0; q < FLEET_QUERIES; q++)

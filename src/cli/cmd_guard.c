@@ -1,4 +1,4 @@
-/* guard: shows what the guard of the service does and why, and sends it requests. */
+/* guard: shows what the guard of the service does and why, and sends requests to the guard. */
 #include "cli.h"
 #include "guard_subcommand.h"
 #include "output.h"
@@ -18,19 +18,20 @@
 #include <time.h>
 
 #define ALL      "all"
-#define WHY_SIZE 700 /* of the text in the column WHY */
+#define WHY_SIZE 700 /* size in bytes of the text in the column WHY */
 
-#define NO_WORKER                                                                         \
-	"No [[worker]] is configured, so the guard has nothing to move. To add workers, " \
-	"run sudo gpuward setup, or see gpuward.toml(5).\n"
+#define NO_WORKER                                                                             \
+	"No [[worker]] is configured, so there is nothing that the guard could move. To add " \
+	"workers, run sudo gpuward setup, or see gpuward.toml(5).\n"
 
 struct given {
 	struct remote_flags remote;
 	uint64_t for_ns;
 	bool forever, now;
 	bool temporary; /* the subcommand is pause or snooze */
-	bool changed;   /* at least one worker got the request */
-	/* why the service did not store the requests; "": it did */
+	bool changed;   /* the service accepted the request for at least one worker */
+	/* Why the service could not store a request on its disk. "": all requests are
+	 * stored. */
 	char unsaved[200];
 	const char *reason, *policy, *pid;
 };
@@ -44,21 +45,21 @@ static const struct option options[] = {
 	OPTION_ROW(FLAG, 0, "forever", AT(forever), NULL,
 		   "hold, pause: the hold lasts until you run gpuward guard release"),
 	OPTION_ROW(FLAG, 0, "now", AT(now), NULL,
-		   "resume: the worker returns immediately. Without --now it waits until no "
-		   "other program needs the GPU and the quiet time is over, and it stays off "
-		   "if it is held evicted"),
+		   "resume: the worker returns immediately. Without --now, the worker waits "
+		   "until no other program needs the GPU and the quiet time is over, and it "
+		   "does not return while it is held evicted"),
 	OPTION_ROW(TEXT, 0, "reason", AT(reason), "TEXT",
 		   "your reason, which the service records in its events"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
 		   "game: the process of the game. The game is over when this process ends"),
 	OPTION_ROW(TEXT, 0, "policy", AT(policy), "FILE",
-		   "replay: decide with the workers and rules of this configuration, as a dry "
-		   "run"),
+		   "replay: decide with the workers and rules of this configuration file, as a "
+		   "dry run"),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
 
-/* The GPUs of the service, to write "GPU 0" instead of a UUID. */
+/* The indices of the service's GPUs, to print "GPU 0" instead of a UUID. */
 struct gpu_names {
 	struct {
 		char uuid[96];
@@ -67,7 +68,7 @@ struct gpu_names {
 	unsigned count;
 };
 
-/* Reads the GPUs. If the service does not list them, UUIDs are printed. */
+/* Reads the indices of the GPUs. After an error, the list is empty, and UUIDs are printed. */
 static void read_gpu_names(struct remote *r, struct gpu_names *ret)
 {
 	char unused[200];
@@ -87,8 +88,8 @@ static void read_gpu_names(struct remote *r, struct gpu_names *ret)
 	}
 }
 
-/* Adds local time if the text begins with a time in UTC. Returns the length of that time; 0:
- * there is none. */
+/* If the text begins with a time in UTC, adds the same time as local time to out. Returns the
+ * length of the time in the text, or 0 if there is none. */
 static size_t add_local_time(struct buf *out, const char *text)
 {
 	const size_t least = strlen("2026-11-18T12:34:27Z");
@@ -110,8 +111,8 @@ static size_t add_local_time(struct buf *out, const char *text)
 	return (size_t)(end + 1 - text);
 }
 
-/* Writes a sentence of the service for people: local times, "GPU 0" instead of a UUID, words
- * instead of the names that JSON has. */
+/* Copies a sentence of the service and makes it easier to read: writes local times, "GPU 0"
+ * instead of a UUID, and words instead of the names that JSON uses. */
 static const char *plain_text(const struct gpu_names *g, const char *in, char *out, size_t size)
 {
 	static const struct {
@@ -152,7 +153,7 @@ static const struct table_column columns[] = {
 };
 enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 
-/* Writes a time as "12 s", "3 min" or "2.5 h". */
+/* Sets a cell to a time such as "12 s", "3 min" or "2.5 h", or to `zero` if the time is 0. */
 static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key, const char *zero)
 {
@@ -162,8 +163,9 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? figure_span(text, s) : zero);
 }
 
-/* Returns true if the state is hypothetical: in a dry run, the guard reports the state that the
- * worker would have. The states in `real` are real even in a dry run. */
+/* Returns true if the worker only would be in this state: in a dry run, the guard reports the
+ * state that the worker would have if the guard acted. The states in `real` are real even in a
+ * dry run. */
 static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
@@ -220,8 +222,9 @@ static void add_bytes(struct table *t, unsigned column, const struct json_doc *w
 	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
-/* Writes the cause of the state and the last decision: "for game.exe (pid 4711, 13.0 GiB);
- * freed: 10240 MiB in 0.1 s". Returns NULL if there is neither. */
+/* Writes why the worker is in its state, and the result of the last decision, such as "for
+ * game.exe (pid 4711, 13.0 GiB); freed: 10240 MiB in 0.1 s". Returns NULL if both are
+ * unknown. */
 static const char *why_text(const struct gpu_names *g, const struct json_doc *w, char *out,
 			    size_t size)
 {
@@ -259,6 +262,7 @@ static void add_worker(struct table *t, const struct gpu_names *g, const struct 
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }
 
+/* Returns true if at least one worker is in a dry run for this reason. */
 static bool any_dry_for(const struct json_doc *r, const char *why)
 {
 	for (size_t i = 0; i < json_doc_count(r, "workers"); i++)
@@ -267,7 +271,8 @@ static bool any_dry_for(const struct json_doc *r, const char *why)
 	return false;
 }
 
-/* Prints notes about the mode, which the reader must know before the table. */
+/* Prints notes about the mode. They stand above the table, because a reader needs them to
+ * understand it. */
 static void print_mode(const struct json_doc *r)
 {
 	const char *mode = reply_text(r, "mode", "enforce"),
@@ -306,7 +311,7 @@ static int print_body(const struct remote *r)
 	return output_print(r->body.p, r->body.len);
 }
 
-/* Returns true if the worker has this name, or no name was given. */
+/* Returns true if the worker has this name. NULL and "all" match every worker. */
 static bool is_wanted(const struct json_doc *w, const char *name)
 {
 	return !name || strcmp(name, ALL) == 0 || reply_is(w, "name", name);
@@ -324,8 +329,8 @@ static void fill_table(struct table *t, const struct gpu_names *g, const struct 
 	}
 }
 
-/* Prints the explanation of each worker below its row, for a terminal that is too narrow for
- * the table. */
+/* Prints a table without the column WHY, for a narrow terminal. The text of that column is
+ * printed below the row of each worker. */
 static void print_narrow(const struct table *t, const struct gpu_names *g,
 			 const struct remote *r, const char *name)
 {
@@ -366,7 +371,7 @@ static void print_table(const struct gpu_names *g, const struct remote *r, const
 	table_done(&t);
 }
 
-/* Prints which rate limits now prevent the guard from moving workers. */
+/* Prints the rate limits that now prevent the guard from moving a worker. */
 static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
@@ -384,17 +389,11 @@ static void print_simulated(const struct json_doc *reply)
 		term_print_simulated(stdout);
 }
 
-static void print_no_worker(void)
-{
-	printf(NO_WORKER "A worker in the configuration:\n\n"
-			 "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
-}
-
 static int print_status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
-	/* Check the name first: the service rejects an unknown name and suggests a similar
-	 * one. */
+	/* Request the named worker first: if its name is unknown, the service suggests a
+	 * similar name. */
 	char path[REMOTE_PATH];
 	int code = one ? remote_request_ok(r, "GET",
 					   remote_path(path, REMOTE_WORKERS, name, ""), NULL)
@@ -438,14 +437,16 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0)
-		print_no_worker();
+		printf(NO_WORKER "A worker in the configuration:\n\n"
+				 "  [[worker]]\n  name = \"ollama\"\n  kind = \"ollama\"\n");
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
 		if (i)
 			putchar('\n');
 		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
-			/* replace control characters, because users choose reasons and names */
+			/* The sentences contain texts that users chose: remove control
+			 * characters. */
 			char clean[4096], plain[4096];
 
 			utf8_clean(clean, sizeof(clean),
@@ -457,7 +458,8 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 	return EXIT_OK;
 }
 
-/* Sends a request with the options of the command in its body.  Returns an exit code. */
+/* Sends a POST request. Its body contains --for, --forever, --now and --reason, and the state
+ * if it is not NULL. Returns an exit code. */
 static int send_change(struct remote *r, const char *path, const struct given *g,
 		       const char *state)
 {
@@ -480,7 +482,7 @@ static int send_change(struct remote *r, const char *path, const struct given *g
 	return code;
 }
 
-/* Returns a note that says why a request has no effect, or "" if the request has an effect. */
+/* Returns a note why the worker is not moved after the request, or "" if it is moved. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	if (!json_doc_true(w, "dry_run"))
@@ -499,8 +501,8 @@ static const char *no_effect_note(const struct json_doc *w, char *out, size_t si
 /* The hold of a worker before a request. */
 struct earlier {
 	char hold[16];  /* "none", "active" or "evicted" */
-	double left_s;  /* INFINITY: until it is released */
-	bool requested; /* a person holds or evicted the worker */
+	double left_s;  /* time until the hold ends; INFINITY: it has no end */
+	bool requested; /* a person holds or has evicted the worker */
 };
 
 static int read_earlier(struct remote *r, const char *name, struct earlier *ret)
@@ -531,8 +533,8 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
-/* True if the worker is already held active for longer than requested. Then pause and snooze
- * change nothing: they never shorten a hold. */
+/* Returns true if the subcommand is pause or snooze and the worker is already held active for
+ * longer. These subcommands never shorten a hold. */
 static bool is_held_longer(const struct cli *c, const struct earlier *e)
 {
 	const struct given *g = c->own;
@@ -541,8 +543,8 @@ static bool is_held_longer(const struct cli *c, const struct earlier *e)
 	       e->left_s >= (g->for_ns ? (double)g->for_ns * 1e-9 : (double)INFINITY);
 }
 
-/* Remembers why the service did not store the request, so that the reason is printed once for
- * all workers. */
+/* Stores why the service could not write the request to its journal. with_service() prints the
+ * reason once for all workers. */
 static void note_unsaved(struct given *g, const struct json_doc *reply)
 {
 	const char *journal = reply_text(reply, "journal", "ok");
@@ -565,13 +567,13 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	if (is_held_longer(c, &earlier)) {
 		if (c->json)
 			return print_body(r);
-		printf("%s: already %s; nothing was changed\n", name,
+		printf("%s: already %s, so nothing was changed\n", name,
 		       earlier_text(&earlier, before));
 		return EXIT_OK;
 	}
 	if (release && !earlier.requested && !c->json) {
 		if (!c->quiet)
-			printf("%s: nobody holds it; nothing was changed\n", name);
+			printf("%s: no hold to end, so nothing was changed\n", name);
 		return EXIT_OK;
 	}
 	if (g->temporary && strcmp(earlier.hold, "evicted") == 0)
@@ -636,12 +638,14 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	if (!c->quiet)
-		printf("%s: not in quarantine; health: %s\n", json_doc_string(r->reply, "uuid"),
+		printf("%s: not in quarantine now; health: %s\n",
+		       json_doc_string(r->reply, "uuid"),
 		       reply_text(r->reply, "level", "unknown"));
 	return EXIT_OK;
 }
 
-/* Rejects wrong arguments, and options that have no effect on the subcommand. */
+/* Rejects wrong arguments, and options that the subcommand does not take. Returns an exit
+ * code. */
 static int check_arguments(const struct cli *c, const struct guard_subcommand *v)
 {
 	const struct given *g = c->own;
@@ -649,8 +653,8 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
 		if (option_given(o, g) && !guard_subcommand_takes(v, o->name))
-			return cli_usage("--%s has no effect on guard %s: leave it out",
-					 o->name, v->name);
+			return cli_usage("guard %s does not take --%s: leave it out", v->name,
+					 o->name);
 	if (c->argc - 1 < v->least || c->argc - 1 > v->most)
 		return cli_usage("usage: gpuward guard %s %s", v->name, v->usage);
 	if (v->form == FORM_GAME && strcmp(c->argv[1], "start") != 0 &&
@@ -670,7 +674,7 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Pauses the guard for all workers, or for the named worker, by holding them active. */
+/* Holds all workers, or the named worker, active, so that other programs do not move them. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	struct given *g = c->own;
@@ -680,14 +684,15 @@ static int pause_workers(struct cli *c, struct remote *r, const char *name)
 	g->temporary = true;
 	code = request_workers(c, r, "hold", "active", name);
 	if (code == EXIT_OK && g->changed && !c->quiet && !c->json)
-		printf("%s%s only heat and faults move %s; to end this, run gpuward guard "
-		       "release.\n",
+		printf("%s%s, only heat and faults move %s off the GPU; to end this, run "
+		       "gpuward guard release.\n",
 		       g->for_ns ? "For " : "From now on",
 		       g->for_ns ? figure_span(time, (double)g->for_ns * 1e-9) : "",
 		       strcmp(name, ALL) == 0 ? "workers" : "it");
 	return code;
 }
 
+/* Carries out a subcommand that needs the service. Returns an exit code. */
 static int with_service(struct cli *c, const struct guard_subcommand *v)
 {
 	struct given *g = c->own;

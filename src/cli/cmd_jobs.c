@@ -1,4 +1,5 @@
-/* jobs: lists the workloads of the service, ended and running, with their energy. */
+/* jobs: lists the workloads that used the GPUs, with their energy. The service knows the
+ * workloads that have ended and those that still run. */
 #include "cli.h"
 #include "output.h"
 #include "remote.h"
@@ -43,12 +44,11 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "name", AT(name), "NAME",
 		   "only workloads with this name; * and ? match any characters"),
 	OPTION_ROW(TEXT, 0, "since", AT(since), "TIME",
-		   "only workloads that still run or ended after this time: 2h or 7d ago, or "
-		   "2026-01-31T12:00:00Z"),
+		   "only workloads that still run or ended after this time: 2h or 7d for a "
+		   "time before now, or 2026-01-31T12:00:00Z"),
 	OPTION_ROW(FLAG, 0, "running", AT(running), NULL, "only workloads that still run"),
-	OPTION_COUNT_ROW("limit", AT(limit),
-			 "list the latest workloads, up to this number; at most 5000", 1, 5000,
-			 1000),
+	OPTION_COUNT_ROW("limit", AT(limit), "list only the latest N workloads, at most 5000",
+			 1, 5000, 1000),
 	REMOTE_OPTIONS(remote),
 	OPTION_END,
 };
@@ -71,7 +71,7 @@ static const struct option options[] = {
 enum { COLUMNS(TABLE_SYMBOL) };
 static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
 
-/* Adds "&key=value", escaped. */
+/* Adds "&key=value" to the path, with an escaped value. Does nothing if value is NULL. */
 static void add_parameter(struct buf *path, const char *key, const char *value)
 {
 	if (!value)
@@ -80,8 +80,8 @@ static void add_parameter(struct buf *path, const char *key, const char *value)
 	url_escape(path, value);
 }
 
-/* Writes the time of --since in the format of the service. A span such as 2h counts back from
- * now. */
+/* Adds the time of --since in the format of the service. A duration such as 2h becomes "-2h",
+ * which means 2 hours before now. */
 static void add_since(struct buf *path, const char *since)
 {
 	char text[80];
@@ -105,14 +105,14 @@ static int request_jobs(struct remote *r, const struct given *g)
 	add_parameter(&path, "kind", g->kind);
 	add_parameter(&path, "name", g->name);
 	add_since(&path, g->since);
-	code = path.err ? cli_usage("the options are too long")
+	code = path.err ? cli_usage("the values of --name and --since are too long")
 			: remote_request_ok(r, "GET", path.p, NULL);
 	buf_done(&path);
 	return code;
 }
 
-/* Sets a cell to a text from the service. The service may run on another machine, so the text
- * is not trusted. */
+/* Sets a cell to a text from the service. Removes control characters, because the service may
+ * run on another machine and its texts are not trusted. */
 static void set_text(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key)
 {
@@ -152,7 +152,7 @@ static void set_gpus(struct table *t, const struct json_doc *w)
 	table_set(t, GPUS, TERM_PLAIN, "%s", text);
 }
 
-/* Sets a cell to a local time, without the year. */
+/* Sets a cell to the local time, without the year. */
 static void set_time(struct table *t, unsigned column, const char *utc)
 {
 	uint64_t ns;
@@ -167,7 +167,8 @@ static void set_time(struct table *t, unsigned column, const char *utc)
 		table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
-/* Writes a duration as 2-03:04:05 or 03:04:05, as sacct does. */
+/* Sets a cell to a duration in the format of Slurm's sacct: 03:04:05, or 2-03:04:05 with
+ * days. */
 static void set_duration(struct table *t, unsigned column, double seconds)
 {
 	const unsigned long s = (unsigned long)(seconds + 0.5), d = s / 86400;
@@ -245,7 +246,7 @@ static void read_cost(const struct json_doc *reply, struct energy_cost *ret)
 		   reply_text(reply, "energy_cost.price_currency", ""));
 }
 
-/* Returns the sum of a figure over the GPUs. */
+/* Returns the sum of a figure over all GPUs. */
 static double sum_devices(const struct json_doc *reply, const char *key)
 {
 	double sum = 0;
@@ -255,7 +256,8 @@ static double sum_devices(const struct json_doc *reply, const char *key)
 	return sum;
 }
 
-/* Prints which share of the energy of the GPUs belongs to the listed workloads. */
+/* Prints how much of the energy of the GPUs the listed workloads used, and where the rest
+ * went. */
 static void print_cover(const struct json_doc *reply, const struct total *sum)
 {
 	const double counter = sum_devices(reply, "energy_joules_total");
@@ -283,12 +285,12 @@ static void print_left_out(const struct json_doc *reply)
 	const double left_out = json_doc_number(reply, "left_out");
 
 	if (left_out > 0)
-		printf("%.0f older workloads are not listed; --limit lists more, at most "
-		       "5000.\n",
+		printf("%.0f older workloads are not listed; a larger --limit lists more, at "
+		       "most 5000.\n",
 		       left_out);
 	if (json_doc_true(reply, "truncated"))
-		printf("Older workloads may be missing: the service examined only its latest "
-		       "workloads. Use a later --since, or --kind.\n");
+		printf("Older workloads may be missing, because the service searched only its "
+		       "latest workloads. Give a later --since, or --kind.\n");
 }
 
 static void print_total(const struct json_doc *reply)
@@ -317,8 +319,8 @@ static int print_jobs(const struct cli *c, const struct json_doc *reply)
 	if (json_doc_true(reply, "simulated"))
 		term_print_simulated(stdout);
 	if (json_doc_count(reply, "workloads") == 0) {
-		printf("No workload matches. The service lists workloads that used a GPU since "
-		       "its accounting began.\n");
+		printf("No workload matches the options. The service knows the workloads that "
+		       "used a GPU since its accounting began.\n");
 		print_left_out(reply);
 		return EXIT_OK;
 	}
@@ -350,7 +352,7 @@ const struct command command_jobs = {
 	.summary = "list workloads with their GPU time and energy",
 	.description = "Lists the pods, jobs, containers, units and sessions that used the "
 		       "GPUs, oldest first, with GPU time, energy, mean power and peak memory, "
-		       "and their share of the energy of the GPUs. Needs the running service.",
+		       "and their share of the energy of the GPUs. Needs a running service.",
 	.examples = "  gpuward jobs --since 1d\n"
 		    "  gpuward jobs --kind slurm --name '4711*'\n"
 		    "  gpuward jobs --running\n"

@@ -1,4 +1,4 @@
-/* list: the GPUs of this machine, in any state. */
+/* list: prints the GPUs of this machine, also those that do not work. */
 #include "cli.h"
 #include "output.h"
 #include "table.h"
@@ -19,7 +19,7 @@ static void add_mig(struct table *t, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < d->mig_count; i++) {
 		const struct gw_mig *m = d->mig[i];
-		/* without the name of the board, which is in the row above */
+		/* Leave out the name of the board, which is in the row above. */
 		const char *profile = strstr(m->name, "MIG ");
 		char size[16];
 
@@ -60,8 +60,8 @@ static int print_table(const struct cli *c)
 	const struct gw_device *d;
 	struct table t;
 
-	/* without a GPU the status is an error and goes to standard error; standard output then
-	 * has no table */
+	/* If a GPU is needed and there is none, the status is an error: print it to standard
+	 * error, and nothing to standard output. */
 	if (none)
 		term_to_stderr(true);
 	cli_print_status(c);
@@ -92,8 +92,9 @@ static int list_run(struct cli *c)
 const struct command command_list = {
 	.name = "list",
 	.summary = "list the GPUs of this machine",
-	.description = "Lists the GPUs with their identity, memory and state. A GPU that is "
-		       "asleep, lost or not responding is listed with the reason.",
+	.description =
+		"Lists the GPUs of this machine with their name, UUID, memory and state. A GPU "
+		"that is asleep, lost or not responding is listed, too, with the reason.",
 	.examples = "  gpuward list\n"
 		    "  gpuward list --json | jq -r '.devices[].uuid'\n"
 		    "  gpuward list --gpu visible   GPUs in CUDA_VISIBLE_DEVICES\n",

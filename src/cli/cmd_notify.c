@@ -1,9 +1,8 @@
-/* notify: shows on the desktop what the guard did: a worker left the GPU, came back, or did not
- * leave.
+/* notify: shows a desktop notification when a worker left the GPU, came back, or did not leave.
  *
- * The command follows the event stream of the service.  A message of the stream only says that
- * something is new; the decisions come from GET /api/v1/guard.  Notifications go through the
- * session bus (org.freedesktop.Notifications). */
+ * The command reads the event stream of the service. A message of the stream only says that
+ * something is new; the decisions themselves come from GET /api/v1/guard. Notifications are
+ * sent over the session bus (org.freedesktop.Notifications). */
 #include "cli.h"
 #include "output.h"
 #include "client.h"
@@ -32,38 +31,41 @@
 #define BUS      "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
 #define NOTES    "org.freedesktop.Notifications"
-#define IN_SIZE  (64 * 1024) /* larger than any message that is accepted */
+#define IN_SIZE  (64 * 1024) /* a larger message of the bus is an error */
 #define OUT_SIZE 8192
-#define SHOWN    32 /* how many notifications with a button are remembered */
-#define WAIT_MS  2000
+#define SHOWN    32   /* number of notifications whose button still works */
+#define WAIT_MS  2000 /* longest wait until the bus accepts a message */
 
-/* Serial numbers of the first calls; notifications follow. */
+/* Serial numbers of the first calls on the bus. Notifications have the numbers from S_NOTES
+ * on. */
 enum { S_HELLO = 1, S_MATCH, S_NOTES };
 
+/* A notification that was sent. */
 struct shown {
 	uint32_t serial; /* serial number of the call; 0: this place is free */
-	uint32_t id;     /* id that the desktop gave to the notification; 0: no answer yet */
+	uint32_t id;     /* id of the notification on the desktop; 0: not known yet */
 	char tag[64];    /* name of the worker */
 };
 
 struct desktop {
 	int fd;
-	bool greeted; /* authentication is complete */
-	uint32_t serial;
+	bool greeted;    /* authentication is complete */
+	uint32_t serial; /* number of the next call */
 	struct shown shown[SHOWN];
 	unsigned next;     /* index in shown[] for the next notification, modulo SHOWN */
-	char refusal[200]; /* why the desktop refused the last notification; "": it did not */
+	char refusal[200]; /* error of the last notification; "": it was shown */
 	size_t used;       /* number of bytes in in[] */
 	uint8_t in[IN_SIZE];
 };
 
-/* Writes the address of the session bus: the first usable entry of DBUS_SESSION_BUS_ADDRESS or,
- * if that is not set, the socket "bus" in XDG_RUNTIME_DIR. Returns false if there is none. */
+/* Writes the address of the session bus: the first entry of DBUS_SESSION_BUS_ADDRESS or, if
+ * that is not set, the socket "bus" in the folder XDG_RUNTIME_DIR. Returns false if the address
+ * cannot be used. */
 static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 {
 	const char *given = getenv("DBUS_SESSION_BUS_ADDRESS"),
 		   *run = getenv("XDG_RUNTIME_DIR");
-	static const char path[] = "unix:path=", abstract[] = "unix:abstract=";
+	static const char *const forms[] = { "unix:path=", "unix:abstract=" };
 	size_t n;
 
 	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
@@ -76,27 +78,24 @@ static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
 					     "/run/user/%u/bus", (unsigned)getuid());
 		return n < sizeof(a->sun_path);
 	}
-	if (strncmp(given, path, strlen(path)) == 0) {
-		given += strlen(path);
-		n = strcspn(given, ",;%");
-		if (given[n] == '%' || n >= sizeof(a->sun_path))
+	for (size_t i = 0; i < 2; i++) {
+		const char *name = given + strlen(forms[i]);
+
+		if (strncmp(given, forms[i], strlen(forms[i])) != 0)
+			continue;
+		n = strcspn(name, ",;%");
+		if (name[n] == '%' || i + n >= sizeof(a->sun_path))
 			return false;
-		memcpy(a->sun_path, given, n);
+		memcpy(a->sun_path + i, name, n); /* an abstract name begins with NUL */
+		if (i)
+			*ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 		return true;
 	}
-	if (strncmp(given, abstract, strlen(abstract)) != 0)
-		return false;
-	given += strlen(abstract);
-	n = strcspn(given, ",;%");
-	if (given[n] == '%' || n + 1 >= sizeof(a->sun_path))
-		return false;
-	memcpy(a->sun_path + 1, given, n); /* an abstract name begins with NUL */
-	*ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-	return true;
+	return false;
 }
 
-/* Sends a message of a few hundred bytes. Fails if the bus does not accept it within
- * WAIT_MS. */
+/* Sends the bytes in out. Fails if the bus accepts nothing for WAIT_MS. Returns 0 or
+ * -GW_E_IO. */
 static int send_all(struct desktop *d, const struct buf *out)
 {
 	size_t sent = 0;
@@ -118,6 +117,7 @@ static int send_all(struct desktop *d, const struct buf *out)
 	return 0;
 }
 
+/* Sends the authentication and the first calls. Returns 0 or -GW_E_IO. */
 static int greet(struct desktop *d)
 {
 	static const struct bus_method hello = { BUS, BUS_PATH, BUS, "Hello" },
@@ -143,7 +143,7 @@ static void desktop_close(struct desktop *d)
 	free(d);
 }
 
-/* Connects to the session bus.  Returns 0, or a negative gw_error with a sentence in message. */
+/* Connects to the session bus. Returns 0, or a negative error with a sentence in message. */
 static int desktop_open(struct desktop **ret, char *message, size_t size)
 {
 	struct desktop *d = calloc(1, sizeof(*d));
@@ -165,7 +165,9 @@ static int desktop_open(struct desktop **ret, char *message, size_t size)
 			 "a desktop session",
 			 a.sun_path[0] ? a.sun_path : a.sun_path + 1, strerror(errno));
 	else if (greet(d) != 0)
-		snprintf(message, size, "the session bus does not accept the connection");
+		snprintf(message, size,
+			 "the session bus does not accept the connection; run gpuward notify "
+			 "in a desktop session");
 	else {
 		*ret = d;
 		return 0;
@@ -174,8 +176,9 @@ static int desktop_open(struct desktop **ret, char *message, size_t size)
 	return -GW_E_IO;
 }
 
-/* Copies a text without control characters, invalid UTF-8 and markup, because other programs
- * choose the names of processes. The bus closes the connection after invalid UTF-8. */
+/* Copies a text. Replaces control characters, invalid UTF-8 and the characters of markup,
+ * because other programs choose the names of processes. The bus closes the connection after
+ * invalid UTF-8. */
 static void copy_plain(char *out, size_t size, const char *text)
 {
 	utf8_clean(out, size, text);
@@ -183,6 +186,7 @@ static void copy_plain(char *out, size_t size, const char *text)
 		*out = '_';
 }
 
+/* Returns the id of the latest notification with this tag; 0: none. */
 static uint32_t latest_id(const struct desktop *d, const char *tag)
 {
 	for (unsigned i = 1; i <= SHOWN; i++) {
@@ -194,9 +198,8 @@ static uint32_t latest_id(const struct desktop *d, const char *tag)
 	return 0;
 }
 
-/* Shows a notification, which replaces an older one with the same tag.  button: label, or NULL.
- * Characters that a desktop may take for markup are replaced.  Returns 0, or -GW_E_IO if the
- * connection is lost. */
+/* Shows a notification. It replaces the latest one with the same tag. `button` is the label of
+ * a button, or NULL. Returns 0, or -GW_E_IO if the connection is lost. */
 static int desktop_show(struct desktop *d, const char *tag, const char *summary,
 			const char *body, const char *button)
 {
@@ -222,11 +225,12 @@ static int desktop_show(struct desktop *d, const char *tag, const char *summary,
 	bus_put_text(&c, line);
 	bus_put_texts(&c, actions);
 	bus_put_no_pairs(&c);
-	bus_put_u32(&c, UINT32_MAX); /* the desktop decides how long it is shown */
+	bus_put_u32(&c, UINT32_MAX); /* -1: the desktop decides how long it is shown */
 	bus_call_end(&c);
 	return send_all(d, &out);
 }
 
+/* Handles the reply to a notification: stores its id, or the error. */
 static void take_answer(struct desktop *d, const struct bus_message *m)
 {
 	for (unsigned i = 0; i < SHOWN; i++) {
@@ -239,6 +243,7 @@ static void take_answer(struct desktop *d, const struct bus_message *m)
 	}
 }
 
+/* Handles a signal of the bus: calls pressed() if a button was pressed. */
 static void take_signal(const struct desktop *d, const struct bus_message *m,
 			void (*pressed)(void *arg, const char *tag), void *arg)
 {
@@ -255,8 +260,8 @@ static void take_signal(const struct desktop *d, const struct bus_message *m,
 		}
 }
 
-/* Returns the size of the line that ends the authentication, 0 if it is incomplete, or -1 if
- * the bus refused. */
+/* Returns the length of the line with which the bus accepts the authentication, 0 if the line
+ * is not complete yet, or -1 if the bus refused. */
 static long greeting(const struct desktop *d)
 {
 	const uint8_t *end = memchr(d->in, '\n', d->used);
@@ -266,8 +271,8 @@ static long greeting(const struct desktop *d)
 	return end ? end + 1 - d->in : 0;
 }
 
-/* Reads what has arrived, and calls pressed() for each button that was pressed.  Returns 0, or
- * -GW_E_IO if the connection is lost. */
+/* Reads and handles the messages that have arrived. Calls pressed() for each button that was
+ * pressed. Returns 0, or -GW_E_IO if the connection is lost. */
 static int desktop_handle(struct desktop *d, void (*pressed)(void *arg, const char *tag),
 			  void *arg)
 {
@@ -321,12 +326,16 @@ struct notifier {
 	struct remote remote;
 	struct desktop *desktop; /* NULL: not connected */
 	int stream;              /* socket of the event stream; -1: not connected */
-	/* how many bytes of "\ndata:" match the end of what was read so far */
+	/* The stream is searched for "\ndata:". This many of these characters were read
+	 * last. */
 	unsigned matched;
-	/* retry_ns: when to connect again; 0: immediately */
-	uint64_t hold_ns, retry_ns, wait_ns;
-	int64_t last; /* id of the latest decision that was handled */
-	bool begun, quiet, lost_printed;
+	uint64_t hold_ns;  /* value of --hold */
+	uint64_t retry_ns; /* time at which to connect to the stream again */
+	uint64_t wait_ns;  /* last wait before an attempt to connect; it doubles each time */
+	int64_t last;      /* id of the latest decision that was handled */
+	bool begun;        /* the decisions before the start of this program are known */
+	bool quiet;
+	bool lost_printed; /* the user knows that no service answers */
 };
 
 static uint64_t now_ns(void)
@@ -334,8 +343,8 @@ static uint64_t now_ns(void)
 	return clock_mono_ns(clock_real());
 }
 
-/* Writes the contender with the most memory on the GPU of the decision, as " for game.exe";
- * writes "" if no contender is known. */
+/* Writes which contender on this GPU uses the most memory, such as " for game.exe". Writes ""
+ * if no contender is known. */
 static void contender_text(struct notifier *n, const char *uuid, char *out, size_t size)
 {
 	const char *best = NULL;
@@ -365,15 +374,16 @@ static void contender_text(struct notifier *n, const char *uuid, char *out, size
 	}
 }
 
-/* One decision that people want to see; copied, because later requests replace the reply. */
+/* A decision for which a notification is shown. It is a copy, because later requests replace
+ * the reply. */
 struct news {
 	char worker[64], uuid[100], detail[300];
 	enum { NEWS_LEFT, NEWS_WOULD_LEAVE, NEWS_BACK, NEWS_STUCK } what;
-	double freed_bytes, seconds; /* seconds NAN: unknown */
+	double freed_bytes, seconds; /* seconds: how long the move took; NAN: unknown */
 	bool contention;
 };
 
-/* Reads a decision. Returns false if a person need not know about it. */
+/* Reads a decision. Returns false if no notification is needed for it. */
 static bool read_news(const struct json_doc *d, struct news *ret)
 {
 	const char *worker = json_doc_string(d, "worker");
@@ -440,8 +450,8 @@ static int show_news(struct notifier *n, const struct news *w)
 										 : button);
 }
 
-/* Returns true if the service has numbered its decisions from the beginning again, because it
- * was started with another state folder. */
+/* Returns true if the ids of the decisions have started from the beginning again. This happens
+ * when the service is started with another state folder. */
 static bool numbers_restarted(const struct notifier *n, size_t decisions)
 {
 	int64_t id, latest = 0;
@@ -453,8 +463,8 @@ static bool numbers_restarted(const struct notifier *n, size_t decisions)
 	return latest > 0 && latest < n->last;
 }
 
-/* Fetches the decisions and shows the new ones.  At the start only remembers the latest.
- * Returns false if a connection is lost. */
+/* Fetches the decisions and shows the new ones. The first call only stores the id of the latest
+ * one. Returns false if a connection is lost. */
 static bool fetch_news(struct notifier *n)
 {
 	struct news *news;
@@ -466,7 +476,8 @@ static bool fetch_news(struct notifier *n)
 	if (remote_request(&n->remote, "GET", DECISIONS, NULL, CONNECT_NS, message,
 			   sizeof(message)) != 0)
 		return false;
-	if (n->remote.status != 200) { /* the guard has not started: it has decided nothing */
+	/* the guard has not started, so there are no decisions */
+	if (n->remote.status != 200) {
 		n->begun = true;
 		return true;
 	}
@@ -490,6 +501,7 @@ static bool fetch_news(struct notifier *n)
 	return good;
 }
 
+/* Holds a worker evicted, after its button was pressed. */
 static void hold_worker(void *arg, const char *worker)
 {
 	struct notifier *n = arg;
@@ -522,6 +534,7 @@ static void hold_worker(void *arg, const char *worker)
 			   *clean ? clean : "To end that: gpuward guard release", NULL);
 }
 
+/* Closes the stream, and sets the time of the next attempt to open it. */
 static void stream_close(struct notifier *n)
 {
 	if (n->stream >= 0)
@@ -540,22 +553,23 @@ static void stream_open(struct notifier *n)
 					  .accept = "text/event-stream" };
 
 	n->matched = 0;
-	/* Decisions from before the start of this program are not shown; decisions that were
-	 * made while the stream was interrupted are shown. */
+	/* Do not show decisions from before the start of this program. Decisions that were made
+	 * while the stream was interrupted are shown later. */
 	if ((!n->begun && !fetch_news(n)) || client_send(&q, CONNECT_NS, &n->stream) != 0) {
 		n->stream = -1;
 		stream_close(n);
 		if (!n->lost_printed && !n->quiet)
-			cli_error("no service answers on %s; waiting for it",
+			cli_error("no service answers on %s; notify waits for it",
 				  n->remote.address);
 		n->lost_printed = true;
 	}
 }
 
-/* Reads the stream.  Returns 1 if it has a new message, 0 if not, -1 if it has ended. */
+/* Reads the stream. Returns 1 if there was a message, 0 if not, or -1 if the stream has
+ * ended. */
 static int stream_read(struct notifier *n)
 {
-	/* "data:" counts only at the beginning of a line */
+	/* A message contains "data:" at the beginning of a line. */
 	static const char mark[] = "\ndata:";
 	char part[4096];
 	ssize_t got = recv(n->stream, part, sizeof(part), MSG_DONTWAIT);
@@ -573,8 +587,8 @@ static int stream_read(struct notifier *n)
 	return got == 0 ? -1 : found;
 }
 
-/* Handles the data that the stream has received. If the stream has ended because the service
- * restarts, opens it again. */
+/* Handles the data that has arrived on the stream. If the stream has ended, for example because
+ * the service restarts, closes it, and follow() opens it again. */
 static void stream_handle(struct notifier *n)
 {
 	int got = stream_read(n);
@@ -597,7 +611,7 @@ static int follow(struct notifier *n)
 
 		if (n->stream < 0 && now >= n->retry_ns) {
 			stream_open(n);
-			/* fetch the decisions that were made while there was no stream */
+			/* Fetch the decisions that were made while there was no stream. */
 			if (n->stream >= 0 && !fetch_news(n))
 				stream_close(n);
 		}
@@ -608,14 +622,15 @@ static int follow(struct notifier *n)
 			 : n->retry_ns > now ? (int)((n->retry_ns - now) / NS_PER_MS) + 1
 					     : 0) < 0 &&
 		    errno != EINTR)
-			return cli_fail("cannot wait: %s", strerror(errno));
+			return cli_fail("cannot wait for events: %s", strerror(errno));
 		if (fd[1].revents)
 			stream_handle(n);
 		if (fd[0].revents && desktop_handle(n->desktop, hold_worker, n) != 0)
-			return cli_fail("the connection to the session bus is lost");
+			return cli_fail("the connection to the session bus is lost; start "
+					"gpuward notify again");
 		if (*n->desktop->refusal)
-			return cli_fail("the desktop refuses notifications: %s; is a "
-					"notification service running?",
+			return cli_fail("the desktop refuses notifications: %s; check that a "
+					"notification service is running",
 					n->desktop->refusal);
 	}
 	return EXIT_OK;
@@ -644,12 +659,12 @@ static int notify_run(struct cli *c)
 
 const struct command command_notify = {
 	.name = "notify",
-	.summary = "show on the desktop what the guard did",
+	.summary = "show desktop notifications when the guard moves workers",
 	.description =
-		"Follows the service and shows a desktop notification when a worker left the "
-		"GPU, came back, or did not leave. A button keeps the worker off the GPU for "
-		"the time of --hold; it needs the token of the service. Runs until it is "
-		"stopped; the user unit gpuward-notify.service starts it with the desktop.",
+		"Shows a desktop notification when a worker left the GPU, came back, or did "
+		"not leave. A button in the notification keeps the worker off the GPU for the "
+		"time of --hold; this needs the token of the service. Runs until it is "
+		"stopped. The user unit gpuward-notify.service starts it with the desktop.",
 	.examples = "  gpuward notify\n"
 		    "  systemctl --user enable --now gpuward-notify\n",
 	.options = options,

@@ -1,5 +1,4 @@
-/* run: reserves GPU memory through the guard of the service, then runs a program on that
- * GPU. */
+/* run: reserves GPU memory with the guard of the service, then runs a program on that GPU. */
 #include "cli.h"
 #include "output.h"
 #include "remote.h"
@@ -19,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S   60.0            /* longest time that the service waits in one request */
-#define MARGIN_NS (20 * NS_PER_S) /* additional time for the reply to arrive */
+#define ROUND_S   60.0 /* longest time for which one request asks the service to wait */
+#define MARGIN_NS (20 * NS_PER_S) /* additional time until the reply must arrive */
 
 extern char **environ;
 
@@ -47,8 +46,8 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* Parses a size as in the configuration, but requires a unit, because a number without a unit
- * rarely means bytes. */
+/* Parses a size. A unit is required, because a user who writes a number without a unit rarely
+ * means bytes. Returns 0 or -1. */
 static int read_size(const char *text, double *ret)
 {
 	if (!unit_parse(text, unit_sizes, ret) ||
@@ -70,7 +69,7 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 	const char *gpu = json_doc_string(p, "gpu");
 	double retry = json_doc_number(p, "retry_after_s");
 
-	if (!(retry > 0)) { /* waiting does not help; the service says why */
+	if (!(retry > 0)) { /* waiting does not help; the reply says why */
 		cli_error("not enough GPU memory: %s", remote_why(r));
 		return;
 	}
@@ -78,14 +77,14 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 	figure_bytes(now, json_doc_number(p, "available"));
 	figure_bytes(most, json_doc_number(p, "available_at_most"));
 	snprintf(later, sizeof(later), "; try again in %.0f s, or give --wait TIME", retry);
-	cli_error("not enough GPU memory: %s needed; %s free now, and at most %s can become "
-		  "free%s%s%s",
+	cli_error("not enough GPU memory: the program needs %s; %s is free now, and at most %s "
+		  "can become free%s%s%s",
 		  needed, now, most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
-/* Returns the start time of this process, which identifies it together with the pid.  In a
- * container, the service may see another process with the same pid; the start time shows the
- * difference. */
+/* Returns the start time of this process in clock ticks, or 0 if it is unknown. It identifies
+ * the process together with the pid: if this program runs in a container, another process may
+ * have the same pid outside of it. */
 static uint64_t own_start(void)
 {
 	unsigned long long ticks = 0;
@@ -106,8 +105,8 @@ static uint64_t own_start(void)
 	return ticks;
 }
 
-/* Sends one request.  Returns EXIT_OK, EXIT_NO_ROOM (the reply says why), or another exit
- * code. */
+/* Sends one request for a reservation. Returns EXIT_OK, EXIT_NO_ROOM (r->reply says why;
+ * nothing was printed), or another exit code. */
 static int reserve_once(const struct cli *c, struct remote *r, struct reservation *reservation,
 			double wait_s)
 {
@@ -122,7 +121,7 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 		json_string(j, "gpu", c->gpu.item[0]);
 	json_int(j, "pid", getpid());
 	json_uint(j, "start_ticks", own_start());
-	/* 0: the reservation lasts until this process ends */
+	/* The value 0 means that the reservation lasts until this process ends. */
 	json_double(j, "ttl_s", (double)g->ttl_ns * 1e-9);
 	json_double(j, "wait_s", wait_s);
 	err = remote_request(r, "POST", "/api/v1/guard/reservations", remote_body_end(&body),
@@ -143,7 +142,8 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 	return EXIT_OK;
 }
 
-/* Repeats the request until the time is up, because other programs may free memory. */
+/* Reserves memory. With --wait, repeats the request until the time is over, because other
+ * programs may free memory. Returns an exit code. */
 static int reserve_memory(const struct cli *c, struct remote *r,
 			  struct reservation *reservation)
 {
@@ -179,12 +179,14 @@ static void release_reservation(const struct cli *c, struct remote *r,
 	snprintf(path, sizeof(path), "/api/v1/guard/reservations/%s", reservation->id);
 	if (remote_request(r, "DELETE", path, NULL, MARGIN_NS, message, sizeof(message)) != 0 &&
 	    !c->quiet)
-		cli_error("%s (the service ends the reservation when this process ends)",
+		cli_error("the reservation could not be ended: %s; the service ends it when "
+			  "this process has ended",
 			  message);
 }
 
-/* Waits for the program and returns its exit status as a shell does.  Forwards signals, except
- * those from the terminal (SI_KERNEL): the terminal sends them to the program, too. */
+/* Waits for the program and returns its exit status as a shell does. Forwards signals to the
+ * program. Signals from the terminal (SI_KERNEL) are not forwarded, because the program gets
+ * them from the terminal, too. */
 static int wait_for_program(pid_t pid, const sigset_t *set)
 {
 	siginfo_t s;
@@ -240,9 +242,9 @@ static int run_run(struct cli *c)
 				 g->vram ? g->vram : "");
 	if (c->argc < 1 || c->gpu.count > 1)
 		return cli_usage(
-			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
-				    : "memory is reserved on one GPU only: name one GPU with "
-				      "--gpu");
+			c->argc < 1
+				? "a command is missing: gpuward run --vram SIZE -- COMMAND"
+				: "memory can be reserved on one GPU only: give --gpu one GPU");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
 		code = reserve_memory(c, &r, &reservation);
@@ -252,8 +254,9 @@ static int run_run(struct cli *c)
 		code = run_program(c, &reservation);
 		release_reservation(c, &r, &reservation);
 	} else if (g->anyway) {
-		cli_error("no memory is reserved; starting %s nevertheless (--anyway)",
-			  c->argv[0]);
+		cli_error(
+			"no memory is reserved; %s is started nevertheless because of --anyway",
+			c->argv[0]);
 		code = run_program(c, &reservation);
 	}
 	remote_close(&r);
@@ -264,14 +267,16 @@ const struct command command_run = {
 	.name = "run",
 	.summary = "reserve GPU memory and run a program",
 	.description =
-		"Reserves GPU memory with the guard of gpuward serve: workers leave, lowest "
-		"priority first, until enough memory is free. Then the program starts; the "
-		"reservation ends when the program ends. The exit status is that of the "
-		"program; 14 if the GPU has too little memory; 1 if the service does not "
-		"answer or refuses. With --anyway the program starts in those cases, too. "
-		"GPUWARD_GPU contains the UUID of the GPU; CUDA_VISIBLE_DEVICES does, too, "
-		"unless it is already set. A reservation applies to the guard's workers only: "
-		"other programs can still take the memory first.",
+		"Reserves GPU memory with the guard of gpuward serve: workers leave the GPU, "
+		"lowest priority first, until enough memory is free. Then the program starts; "
+		"the reservation ends when the program ends. The exit status is that of the "
+		"program. It is 14 if the GPU has too little memory, and 1 if the service does "
+		"not answer or refuses the request; with --anyway, the program starts in these "
+		"cases, too. "
+		"The environment variable GPUWARD_GPU contains the UUID of the GPU; "
+		"CUDA_VISIBLE_DEVICES does, too, unless it is already set. A reservation is "
+		"binding only for the guard's workers: another program can still take the "
+		"memory first.",
 	.examples =
 		"  gpuward run --vram 10G -- ./render scene.blend\n"
 		"  gpuward run --vram 8G --gpu 0 --wait 5m -- ./train.sh\n"

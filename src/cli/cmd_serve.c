@@ -1,8 +1,8 @@
-/* serve: starts the service.  daemon/config.def lists its settings.
+/* serve: starts the service. Its options are made from the settings in daemon/config.def.
  *
  * The service is a separate program, gpuward-serve, because it needs libraries that no other
- * command needs.  Both programs contain this file: `gpuward serve` executes gpuward-serve in
- * place of its own process, so that a service manager or a shell sees one process. */
+ * command needs.  Both programs contain this file. `gpuward serve` replaces itself by
+ * gpuward-serve with execv(), so that a service manager or a shell sees one process. */
 #include "cli.h"
 #include "guard_subcommand.h"
 
@@ -19,7 +19,7 @@
 
 #define FLAGS_MAX 128
 
-/* The given values.  Each setting that has an option is a string, a list or a bool here. */
+/* Values of the options. Each setting that has an option is a string, a list or a bool here. */
 #define SERVE_C_BOOL     bool
 #define SERVE_C_COUNT    const char *
 #define SERVE_C_NUMBER   const char *
@@ -37,8 +37,8 @@ struct serve_flags {
 #undef O
 };
 
-/* The values stay strings here.  config_load() parses them, because it knows types and
- * ranges. */
+/* Rows of the option table. The values stay strings: config_load() parses them, because it
+ * knows the types and ranges of the settings. */
 #define ROW_OF_BOOL(flag, at, choices, help, standard)  OPTION_ROW(FLAG, 0, flag, at, NULL, help)
 #define ROW_OF_COUNT(flag, at, choices, help, standard) OPTION_ROW(TEXT, 0, flag, at, "N", help)
 #define ROW_OF_NUMBER(flag, at, choices, help, standard) \
@@ -79,7 +79,7 @@ static int serve_run(struct cli *c)
 		return code;
 	if (c->gpu.count)
 		return cli_usage("serve monitors all GPUs: leave out --gpu");
-	/* the first option, --config, is not a setting */
+	/* options + 1: the first option, --config, is not a setting */
 	o.flag_count = option_config_flags(options + 1, given, flag, FLAGS_MAX);
 	o.backend = g.backend;
 	o.nvml_library = g.nvml_library;
@@ -93,7 +93,7 @@ static int serve_run(struct cli *c)
 #else
 #define NAME "gpuward-serve"
 
-/* Executes the service.  Returns only if this fails, with an exit code. */
+/* Replaces this process by the service. Returns only after an error, with an exit code. */
 static int serve_run(struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
@@ -103,15 +103,16 @@ static int serve_run(struct cli *c)
 			return cli_fail("cannot search for " NAME " next to this program: "
 					"/proc/self/exe cannot be read; mount /proc");
 		return cli_fail("this gpuward is installed without the service (" NAME
-				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
-				"jansson: make build");
+				" is missing); install libmicrohttpd, sqlite3, zlib and "
+				"jansson, and build gpuward again: make build");
 	}
 	if (c->words)
 		execv(path, c->words);
 	return cli_fail("cannot start %s: %s", path, strerror(errno));
 }
 
-/* Executes the service program, because reading the journal needs its libraries. */
+/* Runs `guard recover` in gpuward-serve, because reading the journal needs the libraries of the
+ * service. */
 int guard_recover(struct cli *c)
 {
 	return serve_run(c);

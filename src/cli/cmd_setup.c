@@ -1,5 +1,5 @@
-/* setup: prepares a machine for the guard: finds GPUs and inference servers, writes token and
- * configuration, and starts the service. */
+/* setup: prepares a machine for the guard. It finds GPUs and inference servers, writes a token
+ * and a configuration, and starts the service. */
 #include "cli.h"
 #include "setup_apply.h"
 #include "setup_service.h"
@@ -37,7 +37,7 @@ static const struct option options[] = {
 	OPTION_END,
 };
 
-/* Everything that is known about the machine. */
+/* All facts about the machine, and the texts to which they point. */
 struct machine {
 	struct setup_place at;
 	struct setup_facts facts;
@@ -46,6 +46,7 @@ struct machine {
 	char user[64], home[PATH_MAX], token[SECRET_MAX + 1], port_name[64], date[16];
 };
 
+/* Finds the user who called sudo or pkexec, and who gets a copy of the token. */
 static void find_user(struct machine *m)
 {
 	const char *name = getenv("SUDO_USER"), *number = getenv("PKEXEC_UID");
@@ -67,22 +68,25 @@ static int make_token(char out[static 66])
 	unsigned char bytes[32];
 
 	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-		return cli_fail("the kernel gives no random numbers for a token: %s",
-				strerror(errno));
+		return cli_fail(
+			"cannot make a token, because the kernel returns no random numbers: %s",
+			strerror(errno));
 	for (unsigned i = 0; i < sizeof(bytes); i++)
 		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
 	snprintf(out + 64, 2, "\n");
 	return EXIT_OK;
 }
 
-/* Reads the token from the existing file, so that the user's copy contains the same token. */
+/* Reads the token from the existing token file, because the user's copy must contain the same
+ * token. */
 static int find_token(struct machine *m)
 {
 	char path[PATH_MAX], message[300];
 
 	snprintf(path, sizeof(path), "%s" SETUP_TOKEN, m->at.prefix);
 	if (geteuid() != 0 && access(path, R_OK) != 0)
-		/* no error: a user who may not read the token can only print the plan */
+		/* This is not an error: a user who may not read the token can only print the
+		 * plan. */
 		return EXIT_OK;
 	if (secret_read(path, m->token, message, sizeof(message)) != 0)
 		return cli_fail("%s; fix or remove this file and run setup again", message);
@@ -90,8 +94,8 @@ static int find_token(struct machine *m)
 	return EXIT_OK;
 }
 
-/* Reads the valid parts of the service's configuration. With a prefix, reads only the main
- * file. */
+/* Reads the configuration of the service without the parts that have mistakes. With a prefix,
+ * reads only the main file. Returns an exit code. */
 static int read_configuration(const struct machine *m, struct config *ret)
 {
 	char path[PATH_MAX], message[600];
@@ -107,8 +111,8 @@ static int read_configuration(const struct machine *m, struct config *ret)
 	return EXIT_OK;
 }
 
-/* Reads the token from the file that a person's configuration names, because the copy for the
- * user must contain the same token. */
+/* Reads the token from the file that a person's configuration names, because the user's copy
+ * must contain the same token. */
 static void find_configured_token(struct machine *m, const struct config *c)
 {
 	char message[600], token[SECRET_MAX];
@@ -121,8 +125,8 @@ static void find_configured_token(struct machine *m, const struct config *c)
 	explicit_bzero(token, sizeof(token));
 }
 
-/* Finds the first port on which the service will listen; prefers a port that another process
- * already uses, because this is a problem. */
+/* Finds a port on which the service will listen. If it will listen on several ports, prefers
+ * one that another process already uses, because then the service cannot start. */
 static void find_port(struct machine *m, const struct root *root, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
@@ -142,7 +146,7 @@ static void find_port(struct machine *m, const struct root *root, const struct c
 	}
 }
 
-/* Finds files in gpuward.d that are not from setup. */
+/* Returns SETUP_THEIRS if gpuward.d contains a file that a person wrote or changed. */
 static enum setup_file look_at_drop_ins(const struct machine *m)
 {
 	enum setup_file found = SETUP_ABSENT;
@@ -185,13 +189,13 @@ static enum setup_manager find_manager(const struct machine *m)
 static int find_files(struct machine *m, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
-	char path[PATH_MAX], home[PATH_MAX], name[64];
+	char path[PATH_MAX];
 	uid_t uid;
 	gid_t gid;
 	int code;
 
-	f->account = setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
-				   name, sizeof(name)) == 0;
+	f->account =
+		setup_account(m->at.prefix, SETUP_ACCOUNT, &uid, &gid, NULL, 0, NULL, 0) == 0;
 	f->config = setup_look(&m->at, m->manifest, SETUP_CONFIG);
 	f->drop_in = look_at_drop_ins(m);
 	f->companion = setup_look(&m->at, m->manifest, SETUP_COMPANION);
@@ -311,8 +315,8 @@ static void print_plan(const struct setup_plan *p)
 		printf("\nThe configuration:\n\n%s", p->config.p);
 }
 
-/* Prints whether the guard acts. A mode that a person set at run time is stored and stays after
- * an undo, so this function asks the service for its current mode. */
+/* Prints whether the guard acts. Asks the service for its mode, because a mode that a person
+ * set at run time can differ from the configuration. */
 static void print_mode(const struct machine *m, const struct setup_plan *p)
 {
 	bool starts = false;
@@ -359,7 +363,7 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 	printf("\n");
 	if (m->facts.port)
 		printf("To see the GPUs in a browser: http://127.0.0.1:%u\n", m->facts.port);
-	printf("To remove all this: sudo gpuward setup --undo\n");
+	printf("To remove what setup wrote: sudo gpuward setup --undo\n");
 }
 
 /* Asks a question. Returns 1 for yes, 0 for no, -1 if the input ended. */
@@ -381,7 +385,8 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 
 	printf("\n");
 	if (m->servers.count)
-		guard = ask("Shall the guard manage these servers (at first as a dry run)?");
+		guard = ask("Shall the guard manage these servers? It begins with a dry run, "
+			    "which moves nothing.");
 	if (guard >= 0 && m->facts.user && m->facts.user_token == SETUP_ABSENT) {
 		snprintf(text, sizeof(text),
 			 "Shall %s get a copy of the token, to move workers and register games "
@@ -393,11 +398,12 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 		start = ask("Shall the service start now and at each start of the machine?");
 	*a = (struct setup_answers){ guard > 0, copy > 0, start > 0 };
 	return guard < 0 || copy < 0 || start < 0
-		       ? cli_fail("no answer was given: nothing was changed")
+		       ? cli_fail("no answer was given, so nothing was changed")
 		       : EXIT_OK;
 }
 
-/* Checks the planned configuration, because a mistake would prevent the start of the service. */
+/* Checks the planned configuration, because with a mistake in it the service could not
+ * start. */
 static int check_config(const struct setup_plan *p)
 {
 	char message[1000];
@@ -412,7 +418,7 @@ static int check_config(const struct setup_plan *p)
 	return EXIT_OK;
 }
 
-/* Prints why nothing is changed; returns an exit code. */
+/* Prints why nothing is changed. Returns an exit code: EXIT_OK for a dry run. */
 static int refuse(const struct cli *c)
 {
 	const struct given *g = c->own;
@@ -422,16 +428,17 @@ static int refuse(const struct cli *c)
 	if (g->dry_run)
 		return EXIT_OK;
 	if (c->simulate)
-		cli_error("the service that setup starts would not have the simulated GPUs, so "
-			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated card\", "
-			  "shows the guard on the simulator, without setup");
+		cli_error("setup starts a service for real GPUs, so nothing was changed "
+			  "because of --simulate; docs/GUARD.md, \"Try it on a simulated "
+			  "card\", shows how to try the guard without setup");
 	else if (geteuid() != 0 && !c->root)
-		cli_error("setup must be root to write %s and to start the service, so nothing "
-			  "was changed: sudo gpuward setup",
+		cli_error("only root can write %s and start the service, so nothing was "
+			  "changed; run sudo gpuward setup",
 			  SETUP_FOLDER);
 	else
-		cli_error("the input is not a terminal, so nothing was changed; to do it "
-			  "without questions: sudo gpuward setup --yes");
+		cli_error("setup cannot ask questions, because the input or output is not a "
+			  "terminal, so nothing was changed; to answer all questions with yes, "
+			  "run sudo gpuward setup --yes");
 	return EXIT_FAILED;
 }
 
@@ -465,15 +472,16 @@ static int carry_out(struct cli *c, struct machine *m)
 			if (!c->quiet)
 				print_next(m, &plan);
 		} else {
-			cli_error("setup stopped; sudo gpuward setup continues, sudo gpuward "
-				  "setup --undo removes what was written");
+			cli_error("setup is not complete; fix the error and run sudo gpuward "
+				  "setup again, or remove what was written with sudo gpuward "
+				  "setup --undo");
 		}
 	}
 	setup_plan_done(&plan);
 	return code;
 }
 
-/* Returns the port of the service that is configured now; 0: none. */
+/* Returns the port that the configuration of the service now names; 0: none. */
 static unsigned service_port(const struct cli *c)
 {
 	struct machine *m = calloc(1, sizeof(*m));
@@ -496,7 +504,8 @@ static unsigned service_port(const struct cli *c)
 	return port;
 }
 
-/* Prints which service still runs after the undo, because setup did not start it. */
+/* Prints a note if a service still runs after the undo. Setup did not start this service, so
+ * undo does not stop it. */
 static void print_still_running(const struct cli *c, unsigned port)
 {
 	struct root root;
@@ -517,18 +526,18 @@ static int undo(const struct cli *c)
 {
 	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
-	const unsigned port = service_port(c); /* read before the undo */
+	const unsigned port = service_port(c); /* undo removes the configuration */
 	bool done;
 	int code;
 
 	if (geteuid() != 0 && !c->root)
-		return cli_fail("setup --undo must be root: sudo gpuward setup --undo");
+		return cli_fail("only root can undo the setup; run sudo gpuward setup --undo");
 	code = setup_is_done(&at, &done);
 	if (code != EXIT_OK)
 		return code;
 	if (done && g->dry_run)
 		printf("Undo would:\n");
-	/* do this first, because it needs the running service and its token */
+	/* Do this before the undo, because it needs the running service and its token. */
 	if (done)
 		setup_service_forget(&at, c->quiet, g->dry_run);
 	code = setup_undo(&at, c->quiet, g->dry_run);
@@ -537,7 +546,7 @@ static int undo(const struct cli *c)
 	return code;
 }
 
-/* Prints why the machine has no GPU, and what to do; returns EXIT_NO_GPU. */
+/* Prints why the machine has no GPU and what to do about it. Returns EXIT_NO_GPU. */
 static int refuse_without_gpu(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
@@ -570,7 +579,7 @@ static int set_up(struct cli *c)
 		code = carry_out(c, m);
 	}
 	explicit_bzero(m->token, sizeof(m->token));
-	setup_manifest_free(m->manifest);
+	free(m->manifest);
 	free(m);
 	return code;
 }

@@ -1,4 +1,4 @@
-/* snapshot: the current state of the machine and its GPUs, once or repeatedly. */
+/* snapshot: prints the current state of the machine and its GPUs, once or repeatedly. */
 #include "cli.h"
 #include "output.h"
 #include "remote.h"
@@ -23,8 +23,9 @@ struct given {
 	uint64_t settle_ns;
 };
 
-#define CPU_NS    (50 * NS_PER_MS) /* time between two readings for --cpu */
-#define CPU_TRIES 20 /* a machine with one core needs more than two readings: HOST_MIN_TICKS */
+#define CPU_NS (50 * NS_PER_MS) /* with --cpu: time between two readings */
+/* A machine with few cores needs more than two readings: see HOST_MIN_TICKS. */
+#define CPU_TRIES 20
 
 #define given(cli) ((const struct given *)(cli)->own)
 
@@ -79,20 +80,19 @@ static const struct table_column process_columns[] = { PROCESS_COLUMNS(TABLE_COL
 enum { MIG_COLUMNS(TABLE_SYMBOL) };
 static const struct table_column mig_columns[] = { MIG_COLUMNS(TABLE_COLUMN) TABLE_END };
 
-/* Cells that are one number with a unit. */
+/* Cells that contain one number with a unit. */
 static const struct {
 	unsigned column, quantity;
 	double scale;
-	int digits;
 	const char *unit;
 } cells[] = {
-	{ UTIL, GW_Q_UTILIZATION_GPU, 100, 0, "%" },
-	{ TEMP, GW_Q_TEMPERATURE_GPU, 1, 0, "°C" },
-	{ POWER, GW_Q_POWER, 1, 0, "W" },
-	{ LIMIT, GW_Q_POWER_LIMIT, 1, 0, "W" },
-	{ SM, GW_Q_CLOCK_SM, 1e-6, 0, "MHz" },
-	{ MEMCLK, GW_Q_CLOCK_MEMORY, 1e-6, 0, "MHz" },
-	{ FAN, GW_Q_FAN_SPEED, 100, 0, "%" },
+	{ UTIL, GW_Q_UTILIZATION_GPU, 100, "%" },
+	{ TEMP, GW_Q_TEMPERATURE_GPU, 1, "°C" },
+	{ POWER, GW_Q_POWER, 1, "W" },
+	{ LIMIT, GW_Q_POWER_LIMIT, 1, "W" },
+	{ SM, GW_Q_CLOCK_SM, 1e-6, "MHz" },
+	{ MEMCLK, GW_Q_CLOCK_MEMORY, 1e-6, "MHz" },
+	{ FAN, GW_Q_FAN_SPEED, 100, "%" },
 };
 
 static void set_numbers(struct table *t, const struct gw_device *d)
@@ -100,10 +100,9 @@ static void set_numbers(struct table *t, const struct gw_device *d)
 	double v;
 
 	for (size_t i = 0; i < COUNT(cells); i++) {
-		if (gw_device_value(d, cells[i].quantity, &v) != GW_HAVE)
-			continue;
-		table_set(t, cells[i].column, TERM_PLAIN, "%.*f %s", cells[i].digits,
-			  v * cells[i].scale, term_plain(cells[i].unit));
+		if (gw_device_value(d, cells[i].quantity, &v) == GW_HAVE)
+			table_set(t, cells[i].column, TERM_PLAIN, "%.0f %s", v * cells[i].scale,
+				  term_plain(cells[i].unit));
 	}
 }
 
@@ -130,7 +129,7 @@ static void set_memory(struct table *t, const struct gw_device *d)
 
 static void set_state(struct table *t, const struct gw_device *d)
 {
-	char name[TABLE_CELL]; /* several reasons may limit the clocks at a time */
+	char name[TABLE_CELL]; /* has room for several clock reasons */
 	double v;
 
 	if (d->state != GW_DEVICE_OK)
@@ -199,19 +198,19 @@ static void print_note(const struct gw_device *d)
 	fputs(term_off(), stdout);
 }
 
-/* Prints the explanation for each device that does not work; the table only names its state. */
+/* Prints what is wrong with each device that does not work; the table shows only the state. */
 static void print_notes(const struct cli *c)
 {
 	const struct gw_device *d;
 
 	for (unsigned at = 0; (d = cli_next_device(c, &at));)
-		/* "asleep" needs no explanation */
+		/* The state "asleep" needs no explanation. */
 		if (d->state != GW_DEVICE_OK && d->state != GW_DEVICE_ASLEEP)
 			print_note(d);
 }
 
-/* Adds the cells of one process. energy: what the service knows about the process; NULL: there
- * is no service. */
+/* Adds the row of one process. `energy` is what the service knows about the process; NULL: the
+ * service did not answer. */
 static void add_process(struct table *t, const struct cli *c, const struct gw_process *p,
 			const struct view_process *energy)
 {
@@ -246,7 +245,7 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 	table_text(t, P_COMMAND, TERM_DIM, p->command);
 }
 
-/* Returns the number of processes on a MIG instance; -1: unknown. */
+/* Returns the number of processes on a MIG instance, or -1 if it is unknown. */
 static int count_on_instance(const struct gw_process_list *list, unsigned device,
 			     const struct gw_mig *m)
 {
@@ -266,7 +265,7 @@ static void add_instance(struct table *t, const struct gw_process_list *list, un
 			 const struct gw_device *d, const struct gw_mig *m)
 {
 	const int processes = count_on_instance(list, device, m);
-	/* the name of the board is in the table of GPUs */
+	/* Leave out the name of the board, which is in the table of GPUs. */
 	const char *profile = strstr(m->name, "MIG ");
 	char used[16], total[16];
 
@@ -339,7 +338,7 @@ static void print_absent(const struct cli *c)
 	}
 }
 
-/* Prints the values that only --all reads; the table has no columns for them. */
+/* Prints the values that are read only with --all. The table has no columns for them. */
 static void print_costly(const struct cli *c)
 {
 	const struct gw_device *d;
@@ -405,7 +404,7 @@ static unsigned tiers_of(const struct cli *c)
 
 /* Everything that is read for one snapshot. */
 struct reading {
-	struct gw_process_list *list; /* NULL: without processes */
+	struct gw_process_list *list; /* NULL: processes are not read */
 	struct service_processes service;
 	struct render_process_list processes;
 };
@@ -417,8 +416,8 @@ static int take_snapshot(struct cli *c, struct reading *r)
 	if (r->list)
 		service_processes_ask(&r->service);
 	err = r->list ? gw_process_list_take(r->list) : 0;
-	/* Take the snapshot after the process list: if reading the list hangs, the snapshot
-	 * reports this for the device. */
+	/* Take the snapshot after the process list: if the driver hangs while it reads the
+	 * list, the snapshot shows this as the state of the device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
@@ -444,7 +443,7 @@ static int watch_devices(struct cli *c, struct reading *r, uint64_t every_ns)
 		if (frames == 0)
 			mem_trim_code();
 		next += every_ns;
-		if (next < clock_mono_ns(clock_real())) /* skip missed ticks */
+		if (next < clock_mono_ns(clock_real())) /* skip missed snapshots */
 			next = clock_mono_ns(clock_real());
 		sleep_until(next);
 		if (screen && stop_requested())
@@ -460,10 +459,10 @@ static int watch_devices(struct cli *c, struct reading *r, uint64_t every_ns)
 	return code;
 }
 
-/* Waits before the second reading, because CPU utilisation needs two readings.  Waits for the
- * time of --settle, or else 100 ms unless the output is JSON.  With --all, waits at least 150
- * ms, because profiling metrics need more than 100 ms between readings.  Returns true if it
- * waited. */
+/* Waits before the second reading, because the CPU utilisation is the difference of two
+ * readings. Waits for the time of --settle, or 50 ms with --cpu, or else 100 ms if the output
+ * is a table. With --all, waits at least 150 ms, because profiling metrics need more than 100
+ * ms between two readings. Returns true if it waited. */
 static bool wait_for_rates(const struct cli *c, struct reading *r)
 {
 	uint64_t ns = given(c)->settle_ns;
@@ -478,7 +477,7 @@ static bool wait_for_rates(const struct cli *c, struct reading *r)
 		ns = 100 * NS_PER_MS;
 	if (!ns)
 		return false;
-	if (r->list) { /* the CPU time of a process is a difference of two readings, too */
+	if (r->list) { /* the CPU utilisation of a process also needs two readings */
 		service_processes_ask(&r->service);
 		(void)gw_process_list_take(r->list);
 	}
@@ -539,33 +538,34 @@ static int snapshot_run(struct cli *c)
 
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	OPTION_OPTIONAL_ROW(
-		'w', "watch", AT(watch), "TIME",
-		"repeat every TIME (default: 1s); JSON is then one line per snapshot", "1s"),
+	OPTION_OPTIONAL_ROW('w', "watch", AT(watch), "TIME",
+			    "repeat the snapshot every TIME (default: 1s); with --json, each "
+			    "snapshot is one line",
+			    "1s"),
 	OPTION_ROW(FLAG, 0, "cpu", AT(cpu), NULL,
-		   "with --json: also the CPU utilisation of the machine and of each process, "
-		   "from two readings 50 ms apart"),
+		   "with --json: also print the CPU utilisation of the machine and of each "
+		   "process; this takes 50 ms"),
 	OPTION_ROW(DURATION, 0, "settle", AT(settle_ns), "TIME",
 		   "time between the two CPU readings"),
 	OPTION_ROW(FLAG, 'a', "all", AT(all), NULL,
-		   "also read values that take longer (0.2 s in all): PCIe traffic, GPM "
+		   "also read values that take longer, 0.2 s in total: PCIe traffic, GPM "
 		   "metrics, SRAM state"),
 	OPTION_ROW(FLAG, 0, "no-processes", AT(no_processes), NULL, "do not list processes"),
 	OPTION_ROW(FLAG, 0, "direct", AT(direct), NULL,
-		   "do not ask a running service for the energy of processes"),
+		   "read only the driver; do not ask a service for the energy of processes"),
 	OPTION_END,
 };
 
 const struct command command_snapshot = {
 	.name = "snapshot",
 	.summary = "show the current state of the machine and its GPUs",
-	.description =
-		"Shows CPU, memory, all figures of each GPU, and the processes that use them. "
-		"CPU utilisation is the difference between two readings: the table waits 100 "
-		"ms for it if necessary; JSON output does not wait unless you give --cpu (50 "
-		"ms) or --settle. The CPU of a process is in percent of one core. Energy per "
-		"process is known only to a running service: the command asks it and waits "
-		"half a second at most. All other figures are read from the driver.",
+	.description = "Shows CPU, memory, all figures of each GPU, and the processes that use "
+		       "the GPUs. CPU utilisation is the difference between two readings: for "
+		       "a table, the command waits 100 ms if necessary; for JSON, it waits "
+		       "only with --cpu (50 ms) or --settle. The CPU utilisation of a process "
+		       "is in percent of one core. Only a running service knows the energy of "
+		       "a process: the command asks the service and waits half a second at "
+		       "most. All other figures are read from the driver.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --json --cpu | jq .host\n"

@@ -1,4 +1,4 @@
-/* top: a live view of the GPUs and the processes on them, with keys. */
+/* top: shows the GPUs and the processes on them on a full screen, and handles keys. */
 #include "cli.h"
 #include "remote.h"
 #include "top_reader.h"
@@ -18,9 +18,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define DRIVER_NS   (2 * NS_PER_S) /* default of --timeout: the screen should not wait longer */
+#define DRIVER_NS   (2 * NS_PER_S) /* default of --timeout */
 #define INTERVAL_NS (500 * NS_PER_MS)
-#define FIND_NS     NS_PER_S /* longest wait for the answer whether a service runs */
+#define FIND_NS     NS_PER_S /* longest wait for the first reply of a service */
 
 struct given {
 	const char *address, *sort, *filter;
@@ -30,7 +30,8 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-/* Reads the start time and the user of a process.  Returns false if it has ended. */
+/* Reads the start time and the user of a process from /proc. Returns false if the process has
+ * ended. */
 static bool process_facts(int64_t pid, uint64_t *ret_start_ticks, int64_t *ret_uid)
 {
 	char path[64], line[512];
@@ -63,7 +64,8 @@ static bool process_facts(int64_t pid, uint64_t *ret_start_ticks, int64_t *ret_u
 	return true;
 }
 
-/* Returns true if the user may end the process here.  Otherwise writes why not. */
+/* Returns true if the process is on this machine and belongs to this user. Otherwise writes the
+ * reason to message. */
 static bool may_end(const struct top_model *m, const struct top_process *p, char *message,
 		    size_t size)
 {
@@ -71,13 +73,13 @@ static bool may_end(const struct top_model *m, const struct top_process *p, char
 	int64_t uid;
 
 	if (!m->local)
-		snprintf(message, size, "pid %lld is on another machine: end it there",
+		snprintf(message, size, "pid %lld runs on another machine: end it there",
 			 (long long)p->pid);
 	else if (!process_facts(p->pid, &ticks, &uid) || !p->start_ticks ||
 		 ticks != p->start_ticks)
 		snprintf(message, size,
-			 "pid %lld cannot be ended here: it ended, is in a container, or is "
-			 "simulated",
+			 "pid %lld cannot be ended: it has already ended, is in a container, "
+			 "or is simulated",
 			 (long long)p->pid);
 	else if (uid != (int64_t)getuid())
 		snprintf(message, size,
@@ -88,8 +90,8 @@ static bool may_end(const struct top_model *m, const struct top_process *p, char
 	return false;
 }
 
-/* Sends SIGTERM through a pidfd.  The identity is checked after the pidfd was opened, because
- * from then on the pid cannot be reused. */
+/* Sends SIGTERM through a pidfd. may_end() is called after the pidfd was opened: the pidfd
+ * always means the same process, even if the pid is used again. */
 static void end_process(const struct top_model *m, const struct top_process *p, char *message,
 			size_t size)
 {
@@ -100,7 +102,7 @@ static void end_process(const struct top_model *m, const struct top_process *p, 
 			snprintf(message, size, "SIGTERM was sent to pid %lld",
 				 (long long)p->pid);
 		else
-			snprintf(message, size, "pid %lld was not signalled: %s",
+			snprintf(message, size, "SIGTERM could not be sent to pid %lld: %s",
 				 (long long)p->pid, strerror(errno));
 	}
 	if (fd >= 0)
@@ -162,14 +164,14 @@ static void ask_to_end(struct top *t)
 	if (!p)
 		snprintf(t->ui.message, sizeof(t->ui.message), "there is no process to end");
 	else if (may_end(&t->model, p, t->ui.message, sizeof(t->ui.message))) {
-		/* copied, because the order of the processes may change before the user
-		 * answers */
+		/* Copy the process, because its index may change before the user answers. */
 		t->ui.target = *p;
 		t->ui.prompt = TOP_PROMPT_KILL;
 	}
 }
 
-/* Edits the filter. Ignores characters that do not fit into the text. */
+/* Handles a key while the user edits the filter. Ignores characters that are not ASCII, and
+ * those for which there is no room. */
 static void filter_key(struct top *t, int key)
 {
 	char *text = t->ui.order.filter;
@@ -197,7 +199,7 @@ static void kill_key(struct top *t, int key)
 		snprintf(t->ui.message, sizeof(t->ui.message), "nothing was ended");
 }
 
-/* Returns false if the key quits. */
+/* Handles a key while there is no question. Returns false if top must end. */
 static bool command_key(struct top *t, int key)
 {
 	struct top_ui *ui = &t->ui;
@@ -238,6 +240,7 @@ static bool command_key(struct top *t, int key)
 	return true;
 }
 
+/* Handles a key. Returns false if top must end. */
 static bool take_key(struct top *t, int key)
 {
 	if (key == TOP_KEY_RESIZE)
@@ -269,8 +272,8 @@ static int draw(struct top *t)
 	return 0;
 }
 
-/* Returns how long the screen can stay as it is without news.  The age of old figures changes
- * every second. */
+/* Returns the time until the screen must be drawn again if there is no new model, in
+ * milliseconds; -1: no limit. The age of old figures changes every second. */
 static int top_wait_ms(const struct top *t)
 {
 	if (t->ui.paused)
@@ -289,7 +292,7 @@ static int top_loop(struct top *t)
 			return -GW_E_NOMEM;
 		if (poll(fds, 2, top_wait_ms(t)) < 0 && errno != EINTR)
 			return -GW_E_IO;
-		/* end the program: the terminal was closed */
+		/* The terminal was closed: end the program. */
 		if (fds[0].revents & (POLLHUP | POLLERR | POLLNVAL))
 			return 0;
 		while ((key = top_terminal_key()) != TOP_KEY_NONE) {
@@ -318,7 +321,7 @@ static bool reads_driver(const struct cli *c)
 	return given(c)->direct || cli_names_driver(c);
 }
 
-/* Chooses the service or the driver, and opens it. */
+/* Decides whether to read the service or the driver, and opens it. Returns an exit code. */
 static int open_source(struct top *t)
 {
 	struct cli *c = t->c;
@@ -328,8 +331,8 @@ static int open_source(struct top *t)
 	int code, err = -GW_E_NOENT;
 
 	if (given(c)->address && reads_driver(c))
-		return cli_usage("--address reads a service; leave out --direct and the "
-				 "options about the driver");
+		return cli_usage("--address reads a service: leave out --direct and the "
+				 "options for the driver, such as --backend");
 	if (!reads_driver(c)) {
 		struct remote_flags flags = { .address = given(c)->address };
 
@@ -374,7 +377,7 @@ static int show(struct top *t)
 	char message[300];
 	int err;
 
-	/* catch signals before the screen begins, so that Ctrl-C restores the terminal */
+	/* Catch signals first, so that the terminal is restored after Ctrl-C. */
 	stop_catch();
 	err = top_terminal_begin(term_color(), &t->canvas.utf8, message, sizeof(message));
 	if (err)
@@ -384,7 +387,8 @@ static int show(struct top *t)
 		err = top_loop(t);
 	top_terminal_end();
 	if (t->reader && top_reader_stop(t->reader) != 0)
-		_exit(EXIT_OK); /* a driver call hangs and still uses this memory */
+		/* the thread hangs in a driver call and still uses this memory */
+		_exit(EXIT_OK);
 	return err ? cli_fail("top ended: %s", gw_strerror(err)) : EXIT_OK;
 }
 
@@ -425,12 +429,12 @@ static int top_run(struct cli *c)
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "address", AT(address), "ADDRESS",
-		   "read the service at HOST:PORT or unix:PATH (default: the service of this "
-		   "machine if it answers, else the driver)"),
+		   "read the figures from the service at HOST:PORT or unix:PATH (default: the "
+		   "service of this machine if it answers, else the driver)"),
 	OPTION_ROW(FLAG, 0, "direct", AT(direct), NULL,
 		   "read the driver, even if a service runs"),
 	OPTION_ROW(DURATION, 'd', "interval", AT(interval_ns), "TIME",
-		   "time between readings, from 100ms (default: 500ms)"),
+		   "time between two readings, at least 100ms (default: 500ms)"),
 	OPTION_ROW(TEXT, 0, "sort", AT(sort), "COLUMN",
 		   "sort the processes by this column (default: SM%)"),
 	OPTION_ROW(TEXT, 0, "filter", AT(filter), "TEXT",
@@ -441,10 +445,10 @@ static const struct option options[] = {
 const struct command command_top = {
 	.name = "top",
 	.summary = "watch GPUs and processes on a full screen with graphs and keys",
-	.description = "Shows utilisation, power with its limit, memory and temperature of "
-		       "each GPU as bars and graphs, why clocks are limited, energy, and the "
+	.description = "Shows for each GPU the utilisation, power, memory and temperature as "
+		       "bars and graphs, the energy, and why the clocks are limited, and the "
 		       "processes on the GPUs. Reads the service of this machine if it "
-		       "answers; then energy and the classes of the guard are shown for each "
+		       "answers; then it also shows the energy and the guard's class of each "
 		       "process. Otherwise reads the driver. Keys: q quits, ? shows all keys.",
 	.examples = "  gpuward top\n"
 		    "  gpuward top --simulate=eight-gpus\n"

@@ -1,5 +1,6 @@
-/* `gpuward guard learn`: watches an idle machine through the service and proposes rules that
- * ignore the processes that always use the GPUs. */
+/* guard_learn: the subcommand `gpuward guard learn`. It asks the service which processes use
+ * the GPUs of an idle machine, and prints rules with which the guard ignores these
+ * processes. */
 #include "guard_subcommand.h"
 
 #include "output.h"
@@ -17,21 +18,22 @@
 #define GPUS_MAX       64
 #define WORKERS_MAX    64
 #define CONTENDERS_MAX 256
-#define MODEL_LEAST    (512 * 1048576.0) /* smallest GPU memory of a model, in bytes */
+#define MODEL_LEAST    (512 * 1048576.0) /* bytes of GPU memory that a small model needs */
 
-/* What guard_learn() does with a process. Only a process with FATE_IGNORE gets a rule. */
+/* What guard_learn() does with a process: FATE_IGNORE means that it prints a rule for the
+ * process; the other values say why it does not. */
 enum fate {
 	FATE_IGNORE,
-	FATE_MAY_BE_WORKER, /* it may be an absent worker */
+	FATE_MAY_BE_WORKER, /* the process may be a worker that the guard cannot find */
 	FATE_CONTENDS,      /* a worker is off its GPU now because of this process */
-	FATE_HAS_RULE,      /* a rule of the configuration calls it a contender */
+	FATE_HAS_RULE,      /* a rule in the configuration says that it is a contender */
 };
 
 /* A process for which there may be a new rule. */
 struct candidate {
 	char name[32];
 	char exe[512];     /* path of the program; "": unknown, so the rule uses the name */
-	double most_bytes; /* largest GPU memory that was seen */
+	double most_bytes; /* largest GPU memory of the process in all polls */
 	enum fate fate;
 	char worker[64]; /* for FATE_MAY_BE_WORKER and FATE_CONTENDS */
 	char rule[160];  /* for FATE_HAS_RULE */
@@ -42,7 +44,7 @@ struct absent {
 	char name[64], kind[16];
 };
 
-/* A worker that is off its GPU, and a process that needs this GPU. */
+/* One worker that is off its GPU, and one process that needs this GPU. */
 struct evicted {
 	char name[64];       /* name of the worker */
 	long long contender; /* pid of the contender */
@@ -51,18 +53,21 @@ struct evicted {
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
 	unsigned count;
-	/* largest number of processes in one poll for which candidate[] had no place */
+	/* Number of processes that did not fit into candidate[]: the largest number of all
+	 * polls, and the number in the current poll. */
 	unsigned dropped;
-	unsigned dropped_now; /* the same number in the current poll */
+	unsigned dropped_now;
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
 	struct absent absent[WORKERS_MAX];
 	unsigned absent_count;
-	/* each pair of a worker that is off its GPU and a process that needs this GPU */
+	/* All pairs of a worker that is off its GPU and a process that needs this GPU. */
 	struct evicted evicted[CONTENDERS_MAX];
 	unsigned evicted_count;
 };
 
+/* Returns the candidate with this name; adds it if it is new. Returns NULL if there is no
+ * room. */
 static struct candidate *learn_find(struct learning *l, const char *name)
 {
 	for (unsigned i = 0; i < l->count; i++)
@@ -76,9 +81,9 @@ static struct candidate *learn_find(struct learning *l, const char *name)
 	return &l->candidate[l->count++];
 }
 
-/* Reads the path of the process's program, because the service does not publish it.  Call it
- * only if the service can see the path, too: otherwise a rule with this path would never match
- * in the service. */
+/* Reads the path of the process's program from /proc, because the service does not publish it.
+ * Call this only if the service can read the path, too: otherwise a rule with the path would
+ * never match. */
 static void learn_read_exe(struct candidate *s, long long pid)
 {
 	char link[64];
@@ -87,12 +92,12 @@ static void learn_read_exe(struct candidate *s, long long pid)
 	snprintf(link, sizeof(link), "/proc/%lld/exe", pid);
 	n = readlink(link, s->exe, sizeof(s->exe) - 1);
 	s->exe[n > 0 ? n : 0] = '\0';
-	if (strchr(s->exe, ' ')) /* "PATH (deleted)" */
+	if (strchr(s->exe, ' ')) /* the file was deleted: the link is "PATH (deleted)" */
 		s->exe[0] = '\0';
 }
 
-/* Returns true if the process is not only a graphics process and has at least as much memory as
- * a small model.  This excludes browsers. */
+/* Returns true if the process does more than graphics and uses at least as much GPU memory as a
+ * small model. Browsers, for example, do not. */
 static bool is_computing(const struct json_doc *p)
 {
 	for (size_t i = 0; i < json_doc_count(p, "types"); i++)
@@ -101,9 +106,9 @@ static bool is_computing(const struct json_doc *p)
 	return false;
 }
 
-/* Returns the absent worker that this process may be, or "".  A rule must not ignore such a
- * process.  It may be the worker if its name contains the worker's name or kind, if it
- * computes, or if the service does not see enough of it to exclude this. */
+/* Returns the name of the absent worker that this process may be, or "". The process may be the
+ * worker if its name contains the worker's name or kind, if it computes, or if the service does
+ * not know enough about it. learn prints no rule for such a process. */
 static const char *possible_worker(const struct learning *l, const struct json_doc *p,
 				   const char *name)
 {
@@ -124,8 +129,9 @@ static const char *learn_evicted_by(const struct learning *l, long long pid)
 	return NULL;
 }
 
-/* Returns true if the process is a contender because of a rule, and not because no rule
- * matches. */
+/* Returns true if a rule of the configuration makes the process a contender. `rule` is the text
+ * of the service; a contender without a rule has a text that begins with "no rule" or "demand
+ * =". */
 static bool contends_by_rule(const char *class, const char *rule)
 {
 	return strcmp(class, "contender") == 0 && rule && strncmp(rule, "no rule", 7) != 0 &&
@@ -192,8 +198,8 @@ static void learn_add_contender(struct learning *l, const char *worker, long lon
 	l->evicted_count++;
 }
 
-/* Stores the contender because of which the guard evicted the worker. Does nothing in a dry
- * run, because no worker is evicted then, and the person may be testing the rules. */
+/* If the guard evicted the worker for a contender, stores this contender. Does nothing in a dry
+ * run, because then no worker is evicted. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
 	long long pid;
@@ -207,8 +213,8 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 	}
 }
 
-/* Adds the contenders that the explanation of a worker names. Each sentence about a contender
- * begins with its pid. */
+/* Adds the contenders in the explanation of a worker. A sentence about a contender begins with
+ * "Contender: pid". */
 static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {
@@ -221,8 +227,8 @@ static void learn_add_explained(struct learning *l, const struct json_doc *w, co
 	}
 }
 
-/* Adds the other processes that need the GPU of an evicted worker. The evidence of the eviction
- * names only the strongest of them. */
+/* Adds all other processes that need the GPU of an evicted worker. The evidence of the eviction
+ * names only one of them. */
 static int learn_list_contenders(struct learning *l, struct remote *r)
 {
 	const unsigned evicted = l->evicted_count;
@@ -239,6 +245,7 @@ static int learn_list_contenders(struct learning *l, struct remote *r)
 	return code;
 }
 
+/* Finds the absent workers, and the evicted workers with their contenders. */
 static int learn_list_workers(struct learning *l, struct remote *r)
 {
 	int code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
@@ -263,6 +270,7 @@ static int learn_list_workers(struct learning *l, struct remote *r)
 	return code;
 }
 
+/* Reads the workers and the processes on all GPUs once. */
 static int learn_poll(struct learning *l, struct remote *r)
 {
 	if (learn_list_workers(l, r) != EXIT_OK || learn_list_contenders(l, r) != EXIT_OK)
@@ -282,14 +290,14 @@ static int learn_poll(struct learning *l, struct remote *r)
 	return EXIT_OK;
 }
 
-/* Explains why a process got no rule; --quiet does not hide this. */
+/* Prints why there is no rule for a process, even with --quiet. */
 static void print_left_out(const struct candidate *s)
 {
 	switch (s->fate) {
 	case FATE_IGNORE: break;
 	case FATE_MAY_BE_WORKER:
-		cli_error("no rule for %s: it may be worker %s, which the guard cannot find; "
-			  "see gpuward guard explain %s, then run learn again",
+		cli_error("no rule for %s: this process may be the worker %s, which the guard "
+			  "cannot find; see gpuward guard explain %s, then run learn again",
 			  s->name, s->worker, s->worker);
 		break;
 	case FATE_CONTENDS:
@@ -299,8 +307,8 @@ static void print_left_out(const struct candidate *s)
 			  s->name, s->worker, s->name);
 		break;
 	case FATE_HAS_RULE:
-		cli_error("no rule for %s: %s calls it a contender; change this rule if %s "
-			  "must not move workers",
+		cli_error("no rule for %s: %s already makes it a contender; change this rule "
+			  "if %s must not move workers",
 			  s->name, s->rule, s->name);
 		break;
 	}
@@ -402,9 +410,10 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	for (unsigned i = 0; i < l.count; i++)
 		print_left_out(&l.candidate[i]);
 	if (!c->quiet && !l.count)
-		cli_error("nothing to add: the rules already match every process");
+		cli_error("no new rule is needed: the rules already match every process");
 	if (!c->quiet && l.dropped)
-		cli_error("%u more processes were seen, but learn handles at most %d",
+		cli_error("%u more processes use the GPUs, but learn handles at most %d; add "
+			  "the rules above and run learn again",
 			  l.dropped, CANDIDATES_MAX);
 	return EXIT_OK;
 }

@@ -1,5 +1,5 @@
-/* `gpuward guard recover`: reads the guard's journal after a crash of the service, and restores
- * the processes that are still checkpointed. */
+/* guard_recover: the subcommand `gpuward guard recover`. It reads the guard's journal after a
+ * crash of the service, and restores the processes that are still checkpointed. */
 #include "guard_subcommand.h"
 
 #include "daemon/journal_record.h"
@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 #define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
-/* limit of stored records with checkpointed processes; removed workers may have records, too */
+/* Largest number of records with checkpointed processes. It is larger than the number of
+ * workers, because the journal may contain workers that were removed from the configuration. */
 #define RECORDS    (POLICY_WORKERS * 4)
 #define STORE_ROWS 65536
 
@@ -33,7 +34,7 @@ struct put_away {
 	struct proc_id target;
 	unsigned record; /* index of the worker's record */
 	enum outcome outcome;
-	char message[500]; /* if NOT_RESTORED: why */
+	char message[500]; /* for NOT_RESTORED: the reason */
 };
 
 struct recovering {
@@ -41,9 +42,10 @@ struct recovering {
 	unsigned count;
 	struct guard_record record[RECORDS];
 	unsigned records;
-	char companion[256]; /* "": none */
-	unsigned unreadable; /* records that cannot be read, or did not fit */
-	bool unsure;         /* the configuration has mistakes: this may be the wrong journal */
+	char companion[256]; /* socket of the companion; "": none is configured */
+	unsigned unreadable; /* number of records that cannot be read or do not fit */
+	/* the configuration has a mistake, so this may be the wrong journal */
+	bool unsure;
 };
 
 static void recover_add_record(void *arg, const char *id, const char *json)
@@ -69,9 +71,9 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 	r->records++;
 }
 
-/* Reads the journal.  Fails if it exists but cannot be read, because it may name checkpointed
- * processes.  store_peek() works while a service runs; store_open() also works with a full disk
- * or a file of an older version. */
+/* Reads the journal. It is an error if the journal exists but cannot be read, because it may
+ * contain checkpointed processes. store_peek() works while a service runs. If it fails,
+ * store_open() is tried, which also works with a full disk or a file of an older version. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
 {
 	char message[2000] = "";
@@ -99,9 +101,9 @@ static int read_journal(struct recovering *r)
 	char path[4096];
 	const char *where;
 	struct config c;
-	/* A mistake in a configuration file must not prevent the restore, so the valid settings
-	 * are used. */
-	int code = remote_config(&c, &r->unsure);
+	/* A mistake in the configuration must not prevent the restore: remote_config() uses the
+	 * valid settings. */
+	int code = remote_config(&c, &r->unsure, false);
 
 	if (code != EXIT_OK)
 		return code;
@@ -111,14 +113,14 @@ static int read_journal(struct recovering *r)
 	if (where)
 		code = read_store(where, &c, r);
 	if (r->unreadable)
-		cli_error("%u records of the journal %s cannot be read: processes that they "
-			  "name are not restored; if a process stays suspended, restart it",
+		cli_error("%u records of the journal %s cannot be read, so their processes are "
+			  "not restored; if a process stays suspended, restart it",
 			  r->unreadable, where);
 	config_done(&c);
 	return code;
 }
 
-/* Returns true if p is one of the checkpointed processes. */
+/* Returns true if the record lists p as checkpointed. */
 static bool record_has_process(const struct guard_record *r, const struct gw_process *p)
 {
 	for (unsigned i = 0; i < r->put_away_count; i++)
@@ -128,7 +130,8 @@ static bool record_has_process(const struct guard_record *r, const struct gw_pro
 	return false;
 }
 
-/* Returns the memory that restored processes of this worker already use on the device. */
+/* Returns how many bytes the worker's processes already use on the device; these were restored
+ * before. */
 static double held_bytes(const struct gw_process_list *list, unsigned device,
 			 const struct guard_record *r)
 {
@@ -155,6 +158,7 @@ static bool is_on_gpu(const struct gw_process_list *list, int64_t pid, uint64_t 
 	return false;
 }
 
+/* Returns true if all processes of the record that still exist use a GPU. */
 static bool all_on_gpu(const struct root *root, const struct gw_process_list *list,
 		       const struct guard_record *r)
 {
@@ -169,9 +173,9 @@ static bool all_on_gpu(const struct root *root, const struct gw_process_list *li
 	return true;
 }
 
-/* Returns false if a GPU has too little free memory.  A restore that fails for this reason
- * destroys the process.  Unknown free memory does not prevent the restore, because NVML may be
- * missing. */
+/* Returns false if a GPU has too little free memory, because a restore without enough memory
+ * kills the process. If the free memory is unknown, for example because NVML is missing,
+ * returns true. */
 static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_process_list *list,
 			    const struct guard_record *r, char *message, size_t size)
 {
@@ -188,9 +192,9 @@ static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_proc
 			if (strcmp(r->gpu[k].uuid, uuid) != 0 || free_bytes >= need)
 				continue;
 			snprintf(message, size,
-				 "it needs %.0f MiB on %s, where %.0f MiB are free, and a "
-				 "restore without enough memory would kill it; free some "
-				 "memory first",
+				 "the process needs %.0f MiB on %s, where only %.0f MiB are "
+				 "free, and a restore without enough memory would kill it; "
+				 "free some memory and run this again",
 				 need / MIB, uuid, free_bytes / MIB);
 			return false;
 		}
@@ -198,8 +202,8 @@ static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_proc
 	return true;
 }
 
-/* Returns true if the processes of this worker may be restored.  Reads the free memory again
- * each time, because earlier restores used some. */
+/* Returns true if the processes of this record may be restored. Each call reads the free memory
+ * again, because earlier restores used some of it. */
 static bool may_restore(const struct cli *c, const struct root *root,
 			const struct guard_record *r, char *message, size_t size)
 {
@@ -263,7 +267,8 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 	return failed;
 }
 
-/* Opens the GPUs to read their free memory.  Ignores errors: the restore works without GPUs. */
+/* Opens the GPUs to read their free memory. Ignores errors, because the restore works without
+ * this check. */
 static void open_gpus(struct cli *c)
 {
 	struct gw_options o;
@@ -315,7 +320,8 @@ static int restore_and_report(struct cli *c, struct recovering *r)
 		return EXIT_OK;
 	}
 	if (root_open(&root, c->root) != 0)
-		return cli_fail("cannot read /proc");
+		return cli_fail("cannot read /proc, so no process was restored; mount /proc "
+				"and run this again");
 	open_gpus(c);
 	failed = restore_all(c, &root, r, &gone);
 	root_close(&root);

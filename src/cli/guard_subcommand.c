@@ -33,7 +33,7 @@ static const struct guard_subcommand subcommands[] = {
 	  "explain the state of each worker: the rule, the evidence, other processes, and "
 	  "what can change the state and when" },
 	{ "history", FORM_HISTORY, 0, 1, "", "[WORKER]",
-	  "lists the latest moves: when each worker left its GPU, why, and when it was back" },
+	  "list the latest moves: when each worker left its GPU, why, and when it was back" },
 	{ "evict", FORM_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
 	  "move the worker off its GPU now; it stays off for TIME, or until you run resume" },
 	{ "resume", FORM_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
@@ -45,17 +45,17 @@ static const struct guard_subcommand subcommands[] = {
 	{ "pause", FORM_PAUSE, 0, 1, "for forever reason", "[WORKER] --for TIME|--forever",
 	  "hold all workers, or the named one, active: only heat and faults move them" },
 	{ "snooze", FORM_SNOOZE, 1, 2, "reason", "TIME [WORKER]",
-	  "do the same as pause --for TIME; TIME is 30s, 30m or 2h, and a number without a "
-	  "unit is seconds" },
+	  "do the same as pause --for TIME; TIME is for example 30s, 30m or 2h, and a number "
+	  "without a unit means seconds" },
 	{ "release", FORM_REQUEST, 0, 1, "reason", "[WORKER]",
-	  "end the holds of all workers, or of the named one, also the holds of pause and "
-	  "snooze" },
+	  "end the holds of all workers, or of the named one; pause and snooze also make "
+	  "holds" },
 	{ "game", FORM_GAME, 1, 1, "pid for reason", "start|end --pid PID [--for TIME]",
 	  "report that a game runs: workers stay off the GPUs until you report the end of the "
 	  "game, or its process ends" },
 	{ "mode", FORM_MODE, 0, 1, "reason", "[observe|dry-run|enforce|config]",
-	  "show the mode, or set it: it stays set, also after a restart, until you set "
-	  "another one; config returns to the configured mode" },
+	  "show the mode, or set it; the mode stays set, also after a restart, until you set "
+	  "another one; config sets the configured mode" },
 	{ "clear", FORM_CLEAR, 1, 1, "reason", "GPU",
 	  "end the quarantine of a GPU (index or UUID) after its fault is fixed" },
 	{ "learn", FORM_LEARN, 0, 0, "for", "[--for TIME]",
@@ -128,8 +128,9 @@ static void print_subcommands(void)
 	}
 }
 
-/* Writes what the help of an option says about one subcommand. The help of an option is its
- * meaning, or "evict, hold: meaning; learn: meaning". */
+/* Returns the part of an option's help that is about the subcommand `name`. Some help texts
+ * have one part per subcommand: "evict, hold: meaning; learn: meaning". Writes the part to out;
+ * returns `help` itself if the text has no such parts. */
 static const char *help_for(const char *name, const char *help, char *out, size_t size)
 {
 	for (const char *p = help; *p;) {
@@ -189,7 +190,7 @@ int64_t guard_game_pid(const char *text)
 	if (text)
 		cli_error("--pid takes a process id, not '%s'", text);
 	else
-		cli_error("--pid PID is missing: the process of the game (in a GameMode "
+		cli_error("--pid is missing: give the process id of the game (in a GameMode "
 			  "script: --pid $PPID)");
 	return -1;
 }
@@ -225,7 +226,7 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 	if (start)
 		return start_game(c, r, pid, for_ns, reason);
 	snprintf(path, sizeof(path), "/api/v1/guard/games/%lld", (long long)pid);
-	code = remote_request_ok(r, "DELETE", path, NULL); /* the reply has no body */
+	code = remote_request_ok(r, "DELETE", path, NULL);
 	if (code == EXIT_OK && !c->quiet && !c->json)
 		printf("the game of process %lld has ended\n", (long long)pid);
 	return code;
@@ -246,12 +247,13 @@ void guard_mode_print_set(const struct json_doc *reply)
 		 mode, json_doc_string(reply, "mode_set.set_by"),
 		 json_doc_string(reply, "mode_set.time_utc"),
 		 json_doc_string(reply, "mode_configured"));
-	/* replace control characters, because users choose the reason */
+	/* A user may have chosen this text: remove control characters. */
 	utf8_clean(clean, sizeof(clean), text);
 	term_wrap("", 0, clean, term_table_width());
 }
 
-/* Prints what the current mode means for workers. Returns false if another mode will apply. */
+/* Prints what the current mode means for workers. Returns false if a new mode was set but does
+ * not apply yet. */
 static bool print_mode_meaning(const struct json_doc *reply)
 {
 	const char *mode = reply_text(reply, "mode", "unknown"),
@@ -267,14 +269,14 @@ static bool print_mode_meaning(const struct json_doc *reply)
 		term_wrap("", 0, note, term_table_width());
 	later = wanted && strcmp(wanted, mode) != 0;
 	if (later)
-		printf("mode %s applies when the order under way has finished; if it does not, "
-		       "see the events of the service\n",
+		printf("mode %s applies as soon as the current move of a worker has finished; "
+		       "if it does not apply, see the events of the service\n",
 		       wanted);
 	return !later;
 }
 
-/* Prints the workers that are off the GPU and stay off, because the mode does not allow the
- * guard to resume them. */
+/* Prints the workers that are off the GPU and stay off, because in this mode the guard does not
+ * resume them. */
 static void print_stranded(struct remote *r)
 {
 	char names[400] = "", text[1000], clean[1000];
@@ -358,7 +360,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 		guard_mode_print_set(r->reply);
 	if (word && strcmp(journal, "ok") != 0)
 		cli_error("note: %s", journal);
-	if (applies) /* the last step, because it replaces the reply */
+	if (applies) /* do this last, because it replaces the reply */
 		print_stranded(r);
 	return EXIT_OK;
 }
@@ -371,7 +373,8 @@ static const struct table_column history_columns[] = {
 };
 enum history_column { MOVE_TIME, MOVE_WORKER, MOVE_TEXT };
 
-/* Writes what a decision did to the worker. Returns false if the decision ended no move. */
+/* Writes a sentence about a move that ended with this decision. Returns false if the decision
+ * did not end a move. */
 static bool move_text(const struct json_doc *d, char *out, size_t size)
 {
 	const bool dry = json_doc_true(d, "dry_run");
@@ -443,35 +446,36 @@ int guard_history(const struct cli *c, struct remote *r, const char *name)
 	if (moves)
 		table_print(&t, term_table_width());
 	else
-		printf("No worker moved since the service started.\n");
+		printf("No worker has left its GPU since the service started.\n");
 	table_done(&t);
 	return EXIT_OK;
 }
 
 #define LINE_BYTES_MAX (16u << 20)
 
-/* Number of decisions that can wait for the first scene of a run. */
+/* How many decisions are kept until the time of the first scene is known. */
 #define WAITING_MOST 64
 
 struct replay_decision {
 	struct guard_decision decision;
-	char worker[64];
+	char worker[64]; /* name of the worker */
 };
 
 struct replay {
 	const struct cli *cli;
 	const char *path;
 	struct guard_settings settings;
-	char missing[4000]; /* why there is no default policy; "": there is one */
+	/* why the configuration of the service has no policy; "": it has one */
+	char missing[4000];
 	struct recording_reader *trace;
 	struct buf out; /* the text of one output line */
 	struct replay_decision waiting[WAITING_MOST];
 	unsigned waiting_count;
 };
 
-/* Reads the policy from the configuration at path.  If path is NULL, reads the service's
- * configuration, which is used for recordings without a policy.  An error is then stored in
- * `missing`, and reported only if such a recording needs the policy. */
+/* Reads the policy from the configuration file at path. If path is NULL, reads the
+ * configuration of the service, which is used only for a recording without a policy. In this
+ * case an error is not printed, but stored in r->missing. Returns an exit code. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -495,7 +499,7 @@ static int read_policy(struct replay *r, const char *path)
 	return *r->missing ? EXIT_USAGE : EXIT_OK;
 }
 
-/* Writes one decision. time NULL: unknown. */
+/* Writes one decision as JSON. time is NULL if the time is unknown. */
 static void write_json(struct replay *r, const struct replay_decision *from, const char *time)
 {
 	const struct guard_decision *d = &from->decision;
@@ -550,8 +554,8 @@ static void print_waiting(struct replay *r)
 	r->waiting_count = 0;
 }
 
-/* Prints the decisions since the last line. Decisions before the first scene of a run wait for
- * that scene, because only scenes have the date. */
+/* Prints the decisions that followed from the last line of the recording. Decisions before the
+ * first scene are kept until that scene is read, because only a scene contains the date. */
 static void print_decisions(struct replay *r)
 {
 	struct guard_decision d;
@@ -588,11 +592,12 @@ static int read_lines(struct replay *r, FILE *f)
 	int err = 0, more;
 
 	buf_init(&line, LINE_BYTES_MAX);
-	/* A last line without newline is incomplete: the service ended while writing it. */
+	/* A last line without newline is ignored: the service ended while it wrote this
+	 * line. */
 	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;
 		entries += line.len > 0;
-		/* decisions of a run without a scene */
+		/* A new run begins: print the decisions that still wait, without a time. */
 		if (strncmp(line.p, "begin\t", 6) == 0)
 			print_waiting(r);
 		err = more < 0                     ? more
@@ -643,7 +648,7 @@ static void print_summary(const struct replay *r)
 	}
 	snprintf(text, sizeof(text),
 		 "%llu observations in %llu run%s of the service; last run: %u eviction%s, and "
-		 "%u in a dry run that were not carried out",
+		 "%u that a dry run did not carry out",
 		 (unsigned long long)n.scenes, (unsigned long long)n.runs,
 		 n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
 	term_error_line("", text);

@@ -1,17 +1,20 @@
-/* guard_subcommand: the table of the subcommands of `gpuward guard`, and the larger subcommands.
+/* guard_subcommand: the table of the subcommands of `gpuward guard`, and the functions of the
+ * larger subcommands.
  *
- * A row has the arguments, the options and the description; help and errors are made from
- * it.  guard_learn.c and guard_recover.c have the subcommands of their names. */
+ * A row contains the arguments, the options and the description of a subcommand; help and error
+ * messages are made from it. The subcommands learn and recover are in guard_learn.c and
+ * guard_recover.c. */
 #ifndef GW_CLI_GUARD_SUBCOMMAND_H
 #define GW_CLI_GUARD_SUBCOMMAND_H
 
 #include "cli.h"
 #include "remote.h"
 
+/* Which function carries out a subcommand. */
 enum guard_form {
-	FORM_READ,
+	FORM_READ, /* status and explain */
 	FORM_HISTORY,
-	FORM_REQUEST,
+	FORM_REQUEST, /* a request with the name of the subcommand: evict, resume, release */
 	FORM_HOLD,
 	FORM_PAUSE,
 	FORM_SNOOZE,
@@ -34,47 +37,51 @@ struct guard_subcommand {
 /* Returns subcommand number i, or NULL after the last. */
 const struct guard_subcommand *guard_subcommand_at(size_t i);
 
-/* Finds a subcommand.  If there is none of that name, prints an error and returns NULL. */
+/* Finds a subcommand. word may be NULL. If there is no such subcommand, prints an error and
+ * returns NULL. */
 const struct guard_subcommand *guard_subcommand_find(const char *word);
 
-/* Returns true if the subcommand takes the option of this name. */
+/* Returns true if the subcommand takes the option with this name. */
 bool guard_subcommand_takes(const struct guard_subcommand *v, const char *option);
 
-/* Prints the help of one subcommand with its options, or the list of all (word NULL).  Returns
- * false if there is no such subcommand. */
+/* Prints the help of the subcommand `word`, or the list of all subcommands if word is NULL.
+ * `options` is the table of the command guard. Returns false if there is no such subcommand. */
 bool guard_subcommand_help(const char *word, const struct option *options);
 
-/* Parses the --pid of `gpuward guard game`.  If it is wrong, prints an error and returns -1. */
+/* Parses the value of --pid for `gpuward guard game`. If it is missing (NULL) or wrong, prints
+ * an error and returns -1. */
 int64_t guard_game_pid(const char *text);
 
-/* Carries out `gpuward guard game start` or `end`.  for_ns 0: until the process ends.  Returns
- * an exit code. */
+/* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends with its
+ * process, or after for_ns if that is not 0. Returns an exit code. */
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
 
-/* Prints the mode of the guard and who set it, or sets the mode.  word: a mode, "config" for
- * the configured mode, or NULL to print the mode.  Returns an exit code. */
+/* If word is NULL, prints the mode of the guard and who set it. Otherwise sets the mode; the
+ * word "config" means the configured mode. Returns an exit code. */
 int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
 
-/* If the reply has mode_set, prints that a person set the mode; otherwise prints nothing. */
+/* If a person set the mode at run time (the reply has mode_set), prints who and when. Otherwise
+ * prints nothing. */
 void guard_mode_print_set(const struct json_doc *reply);
 
-/* Prints the latest moves of all workers, or of the named worker: when it left its GPU, why, and
- * when it was back.  Returns an exit code. */
+/* Prints the latest moves of all workers, or of the worker `name`: when it left its GPU, why,
+ * and when it was back. Returns an exit code. */
 int guard_history(const struct cli *c, struct remote *r, const char *name);
 
-/* Watches an idle machine for this long, then prints rules that ignore the processes that
- * always run.  Returns an exit code. */
+/* Watches an idle machine for the time for_ns, then prints rules with which the guard ignores
+ * the processes that always run. Returns an exit code. */
 int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns);
 
-/* Repeats the decisions for a recording, without a service or a GPU.  trace: a file written by
- * [guard] record.  policy: a configuration to decide by, as a dry run.  If policy is NULL, uses
- * the policy of the recording, or else of the service, and the recorded outcomes.  Returns an
- * exit code. */
+/* Repeats the decisions of the guard for a recording, without a service or a GPU. `trace` is
+ * the file that the setting guard.record names. `policy` is a configuration file; the decisions
+ * are then a dry run with its workers and rules. If policy is NULL, uses the recorded outcomes
+ * and the policy in the recording; if the recording has no policy, uses that of the service.
+ * Returns an exit code. */
 int guard_replay(const struct cli *c, const char *policy, const char *trace);
 
-/* Restores checkpointed processes that a crashed service could not restore.  Reads the journal
- * of the service and prints what was done.  Returns an exit code. */
+/* Restores the processes that were checkpointed when the service crashed. Finds them in the
+ * journal of the service and prints what was done. Returns an exit code. */
 int guard_recover(struct cli *c);
 
 #endif

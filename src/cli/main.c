@@ -90,8 +90,9 @@ static int unknown_command(const char *word)
 	return EXIT_USAGE;
 }
 
-/* Finds the option for which `word` was probably meant as the value: the OPTIONAL option right
- * before the word, or else the first OPTIONAL option without a value. */
+/* Finds the option whose value the user probably wanted to set to `word`. This is the
+ * OPTION_OPTIONAL directly before the word, or else the first OPTION_OPTIONAL without a value.
+ * Returns NULL if there is none. */
 static const struct option *
 find_option_meant(const struct cli *c, const struct option_table *tables, const char *word)
 {
@@ -114,11 +115,11 @@ static int refuse_argument(const struct command *cmd, const struct cli *c,
 	const struct option *near = find_option_meant(c, tables, word);
 
 	if (near)
-		cli_error("%s takes no argument '%s'; if it is the value of --%s, write it "
-			  "after '='",
+		cli_error("%s takes no argument, but '%s' was given; if it is the value of "
+			  "--%s, write it after '='",
 			  cmd->name, word, near->name);
 	else
-		cli_error("%s takes no argument '%s'", cmd->name, word);
+		cli_error("%s takes no argument, but '%s' was given", cmd->name, word);
 	return EXIT_USAGE;
 }
 
@@ -136,8 +137,8 @@ static int refuse_options(const struct command *cmd, const struct cli *c)
 	return EXIT_OK;
 }
 
-/* Detects `--simulate h200 -- COMMAND`: the user probably means h200 as the value of
- * --simulate. */
+/* Rejects `--simulate h200 -- COMMAND`, which would run the program h200. The user probably
+ * wanted to write --simulate=h200. */
 static int check_first_word(const struct command *cmd, const struct cli *c,
 			    const struct option_table *tables)
 {
@@ -171,7 +172,7 @@ static int run_command(const struct command *cmd, struct cli *c,
 
 static int output_error; /* errno of the first write that failed */
 
-/* Flushes the output and keeps the first error.  Call it before anything else changes errno. */
+/* Flushes standard output and stores the first error in output_error. */
 static void finish_output(void)
 {
 	if (output_error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
@@ -210,7 +211,7 @@ static int run_without_command(struct cli *c, const struct option_table *tables)
 #ifndef GPUWARD_SERVICE
 	if (c->simulate && strcmp(c->simulate, "help") == 0 &&
 	    alloc_own_options(c, &command_list) == EXIT_OK)
-		/* with --simulate=help the command only lists the scenarios */
+		/* The command only prints the scenarios and ends. */
 		return run_command(&command_list, c, tables);
 #endif
 	return cli_usage("a command is missing; gpuward --help lists the commands");
@@ -263,7 +264,7 @@ static int dispatch(struct cli *c, int argc, char **argv)
 	return run_command(cmd, c, tables);
 }
 
-/* Option parsing reorders argv, so cli.words needs a copy. */
+/* Copies the command line, because the parser of options changes argv. */
 static char **copy_words(int argc, char **argv)
 {
 	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
@@ -276,13 +277,13 @@ static char **copy_words(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	static struct cli c; /* static, because it is too large for the stack */
-	bool stalled;        /* true: a driver call hangs */
+	bool stalled;        /* a driver call hangs */
 	int code;
 
 	c.words = copy_words(argc, argv);
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
-	/* after this, write() fails with EFBIG when the file is too large, and no signal ends
-	 * the program */
+	/* If a file becomes too large, write() fails with EFBIG, and no signal ends the
+	 * program. */
 	signal(SIGXFSZ, SIG_IGN);
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
@@ -292,12 +293,12 @@ int main(int argc, char **argv)
 		cli_close(&c);
 	free(c.own);
 	free(c.words);
-	code = code == -1 ? EXIT_OK : code; /* -1: the command printed a list and is done */
+	code = code == -1 ? EXIT_OK : code; /* -1: --simulate=help printed its list */
 	if (output_error && output_error != EPIPE)
 		return cli_fail("cannot write the output: %s", strerror(output_error));
 	if (table_was_lost() && code == EXIT_OK)
 		code = EXIT_FAILED;
-	if (stalled) /* exit() runs destructors of the driver's library, which may hang, too */
+	if (stalled) /* exit() would call destructors of the driver's library, which may hang */
 		_exit(code);
 	return code;
 }

@@ -18,10 +18,10 @@ struct parser {
 	size_t size;
 };
 
-/* An option that was found, and the address of its value. */
+/* The result of option_find(). */
 struct option_match {
-	const struct option *option; /* NULL: not found */
-	char *at;
+	const struct option *option; /* NULL: there is no such option */
+	char *at;                    /* address of the value in the target struct */
 };
 
 static struct option_match option_find(const struct parser *p, const char *name, size_t len,
@@ -99,11 +99,12 @@ static int add_items(const struct parser *p, struct option_match f, const char *
 		size_t len = strcspn(value, ",");
 
 		if (l->count == OPTION_LIST_MAX || l->used + len + 1 > sizeof(l->text)) {
-			snprintf(p->error, p->size, "--%s: too many values", o->name);
+			snprintf(p->error, p->size,
+				 "--%s has too many values, or they are too long", o->name);
 			return -1;
 		}
 		if (len == 0) {
-			snprintf(p->error, p->size, "--%s: a value is empty", o->name);
+			snprintf(p->error, p->size, "--%s has an empty value", o->name);
 			return -1;
 		}
 		l->item[l->count++] = l->text + l->used;
@@ -164,8 +165,8 @@ static int option_set(const struct parser *p, struct option_match f, const char 
 	return -1;
 }
 
-/* Parses "--name", "--name=value" or "--name value".  Returns how many of the following words
- * it used. */
+/* Parses "--name", "--name=value" or "--name value". word begins after the dashes. Returns 1 if
+ * `next` is the value, 0 if it is not, or -1 after an error. */
 static int parse_long(const struct parser *p, const char *word, const char *next)
 {
 	size_t len = strcspn(word, "=");
@@ -192,7 +193,7 @@ static int parse_long(const struct parser *p, const char *word, const char *next
 	return option_set(p, f, next) == 0 ? 1 : -1;
 }
 
-/* Parses "-x", "-xy" (flags), "-i 5s" or "-i5s". */
+/* Parses "-x", several flags as "-xy", "-i 5s" or "-i5s". Returns the same as parse_long(). */
 static int parse_short(const struct parser *p, const char *word, const char *next)
 {
 	for (; *word; word++) {

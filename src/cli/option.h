@@ -1,8 +1,8 @@
-/* option: parses options, prints their help and suggests similar names ("did you mean"), all
- * from one table row per option.
+/* option: parses the command line. A table has one row per option; parsing, help texts,
+ * defaults and suggestions ("did you mean") come from this row.
  *
- * Several tables can be parsed at once, each into its own struct: one has the options common to
- * all commands, another those of the command. */
+ * Two tables are parsed together: the options of all commands and the options of one command.
+ * Each table has its own struct for the values. */
 #ifndef GW_CLI_OPTION_H
 #define GW_CLI_OPTION_H
 
@@ -11,12 +11,15 @@
 #include <stdint.h>
 
 enum option_type {
-	OPTION_FLAG,     /* bool                                                        */
-	OPTION_TEXT,     /* const char *                                                */
-	OPTION_OPTIONAL, /* const char *: value only after '='; without a value: `fallback` */
-	OPTION_DURATION, /* uint64_t ns: "100ms", "5s", "2m", "1h", a number is seconds */
-	OPTION_CHOICE,   /* const char *: one of `choices`                              */
-	OPTION_LIST, /* struct option_list: repeated option, or values separated by commas */
+	OPTION_FLAG, /* bool: true if the option is given */
+	OPTION_TEXT, /* const char *: any text */
+	/* const char *: the value is optional and must follow '='; without it, `fallback` */
+	OPTION_OPTIONAL,
+	/* uint64_t, nanoseconds: "100ms", "5s", "2m", "1h", or a number of seconds */
+	OPTION_DURATION,
+	OPTION_CHOICE, /* const char *: one of `choices`                              */
+	/* struct option_list: the option can be repeated, and commas separate several values */
+	OPTION_LIST,
 	/* double: a whole number from `least` to `most`; `otherwise` if the option is not
 	 * given */
 	OPTION_COUNT,
@@ -34,21 +37,24 @@ struct option_list {
 
 struct option {
 	const char *name; /* without the dashes; NULL ends a table */
-	char letter;      /* the short option, such as 'j' for -j; 0: there is none */
+	char letter;      /* 'j' for the short option -j; 0: no short option */
 	enum option_type type;
 	size_t offset; /* offset of the value in the target struct */
-	const char
-		*metavar; /* word for the value in the help, such as "FILE"; NULL: no value */
-	const char *help; /* description, without full stop */
-	const char *const *choices;    /* allowed words of an OPTION_CHOICE; ends with NULL */
-	const char *fallback;          /* value of an OPTION_OPTIONAL that has no "=VALUE" */
-	double least, most, otherwise; /* for OPTION_COUNT; otherwise NAN: no default */
-	/* Returns word i of the words that an OPTION_LIST may contain, or NULL after the last;
-	 * used for completion. word NULL: the words are unknown. */
+	/* Word that stands for the value in the help, such as "FILE". NULL: the option has no
+	 * value. */
+	const char *metavar;
+	const char *help;           /* description, without full stop */
+	const char *const *choices; /* allowed words of an OPTION_CHOICE; ends with NULL */
+	const char *fallback;       /* value of an OPTION_OPTIONAL that has no "=VALUE" */
+	/* For OPTION_COUNT: the allowed range, and the default in `otherwise`. NAN: there is no
+	 * default. */
+	double least, most, otherwise;
+	/* Returns allowed word number i of an OPTION_LIST, or NULL after the last. Only shell
+	 * completion calls this function. The pointer is NULL if any word is allowed. */
 	const char *(*word)(unsigned i);
 };
 
-/* One row of a table of options.  The macros below are for types that need more data. */
+/* One row of a table of options. The macros below are for the types that need more data. */
 #define OPTION_ROW(type, letter, name, offset, metavar, help)                                 \
 	{                                                                                     \
 		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL, 0, 0, 0, NULL \
@@ -63,7 +69,7 @@ struct option {
 		name, letter, OPTION_OPTIONAL, offset, metavar, help, NULL, fallback, 0, 0, 0, \
 			NULL                                                                   \
 	}
-/* A row for an OPTION_LIST. word has the same meaning as in struct option. */
+/* A row for an OPTION_LIST; `word` is the function in struct option. */
 #define OPTION_WORDS_ROW(letter, name, offset, metavar, help, word)                         \
 	{                                                                                   \
 		name, letter, OPTION_LIST, offset, metavar, help, NULL, NULL, 0, 0, 0, word \
@@ -79,36 +85,39 @@ struct option {
 		.name = NULL \
 	}
 
-/* A table, and the struct that its offsets refer to. */
+/* A table of options, and the struct that receives the values. */
 struct option_table {
 	const struct option *options; /* NULL ends an array of tables */
 	void *target;
 };
 
-/* Writes the default values that are not zero into target. */
+/* Writes the defaults of OPTION_COUNT and OPTION_CELSIUS into target. All other options have
+ * the default 0, which the caller must have set. */
 void option_defaults(const struct option *table, void *target);
 
-/* Parses argv[1..] into the targets. Afterwards argv[1..] has only the arguments and everything
- * after "--", and *argc is their count. ahead: parsing stops at the first argument, because the
- * rest belongs to another command. Returns 0, or -1 with a sentence in error. */
+/* Parses argv[1] and the following words into the targets, and removes the options from argv.
+ * Afterwards argv[1] to argv[*argc - 1] are the arguments, and all words after "--". If `ahead`
+ * is set, parsing stops at the first argument, because the options after it belong to another
+ * program. Returns 0, or -1 with a sentence in error. */
 int option_parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
 		 char *error, size_t size);
 
-/* Returns true if the option was given.  target is the struct that its offset refers to. */
+/* Returns true if the value of the option in target differs from its default. */
 bool option_given(const struct option *o, const void *target);
 
-/* Writes the given options for config_load(), at most max, and returns their number.  The options
- * must be flags, texts or lists; a list has one entry per item.  The values point into
- * target. */
+/* Writes the options that were given in the form that config_load() needs. Writes at most max
+ * entries and returns their number. The options must be flags, texts or lists; a list makes one
+ * entry per item. The values point into target. */
 struct config_flag;
 unsigned option_config_flags(const struct option *table, const void *target,
 			     struct config_flag *out, unsigned max);
 
-/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. If there is an
- * unexpected argument, it was perhaps meant as the value of this option. */
+/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. The caller uses it
+ * for an error message about an unexpected argument: the user may have wanted to give the
+ * argument as the value of this option. */
 const struct option *option_without_value(const struct option_table *tables);
 
-/* Prints the options of one table, wrapped at width. */
+/* Prints the help of all options of a table, wrapped at width. */
 void option_help(const struct option *table, unsigned width);
 
 /* Parses "100ms", "1.5s", "2m", "1h" or "3" (seconds).  Returns 0 or -1. */

@@ -28,12 +28,13 @@ int output_print(const char *text, size_t n)
 {
 	fflush(stdout);
 	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
-		return EXIT_OK; /* it is not an error if the reader closed the pipe */
+		return EXIT_OK; /* EPIPE: the reader closed the pipe, which is not an error */
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
-/* Lets signals end the program while it writes to a FIFO, because the reader may never
- * continue; `measure` blocks these signals until its result is written. */
+/* Lets signals end the program while it writes to a FIFO, because the other program may never
+ * read. Without this, `measure` could not be ended: it blocks these signals until its result is
+ * written. */
 static void unblock_stop_signals(sigset_t *ret_before)
 {
 	sigset_t stop;
@@ -46,7 +47,7 @@ static void unblock_stop_signals(sigset_t *ret_before)
 	pthread_sigmask(SIG_UNBLOCK, &stop, ret_before);
 }
 
-/* Writes a file and prints a note if it replaced one. */
+/* Writes a file. Prints a note if it replaced a file that was not empty. */
 static int output_save(const char *path, const char *text, size_t n, bool quiet)
 {
 	char message[512];
@@ -67,7 +68,7 @@ static int output_save(const char *path, const char *text, size_t n, bool quiet)
 	return EXIT_OK;
 }
 
-/* Copies a file for which the file system refuses a second name. Returns 0 or -1 with errno. */
+/* Copies a file, for file systems without hard links. Returns 0, or -1 with errno. */
 static int copy_file(const char *from, const char *to, mode_t mode)
 {
 	int in = open(from, O_RDONLY | O_CLOEXEC), out;
@@ -91,11 +92,11 @@ static int copy_file(const char *from, const char *to, mode_t mode)
 	return err ? -1 : 0;
 }
 
-/* The previous content of a file that is replaced. */
+/* The file that a result replaces, and where its previous content is kept. */
 struct previous {
-	char path[PATH_MAX];      /* the file itself, not a link to it; "": there is none */
-	char kept[PATH_MAX + 32]; /* a further name or a copy; "": could not be kept */
-	int error;                /* errno, if it could not be kept */
+	char path[PATH_MAX];      /* path without symbolic links; "": there was no file */
+	char kept[PATH_MAX + 32]; /* path of a hard link or copy; "": it could not be made */
+	int error;                /* errno if kept is "" */
 };
 
 static void previous_keep(struct previous *p, const char *path)
@@ -114,7 +115,8 @@ static void previous_keep(struct previous *p, const char *path)
 	p->kept[0] = '\0';
 }
 
-/* Renames what was kept to FILE.old; an older FILE.old is replaced only now. */
+/* Renames the kept file to FILE.old. Call it after the result is written: until then, an older
+ * FILE.old stays. */
 static void previous_name(struct previous *p)
 {
 	char old[PATH_MAX + 32];
@@ -124,7 +126,8 @@ static void previous_name(struct previous *p)
 		snprintf(p->kept, sizeof(p->kept), "%s", old);
 }
 
-/* Writes a result.  A result may have taken hours, so the one that it replaces is kept. */
+/* Writes a result and keeps the one that it replaces, because a measurement may have taken
+ * hours. */
 static int save_result(const char *path, const struct buf *text, bool quiet)
 {
 	struct previous p;
@@ -136,12 +139,13 @@ static int save_result(const char *path, const struct buf *text, bool quiet)
 		return code;
 	if (code != EXIT_OK) {
 		if (*p.kept)
-			(void)unlink(p.kept); /* path still has its old content */
+			(void)unlink(p.kept); /* the file was not replaced */
 		return code;
 	}
 	if (!*p.kept) {
-		cli_error("replaced %s; its previous content could not be kept: %s", path,
-			  strerror(p.error));
+		cli_error("replaced %s; its previous content is lost, because it could not be "
+			  "kept: %s",
+			  path, strerror(p.error));
 		return code;
 	}
 	previous_name(&p);
@@ -187,20 +191,20 @@ int output_spares(const char *path, char **inputs, int n)
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
 	for (int i = 0; i < 2 * n;
-	     i++) { /* checks each path, and PATH/result.json in case it is a bundle */
+	     i++) { /* checks each PATH, and PATH/result.json, because PATH may be a bundle */
 		char name[4096];
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
 			 i % 2 ? "/result.json" : "");
 		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-			return cli_usage("%s is an input file and would be overwritten; name "
-					 "another file with -o",
+			return cli_usage("%s is an input file and would be overwritten; give "
+					 "-o another file",
 					 path);
 	}
 	return EXIT_OK;
 }
 
-#define VALUE_COLUMN 35 /* larger than the longest key */
+#define VALUE_COLUMN 35 /* the column in which values begin; longer than all keys */
 
 void figure_line(const char *key, const char *fmt, ...)
 {
@@ -214,7 +218,8 @@ void figure_line(const char *key, const char *fmt, ...)
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
 	} else {
-		/* a value that is broken in the middle cannot be copied */
+		/* A value in its own line is not wrapped in its middle, so that it can be
+		 * copied. */
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}
@@ -225,7 +230,7 @@ const char *figure_bytes(char out[static 16], double bytes)
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
 	unsigned u = 0;
 
-	/* a number below 1024 must not be rounded up to 1024 */
+	/* Use the next unit if rounding would print 1024. */
 	while (bytes >= (u < 3 ? 1023.5 : 1023.95) && u + 1 < COUNT(units)) {
 		bytes /= 1024;
 		u++;
@@ -277,7 +282,7 @@ enum figure_unit figure_unit(const char *key)
 		{ "celsius", UNIT_CELSIUS },   { "hertz", UNIT_HERTZ },
 		{ "seconds", UNIT_SECONDS },   { "joules", UNIT_JOULES },
 		{ "ratio", UNIT_RATIO },       { "lanes", UNIT_LANES },
-		{ "uncertainty", UNIT_RATIO }, /* the uncertainty of a ratio */
+		{ "uncertainty", UNIT_RATIO }, /* it is a ratio, too */
 	};
 	const char *last = strrchr(key, '_'), *word = last ? last + 1 : key;
 	size_t n = strcspn(word, ".");
@@ -383,8 +388,8 @@ void markup_cut(struct buf *out, const char *s, size_t columns)
 
 #define RATE_MOST 1e6
 
-/* Returns the value of the option, or else of the environment variable. *ret_name: name of the
- * option or variable that had the value. */
+/* Returns the value of the option if it was given, else the value of the environment variable.
+ * *ret_name is the name of the option or of the variable, for error messages. */
 static const char *given_or_variable(const char *given, const char *option,
 				     const char *variable, const char **ret_name)
 {
@@ -405,7 +410,7 @@ static int read_rate(const char *given, const char *option, const char *variable
 		return given ? cli_usage("%s takes a number such as %s, not ''", name, example)
 			     : EXIT_OK;
 	v = number_parse(text, &end);
-	/* strtod() also reads hexadecimal, "nan" and blanks. */
+	/* number_parse() accepts more than a decimal number, such as hexadecimal and "nan". */
 	if (end == text || *end || text[strspn(text, "0123456789.eE+-")] ||
 	    !(v >= 0 && v <= RATE_MOST))
 		return cli_usage("%s takes a number such as %s, not '%s'", name, example, text);

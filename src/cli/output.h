@@ -1,5 +1,5 @@
-/* output: writes finished documents to a file or to standard output, prints single values, and
- * parses the options for the cost of energy. */
+/* output: writes documents to a file or to standard output, prints values with their units,
+ * escapes text for HTML and SVG, and parses the options for the cost of energy. */
 #ifndef GW_CLI_OUTPUT_H
 #define GW_CLI_OUTPUT_H
 
@@ -16,33 +16,35 @@
 #define OUTPUT_OPTION(at) \
 	OPTION_ROW(TEXT, 'o', "output", at, "FILE", "write to FILE instead of standard output")
 
-/* Writes text to path; NULL or "-" is standard output. A regular file is replaced in one step,
- * so a full disk leaves the old file unchanged. If a file is replaced, prints a note unless
- * `quiet`. A device, a pipe or a FIFO is not replaced but written to. Returns an exit code. */
+/* Writes text to path, or to standard output if path is NULL or "-". A regular file is replaced
+ * in one step, so that the old file stays unchanged if the disk is full. If a file is replaced,
+ * prints a note unless `quiet` is set. A device or a FIFO is written to and not replaced.
+ * Returns an exit code. */
 int output_write(const char *path, const struct buf *text, bool quiet);
 
-/* output_print() writes to standard output without buffering.  output_possible() checks whether
- * path can be written; call it before long work. */
+/* output_print() writes to standard output at once, without a buffer. output_possible() checks
+ * whether a file can be written at path; call it before work that takes long. Both return an
+ * exit code. */
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);
 
-/* Writes the result of a measurement to the file, if path names one, and to standard output if
- * `print` is set or path is "-".  An existing file is kept as path.old. */
+/* Writes the result of a measurement. Writes it to a file if path is neither NULL nor "-", and
+ * to standard output if path is "-" or `print` is set. The previous content of the file is kept
+ * as path.old. Returns an exit code. */
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
-/* Checks that path is not one of the input files, because writing would destroy that file.
- * Returns EXIT_OK or EXIT_USAGE. */
+/* Checks that path is not one of the n input files, because writing the output would destroy
+ * the input. Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
-/* Prints a key and a value.  All values start in the same column.  A value that does not fit
- * goes to the next line. */
+/* Prints a key and a value in one line. All values start in the same column. A value that does
+ * not fit is printed in the next line. */
 void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints a number with the unit that ends its key. */
+/* Prints a number with its unit. The unit follows from the end of the key. */
 void figure_number(const char *key, double v);
 
-/* Units that the end of a key can name, as in "power_watts", "power_watts.max" and
- * "seconds". */
+/* Units that a key can end with, as in "power_watts", "power_watts.max" and "seconds". */
 enum figure_unit {
 	UNIT_NONE,
 	UNIT_BYTES,
@@ -56,24 +58,22 @@ enum figure_unit {
 };
 enum figure_unit figure_unit(const char *key);
 
-/* Write a value with a suitable unit and return out; NAN is "-".
- * figure_bytes()     "140.4 GiB"
- * figure_span()      a time that is rounded: "12 s", "10 min", "1.5 h"
- * figure_run_time()  a time in its two largest units: "12s", "3m05s", "1h01m", "2d03h" */
+/* Write a value with a suitable unit and return out. NAN becomes "-". figure_bytes()     "140.4
+ * GiB" figure_span()      a time that is rounded: "12 s", "10 min", "1.5 h" figure_run_time()
+ * a time in its two largest units: "12s", "3m05s", "1h01m", "2d03h" */
 const char *figure_bytes(char out[static 16], double bytes);
 const char *figure_span(char out[static 16], double seconds);
 const char *figure_run_time(char out[static 16], double seconds);
 
-/* Prints a quantity of a device.  If the quantity is absent, prints the reason if `reasons` is
- * set, else nothing. */
+/* Prints a quantity of a device. If the value is unknown, prints the reason if `reasons` is
+ * set, and nothing otherwise. */
 void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
 
-/* Adds s (may be NULL), escaped for text and quoted attributes of HTML and SVG.  Invalid UTF-8
- * and characters that XML forbids become U+FFFD. */
+/* Adds s to out, escaped for texts and quoted attributes in HTML and SVG. s may be NULL.
+ * Invalid UTF-8 and characters that XML forbids become U+FFFD. */
 void markup_text(struct buf *out, const char *s);
 
-/* Adds s like markup_text(), but cuts s to this number of columns. If s was cut, adds a sign
- * that shows it. */
+/* Adds s like markup_text(). If s is wider than `columns`, cuts it and adds "…". */
 void markup_cut(struct buf *out, const char *s, size_t columns);
 
 /* The options for the price and the carbon intensity of energy.  An option that is not given is
@@ -83,16 +83,15 @@ struct cost_options {
 	const char *price, *currency, *gco2;
 };
 
-/* Rows for a table of options; type.member is a struct cost_options. */
+/* Rows for a table of options. `member` is the struct cost_options in the struct `type`. */
 #define COST_OPTIONS(type, member)                                                             \
 	OPTION_ROW(TEXT, 0, "price-per-kwh", offsetof(type, member.price), "PRICE",            \
-		   "price of a kilowatt-hour; the energy is then also shown in kWh and as "    \
-		   "costs"),                                                                   \
+		   "price of one kilowatt-hour; also shows the energy in kWh, and its cost"),  \
 		OPTION_ROW(TEXT, 0, "price-currency", offsetof(type, member.currency), "WORD", \
 			   "currency of that price, such as EUR"),                             \
 		OPTION_ROW(TEXT, 0, "gco2-per-kwh", offsetof(type, member.gco2), "GRAMS",      \
-			   "grams of CO2 per kilowatt-hour; the energy is then also shown as " \
-			   "CO2")
+			   "grams of CO2 per kilowatt-hour; also shows the energy as grams "   \
+			   "of CO2")
 
 /* Parses the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
 int cost_options_read(const struct cost_options *o, struct energy_cost *ret);

@@ -28,8 +28,8 @@ static const char *choose_address(const struct config_list *l)
 	return found;
 }
 
-/* Sets the address.  Replaces 0.0.0.0 and [::], on which a service listens, by the loopback
- * address. */
+/* Sets the address. A service can listen on 0.0.0.0 or [::], but a client cannot connect to
+ * them, so they are replaced by the loopback address. */
 static void set_address(struct remote *r, const char *text)
 {
 	static const char *const everywhere[][2] = { { "0.0.0.0:", "127.0.0.1:" },
@@ -58,7 +58,7 @@ static int read_token(struct remote *r, const char *path, bool must)
 	return EXIT_OK;
 }
 
-static int load_config(struct config *ret, bool *ret_mistake, bool quiet)
+int remote_config(struct config *ret, bool *ret_mistake, bool quiet)
 {
 	char message[2000];
 	int err = config_load_rest(ret, message, sizeof(message));
@@ -67,24 +67,19 @@ static int load_config(struct config *ret, bool *ret_mistake, bool quiet)
 	if (err == -GW_E_NOMEM)
 		return cli_fail("%s", message);
 	if (err && !quiet)
-		cli_error("note: the configuration has a mistake: %s; the rest of it is used; "
-			  "see gpuward config check",
+		cli_error("note: the configuration has a mistake: %s; its other settings are "
+			  "used; see gpuward config check",
 			  message);
 	return EXIT_OK;
 }
 
-int remote_config(struct config *ret, bool *ret_mistake)
-{
-	return load_config(ret, ret_mistake, false);
-}
-
-/* Reads the address (if `address` is set) and the token (if `token` is set) from the
- * configuration. It is not an error if the user may not read the token. */
+/* Reads the address, if `address` is set, and the token, if `token` is set, from the
+ * configuration of the service. It is not an error if the user may not read the token file. */
 static int read_config(struct remote *r, bool address, bool token, bool quiet)
 {
 	struct config c;
 	bool mistake;
-	int code = load_config(&c, &mistake, quiet);
+	int code = remote_config(&c, &mistake, quiet);
 
 	if (code != EXIT_OK)
 		return code;
@@ -92,8 +87,8 @@ static int read_config(struct remote *r, bool address, bool token, bool quiet)
 	    strncmp(choose_address(&c.service_listen), "unix:", 5) != 0) {
 		if (!quiet)
 			cli_error("the service uses TLS, which this command does not support; "
-				  "let it also listen on a UNIX socket ([service] listen = "
-				  "[..., \"unix:PATH\"])");
+				  "let the service also listen on a UNIX socket ([service] "
+				  "listen = [..., \"unix:PATH\"])");
 		config_done(&c);
 		return EXIT_USAGE;
 	}
@@ -136,8 +131,9 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 	buf_init(&r->body, CLIENT_REPLY_MAX);
 	if (address && strncmp(address, "https://", 8) == 0)
 		return f->quiet ? EXIT_USAGE
-				: cli_usage("%s: this command supports only http and UNIX "
-					    "sockets; use the service's unix:PATH",
+				: cli_usage("%s: this command supports only http:// and UNIX "
+					    "sockets; on the machine of the service, use its "
+					    "socket (unix:PATH)",
 					    address);
 	if (address)
 		set_address(r, address);
@@ -170,16 +166,25 @@ static void describe_error(const struct remote *r, int err, char *message, size_
 		snprintf(message, size, "'%s' is not an address; give HOST:PORT or unix:PATH",
 			 r->address);
 		break;
-	case GW_E_NODEV: snprintf(message, size, "%s: no such host", r->address); break;
+	case GW_E_NODEV:
+		snprintf(message, size,
+			 "the host of the address %s is not known; check --address",
+			 r->address);
+		break;
 	case GW_E_PERM:
-		snprintf(message, size, "%s: you do not have permission to use this socket",
+		snprintf(message, size,
+			 "you do not have permission to use the socket %s; use sudo, or give "
+			 "--address",
 			 r->address);
 		break;
 	case GW_E_TIMEOUT:
-		snprintf(message, size, "the service on %s did not answer in time", r->address);
+		snprintf(message, size,
+			 "the service on %s did not answer in time; see its log, or try again",
+			 r->address);
 		break;
 	case GW_E_PARSE:
-		snprintf(message, size, "the server on %s does not reply like gpuward",
+		snprintf(message, size,
+			 "the server on %s is not a gpuward service; check --address",
 			 r->address);
 		break;
 	default:
@@ -196,18 +201,24 @@ static void clear_reply(struct remote *r)
 	r->status = 0;
 }
 
-int remote_send(struct remote *r, const char *method, const char *path, const char *body,
-		uint64_t timeout_ns, int *ret_fd, char *message, size_t size)
+/* Makes a request. A GET request needs no token. */
+static struct client_request make_request(const struct remote *r, const char *method,
+					  const char *path, const char *body)
 {
-	struct client_request q = {
+	return (struct client_request){
 		.address = r->address,
 		.method = method,
 		.path = path,
 		.accept = "application/json",
-		.token = strcmp(method, "GET") == 0 ? NULL
-						    : r->token, /* GET requests need no token */
+		.token = strcmp(method, "GET") == 0 ? NULL : r->token,
 		.body = body,
 	};
+}
+
+int remote_send(struct remote *r, const char *method, const char *path, const char *body,
+		uint64_t timeout_ns, int *ret_fd, char *message, size_t size)
+{
+	const struct client_request q = make_request(r, method, path, body);
 	int err;
 
 	clear_reply(r);
@@ -230,33 +241,37 @@ int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, s
 	return err;
 }
 
+/* Sends a request and reads the reply, without parsing it. */
+static int exchange(struct remote *r, const struct client_request *q, uint64_t timeout_ns,
+		    char *message, size_t size)
+{
+	int err;
+
+	clear_reply(r);
+	err = client_request_reply(q, timeout_ns, &r->status, &r->body);
+	if (err)
+		describe_error(r, err, message, size);
+	return err;
+}
+
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
 		   uint64_t timeout_ns, char *message, size_t size)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, now_ns;
-	int fd, err = remote_send(r, method, path, body, timeout_ns, &fd, message, size);
+	const struct client_request q = make_request(r, method, path, body);
+	int err = exchange(r, &q, timeout_ns, message, size);
 
-	if (err)
-		return err;
-	now_ns = clock_mono_ns(clock_real());
-	return remote_reply(r, fd, until_ns > now_ns ? until_ns - now_ns : 0, message, size);
+	if (!err)
+		remote_parse(r);
+	return err;
 }
 
 int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
 		 uint64_t timeout_ns, char *message, size_t size)
 {
-	struct client_request q = { .address = r->address,
-				    .method = "GET",
-				    .path = path,
-				    .accept = "application/json",
-				    .stop = stop };
-	int err;
+	struct client_request q = make_request(r, "GET", path, NULL);
 
-	clear_reply(r);
-	err = client_request_reply(&q, timeout_ns, &r->status, &r->body);
-	if (err)
-		describe_error(r, err, message, size);
-	return err;
+	q.stop = stop;
+	return exchange(r, &q, timeout_ns, message, size);
 }
 
 void remote_parse(struct remote *r)
@@ -279,7 +294,7 @@ const char *remote_why(const struct remote *r)
 	return "no reason given";
 }
 
-/* Returns a sentence that says what the user can do if the service refused the request. */
+/* Returns what the user can do after the service refused a request. */
 static const char *remote_hint(const struct remote *r)
 {
 	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
@@ -296,9 +311,10 @@ static const char *remote_hint(const struct remote *r)
 void remote_refusal(const struct remote *r, char *out, size_t size)
 {
 	if (r->status == 401 || r->status == 403)
-		snprintf(out, size, "the service refuses: %s (%s)", remote_why(r),
+		snprintf(out, size, "the service refuses the request: %s (%s)", remote_why(r),
 			 remote_hint(r));
-	else if (r->status == 409) /* the sentence says what prevents the request */
+	/* the sentence of the service already says what prevents it */
+	else if (r->status == 409)
 		snprintf(out, size, "%s", remote_why(r));
 	else
 		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));
@@ -362,19 +378,20 @@ int remote_request_ok(struct remote *r, const char *method, const char *path, co
 
 	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
 		return cli_fail("%s", message);
-	/* every document of the service has a schema_version */
+	/* Every document of the service has a schema_version; documents of other servers do
+	 * not. */
 	if (r->status == 204 || (r->status >= 200 && r->status < 300 && r->reply &&
 				 json_doc_get(r->reply, "schema_version")))
 		return EXIT_OK;
 	if (r->status < 400)
-		return cli_fail("the server on %s does not reply like gpuward; check --address",
+		return cli_fail("the server on %s is not a gpuward service; check --address",
 				r->address);
 	remote_refusal(r, message, sizeof(message));
 	return cli_fail("%s", message);
 }
 
-/* Longest wait for the reply. A service that nobody watched waits up to 0.3 s for a new reading
- * before it replies. */
+/* Longest wait for the reply of the service. The service itself may wait up to 0.3 s for a new
+ * reading of the GPUs before it replies. */
 #define REPLY_NS (500 * NS_PER_MS)
 
 void service_processes_open(struct service_processes *s, const struct cli *c)
@@ -405,12 +422,12 @@ void service_processes_ask(struct service_processes *s)
 	if (err)
 		s->fd = -1;
 	if (err == -GW_E_TIMEOUT)
-		/* do not ask a slow service again, because each reading of --watch would wait
-		 * for it */
+		/* Do not ask a slow service again: with --watch, every snapshot would wait for
+		 * it. */
 		s->use = false;
 }
 
-/* Reads the reply.  Returns false if there is none. */
+/* Waits for the reply and reads it. Returns false if there is no usable reply. */
 static bool read_reply(struct service_processes *s)
 {
 	char ignored[700];

@@ -20,12 +20,14 @@
 #define ENTRIES      64
 #define SYSTEMCTL_NS (90 * NS_PER_S)
 
+/* One entry of the manifest. */
 struct entry {
 	enum setup_what what;
 	char path[256];
-	char sum[2][65];      /* checksums of the contents that setup wrote; "": none */
-	char user[64];        /* STEP_USER_* */
-	bool enabled, active; /* STEP_UNIT: the state before setup */
+	/* checksums of the last two contents that setup wrote; "": none */
+	char sum[2][65];
+	char user[64];        /* for STEP_USER_FILE and STEP_USER_FOLDER: the user */
+	bool enabled, active; /* for STEP_UNIT: the state of the unit before setup */
 };
 
 struct setup_manifest {
@@ -75,16 +77,20 @@ int setup_manifest_load(const struct setup_place *at, struct setup_manifest **re
 	n = setup_read(AT_FDCWD, setup_path(at, SETUP_MANIFEST, path), text, SETUP_FILE_MAX,
 		       &st);
 	if (n == -ENOENT || (n == -EACCES && geteuid() != 0))
-		; /* setup wrote nothing yet, or this user only reads the plan */
-	/* `setup --undo` removes what this file lists, so other users must not be able to
-	 * change it. */
+		/* there is no manifest, or this user may not read it and can only print the
+		 * plan */
+		;
+	/* Undo removes, as root, what this file lists, so other users must not be able to write
+	 * it. */
 	else if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022)))
-		code = cli_fail("%s is not used, because users other than root can write it",
+		code = cli_fail("%s is not used, because users other than root can write it; "
+				"check its content, then run chown root and chmod 600 on it",
 				path);
 	else if (n < 0 || json_doc_new(text, (size_t)n, &o, message, sizeof(message)) != 0)
-		code = cli_fail("%s, the list of what setup wrote, cannot be read: %s; fix or "
-				"remove this file. Without it, setup --undo removes nothing",
-				path, n < 0 ? strerror((int)-n) : message);
+		code = cli_fail(
+			"%s cannot be read: %s; fix or remove this file. It is the list of "
+			"what setup wrote; without it, setup --undo removes nothing",
+			path, n < 0 ? strerror((int)-n) : message);
 	for (size_t i = 0; o && i < json_doc_count(o, "steps"); i++)
 		read_entry(json_doc_at(o, "steps", i), m);
 	json_doc_free(o);
@@ -94,11 +100,6 @@ int setup_manifest_load(const struct setup_place *at, struct setup_manifest **re
 	else
 		free(m);
 	return code;
-}
-
-void setup_manifest_free(struct setup_manifest *m)
-{
-	free(m);
 }
 
 static void write_entry(struct json *j, const struct entry *e)
@@ -146,7 +147,7 @@ static int manifest_save(const struct setup_place *at, const struct setup_manife
 								  .uid = (uid_t)-1,
 								  .replaces = true });
 	buf_done(&out);
-	return err ? cli_fail("%s cannot be written: %s; nothing was done for this step", path,
+	return err ? cli_fail("%s cannot be written: %s; this step was not carried out", path,
 			      strerror(err))
 		   : EXIT_OK;
 }
@@ -159,7 +160,7 @@ static struct entry *find_entry(struct setup_manifest *m, const char *path)
 	return NULL;
 }
 
-/* True if no line has a setting. */
+/* Returns true if all lines of a configuration file are comments or empty. */
 static bool is_comment(const char *text)
 {
 	for (; *text; text += strcspn(text, "\n"), text += *text == '\n') {
@@ -222,7 +223,7 @@ enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 				      : SETUP_BLOCKED;
 }
 
-/* Runs systemctl.  Returns its exit status, or a negative gw_error. */
+/* Runs systemctl; `option` may be NULL. Returns its exit status, or a negative gw_error. */
 static int systemctl(const char *verb, const char *option, const char *unit)
 {
 	const char *argv[] = { "systemctl", verb, option ? option : unit, option ? unit : NULL,
@@ -246,7 +247,8 @@ static bool exists(const struct setup_place *at, const char *path)
 	return lstat(setup_path(at, path, full), &st) == 0;
 }
 
-/* Adds the step to the manifest before it is done.  Returns an exit code. */
+/* Adds the step to the manifest. Call it before the step is carried out. Returns an exit
+ * code. */
 static int record(const struct setup_place *at, const struct setup_step *s,
 		  struct setup_manifest *m)
 {
@@ -254,11 +256,12 @@ static int record(const struct setup_place *at, const struct setup_step *s,
 	struct entry *e = find_entry(m, s->path);
 
 	if (folder && (e || exists(at, s->path)))
-		/* do not record a folder that was there before, so that undo does not remove
-		 * it */
+		/* Setup did not create this folder, so undo must not remove it. */
 		return EXIT_OK;
 	if (!e && m->count == ENTRIES)
-		return cli_fail("%s lists too many steps", SETUP_MANIFEST);
+		return cli_fail("%s lists too many steps; run sudo gpuward setup --undo, then "
+				"setup again",
+				SETUP_MANIFEST);
 	if (!e) {
 		e = &m->entry[m->count++];
 		*e = (struct entry){ .what = s->what };
@@ -295,19 +298,13 @@ static int make_folder(const struct setup_place *at, const struct setup_step *s)
 static int make_file(const struct setup_place *at, const struct setup_step *s)
 {
 	struct setup_contents c = { s->text, s->mode, (uid_t)-1, (gid_t)-1, s->replaces };
-	char full[PATH_MAX], home[PATH_MAX], name[64];
-	uid_t uid = 0;
-	gid_t gid;
+	char full[PATH_MAX];
 
-	if (s->of_account && geteuid() == 0) {
-		if (setup_account(at->prefix, SETUP_ACCOUNT, &uid, &gid, home, sizeof(home),
-				  name, sizeof(name)) == 0) {
-			c.uid = uid;
-			c.gid = gid;
-		} else if (!*at->prefix) {
-			return ENOENT;
-		}
-	}
+	/* With a prefix, the account may not exist yet; root then owns the file. */
+	if (s->of_account && geteuid() == 0 &&
+	    setup_account(at->prefix, SETUP_ACCOUNT, &c.uid, &c.gid, NULL, 0, NULL, 0) != 0 &&
+	    !*at->prefix)
+		return ENOENT;
 	return setup_put(setup_path(at, s->path, full), &c);
 }
 
@@ -315,14 +312,15 @@ static const char *step_error(const struct setup_step *s, int err, char out[stat
 {
 	if (s->what == STEP_ACCOUNT)
 		snprintf(out, 300,
-			 "systemd-sysusers did not create the user %s; check that "
+			 "systemd-sysusers did not create the user %s; check that the file "
 			 "sysusers.d/gpuward.conf is installed",
 			 s->path);
 	else if (s->what == STEP_UNIT || s->what == STEP_RELOAD)
 		snprintf(out, 300, "systemctl could not %s %s; journalctl -u %s shows why",
 			 s->what == STEP_UNIT ? "start" : "reload", s->path, s->path);
 	else if (err == ELOOP || err == ENOTDIR)
-		snprintf(out, 300, "%s is a link or below one; setup does not follow links",
+		snprintf(out, 300,
+			 "%s is a symbolic link or is below one; setup does not follow links",
 			 s->path);
 	else
 		snprintf(out, 300, "%s cannot be written: %s", s->path, strerror(err));
@@ -362,10 +360,10 @@ static bool is_of_user(enum setup_what what)
 	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
 }
 
-/* Prints that the user gets no copy of the token, and removes the steps from `before` on from
- * the manifest.  Returns an exit code. */
-static int give_up_copy(const struct setup_place *at, struct setup_manifest *m, unsigned before,
-			const char *why)
+/* Prints that the user gets no copy of the token. Removes the entries that were added for the
+ * copy: the manifest keeps its first `before` entries. Returns an exit code. */
+static int skip_copy(const struct setup_place *at, struct setup_manifest *m, unsigned before,
+		     const char *why)
 {
 	const bool recorded = m->count > before;
 
@@ -392,8 +390,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 
 		if (no_copy && is_of_user(s->what))
 			continue;
-		/* Create this folder before the manifest, because the manifest is in it. If
-		 * setup is interrupted here, undo removes the empty folder without a
+		/* Create this folder before the manifest is written, because the manifest lies
+		 * in it. If setup is interrupted here, undo removes the empty folder without a
 		 * manifest. */
 		if (own && !there && (err = do_step(at, s)) != 0)
 			code = cli_fail("%s", step_error(s, err, text));
@@ -404,15 +402,17 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			snprintf(e->path, sizeof(e->path), "%s", s->path);
 			code = manifest_save(at, m);
 		} else if (code == EXIT_OK) {
-			/* do not record an account or a reload: undo has nothing to remove */
+			/* An account and a reload are not recorded, because undo does not
+			 * remove them. */
 			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
 				       ? EXIT_OK
 				       : record(at, s, m);
 			err = code == EXIT_OK ? do_step(at, s) : 0;
-			/* EINTR: the child was killed, perhaps after it wrote the file */
+			/* EINTR: the child process was killed, perhaps after it wrote the
+			 * file. */
 			if (err && err != EINTR && is_of_user(s->what)) {
 				no_copy = true;
-				code = give_up_copy(at, m, before, step_error(s, err, text));
+				code = skip_copy(at, m, before, step_error(s, err, text));
 				continue;
 			}
 			if (err)
@@ -427,26 +427,26 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 struct undo {
 	const struct setup_place *at;
 	bool quiet;
-	bool dry_run; /* print what would be removed, and remove nothing */
-	unsigned kept;
-	unsigned failed; /* entries that could not be removed */
+	bool dry_run;    /* print what would be removed, and remove nothing */
+	unsigned kept;   /* number of entries that were not removed */
+	unsigned failed; /* how many of them could not be removed because of an error */
 };
 
-static void kept(struct undo *u, const char *path, const char *why)
+static void report_kept(struct undo *u, const char *path, const char *why)
 {
 	u->kept++;
 	printf("  %s %s: %s\n", u->dry_run ? "keep" : "kept", path, why);
 }
 
-/* Reports the result of a removal. */
+/* Prints the result of a removal; err is 0, an errno or SETUP_CHANGED. */
 static void report(struct undo *u, const struct entry *e, int err)
 {
 	if (!err && (!u->quiet || u->dry_run))
 		printf("  %s %s\n", u->dry_run ? "remove" : "removed", e->path);
 	else if (err == SETUP_CHANGED)
-		kept(u, e->path, "it was changed after setup wrote it");
+		report_kept(u, e->path, "it was changed after setup wrote it");
 	else if (err && err != ENOENT) {
-		kept(u, e->path, strerror(err));
+		report_kept(u, e->path, strerror(err));
 		u->failed++;
 	}
 }
@@ -467,10 +467,11 @@ static void undo_file(struct undo *u, const struct entry *e)
 	report(u, e, err);
 }
 
-/* In a dry run the folder still has its files, so it is unknown whether undo will remove it. */
+/* In a dry run, the folder still contains its files, so it is not known whether undo would
+ * remove it. */
 static void undo_folder_dry(const struct entry *e)
 {
-	printf("  remove %s if it is empty then\n", e->path);
+	printf("  remove %s if it is then empty\n", e->path);
 }
 
 static void undo_folder(struct undo *u, const struct entry *e)
@@ -485,7 +486,7 @@ static void undo_folder(struct undo *u, const struct entry *e)
 	err = rmdir(setup_path(u->at, e->path, full)) == 0 ? 0 : errno;
 	if ((err == ENOTEMPTY || err == EEXIST) && !u->quiet)
 		printf("  kept %s: it is not empty\n", e->path);
-	/* it is not an error that the folder has files of other programs */
+	/* It is not an error if the folder contains files of other programs. */
 	report(u, e, err == ENOTEMPTY || err == EEXIST ? ENOENT : err);
 }
 
@@ -493,13 +494,14 @@ static void undo_user(struct undo *u, const struct entry *e)
 {
 	struct setup_place at = *u->at;
 	const bool folder = e->what == STEP_USER_FOLDER;
-	char home[PATH_MAX], name[64];
+	char home[PATH_MAX];
 	int err;
 
-	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), name,
-			  sizeof(name)) != 0 ||
+	if (setup_account(at.prefix, e->user, &at.uid, &at.gid, home, sizeof(home), NULL, 0) !=
+		    0 ||
 	    strncmp(e->path, home, strlen(home)) != 0) {
-		kept(u, e->path, "the home folder of its user has changed");
+		report_kept(u, e->path,
+			    "its user does not exist, or has another home folder now");
 		return;
 	}
 	if (u->dry_run && folder) {
@@ -514,7 +516,8 @@ static void undo_user(struct undo *u, const struct entry *e)
 									   : HOME_REMOVE,
 							  .path = e->path,
 							  .sum = { e->sum[0], e->sum[1] } });
-	/* a user's folder, such as .config, usually has other files: do not report it */
+	/* A user's folder, such as .config, usually contains other files. Print nothing
+	 * then. */
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 
@@ -531,13 +534,13 @@ static void undo_unit(struct undo *u, const struct entry *e)
 	if (!e->active)
 		err = systemctl("stop", NULL, e->path) || err;
 	if (err) {
-		kept(u, e->path, "systemctl could not disable and stop it");
+		report_kept(u, e->path, "systemctl could not disable and stop it");
 		u->failed++;
 	} else if (!u->quiet)
 		printf("  disabled and stopped %s\n", e->path);
 }
 
-/* Removes the manifest, then its folder if that is empty and setup may have created it. */
+/* Removes the manifest, and then its folder if the folder is empty. */
 static int remove_manifest(struct undo *u, const struct entry *folder)
 {
 	char full[PATH_MAX], temporary[PATH_MAX + 16];
@@ -555,8 +558,8 @@ static int remove_manifest(struct undo *u, const struct entry *folder)
 	return EXIT_OK;
 }
 
-/* Removes one entry.  Returns true if the manifest must still list it: its removal failed, or it
- * is a folder that may hold a file that could not be removed. */
+/* Removes what one entry describes. Returns true if the entry must stay in the manifest: its
+ * removal failed, or it is a folder that may contain a file that could not be removed. */
 static bool undo_entry(struct undo *u, const struct entry *e)
 {
 	const unsigned before = u->failed;
@@ -575,7 +578,8 @@ static bool undo_entry(struct undo *u, const struct entry *e)
 	return u->failed > before;
 }
 
-/* Leaves only the entries in the manifest that could not be removed, for the next undo. */
+/* Removes all other entries from the manifest, so that the next undo tries the failed ones
+ * again. */
 static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 		       const bool failed[static ENTRIES])
 {
@@ -588,7 +592,7 @@ static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 	m->count = n;
 	code = manifest_save(at, m);
 	return code != EXIT_OK ? code
-			       : cli_fail("not everything could be removed; fix the reasons "
+			       : cli_fail("some files could not be removed; fix the reasons "
 					  "above and run sudo gpuward setup --undo again");
 }
 
@@ -598,7 +602,7 @@ int setup_is_done(const struct setup_place *at, bool *ret)
 	int code = setup_manifest_load(at, &m);
 
 	*ret = m && m->count > 0;
-	setup_manifest_free(m);
+	free(m);
 	return code;
 }
 
@@ -619,7 +623,7 @@ int setup_undo(const struct setup_place *at, bool quiet, bool dry_run)
 	else if (code == EXIT_OK && !(dry_run && m->count == 0))
 		code = remove_manifest(&u, &own);
 	if (code == EXIT_OK && u.kept && !quiet && !dry_run)
-		printf("Delete what was kept yourself if you do not need it.\n");
+		printf("If you do not need the files that were kept, delete them yourself.\n");
 	free(m);
 	return code;
 }

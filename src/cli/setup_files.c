@@ -27,7 +27,8 @@ const char *setup_path(const struct setup_place *at, const char *path, char out[
 	return out;
 }
 
-/* True if a part of path below the prefix is a link; ret is that part. */
+/* Returns true if there is a prefix and a folder or file of path below it is a link. ret is
+ * then the path of this link. */
 static bool has_link(const struct setup_place *at, const char *path, char ret[PATH_MAX])
 {
 	struct stat st;
@@ -42,8 +43,8 @@ static bool has_link(const struct setup_place *at, const char *path, char ret[PA
 	return false;
 }
 
-/* For the real root, the lock is a file that no other user can open. For another prefix, it is
- * the folder etc. */
+/* Opens the file on which the lock is taken. For the real root, it is a file that no other user
+ * can open. With a prefix, it is the folder etc. */
 static int open_lock(const struct setup_place *at)
 {
 	char path[PATH_MAX];
@@ -61,8 +62,8 @@ int setup_begin(const struct setup_place *at, bool lock, int *ret_lock)
 
 	*ret_lock = -1;
 	if (has_link(at, SETUP_FOLDER "/gpuward.d", path))
-		return cli_fail("%s is a link, which may lead out of %s, so nothing was "
-				"changed; replace it by a folder",
+		return cli_fail("%s is a link and may lead out of %s, so nothing was changed; "
+				"replace the link by a folder",
 				path, at->prefix);
 	if (!lock)
 		return EXIT_OK;
@@ -70,15 +71,15 @@ int setup_begin(const struct setup_place *at, bool lock, int *ret_lock)
 	if (*ret_lock < 0)
 		return cli_fail("%s%s cannot be opened: %s; nothing was changed", at->prefix,
 				*at->prefix ? "/etc" : LOCK_FILE, strerror(errno));
-	/* st_nlink 0: the other setup ended and removed the lock file after it was opened
-	 * here */
+	/* If st_nlink is 0, another setup ended and removed the lock file after it was opened
+	 * here. */
 	if (flock(*ret_lock, LOCK_EX | LOCK_NB) == 0 && fstat(*ret_lock, &st) == 0 &&
 	    st.st_nlink > 0)
 		return EXIT_OK;
 	close(*ret_lock);
 	*ret_lock = -1;
-	return cli_fail("another gpuward setup runs now, so nothing was changed; wait until it "
-			"ends and try again");
+	return cli_fail("another gpuward setup is running, so nothing was changed; wait until "
+			"it ends and try again");
 }
 
 void setup_end(const struct setup_place *at, int lock)
@@ -144,7 +145,8 @@ long setup_read(int folder, const char *path, char *out, size_t size, struct sta
 	return (size_t)n == size ? -EFBIG : n;
 }
 
-/* Writes a file in the folder: complete, or not at all.  Returns 0 or an errno. */
+/* Writes a file in the folder. Writes a temporary file first, so that the file is never
+ * incomplete. Returns 0 or an errno. */
 static int put_file(int folder, const char *name, const struct setup_contents *c)
 {
 	char temporary[300];
@@ -189,9 +191,9 @@ int setup_put(const char *path, const struct setup_contents *c)
 	return err;
 }
 
-/* Opens the folder of path below the home, one part at a time and without following links;
- * creates missing parts if `mode` is not 0.  Returns a descriptor, or a negative errno. */
-static int open_below(const struct setup_place *at, const char *path, mode_t mode)
+/* Opens the folder of path, which is below the home folder. Opens one folder after the other
+ * and follows no link. Returns a descriptor, or a negative errno. */
+static int open_below(const struct setup_place *at, const char *path)
 {
 	const char *rest = path + strlen(at->home) + 1;
 	char home[PATH_MAX], part[256];
@@ -201,23 +203,13 @@ static int open_below(const struct setup_place *at, const char *path, mode_t mod
 		return -ELOOP;
 	fd = open(setup_path(at, at->home, home), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	for (const char *slash; fd >= 0 && (slash = strchr(rest, '/')); rest = slash + 1) {
-		int next;
+		int next, err;
 
 		snprintf(part, sizeof(part), "%.*s", (int)(slash - rest), rest);
-		if (mode && mkdirat(fd, part, mode) != 0 && errno != EEXIST) {
-			next = -1;
-		} else {
-			next = openat(fd, part,
-				      O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		}
-		if (next < 0) {
-			int err = errno;
-
-			close(fd);
-			errno = err;
-		} else {
-			close(fd);
-		}
+		next = openat(fd, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		err = errno;
+		close(fd);
+		errno = err;
 		fd = next;
 	}
 	return fd < 0 ? -errno : fd;
@@ -235,7 +227,7 @@ int setup_compare(int folder, const char *name, const char *const sum[2])
 	if (n == -ENOENT)
 		return ENOENT;
 	if (n < 0)
-		/* a link, a folder or a larger file was not written by setup */
+		/* The file is a link, a folder or too large, so setup did not write it. */
 		return SETUP_CHANGED;
 	for (unsigned i = 0; i < 2; i++)
 		if (sum[i] && *sum[i] && strcmp(sum[i], own) == 0)
@@ -243,7 +235,8 @@ int setup_compare(int folder, const char *name, const char *const sum[2])
 	return SETUP_CHANGED;
 }
 
-/* Returns 0 if the user may create the missing parts of path below the home, or an errno. */
+/* Returns 0 if this user may create the folders and the file of path that do not exist, or an
+ * errno. */
 static int may_create(const struct setup_place *at, const char *path)
 {
 	const size_t home = strlen(at->prefix) + strlen(at->home);
@@ -261,7 +254,7 @@ static int may_create(const struct setup_place *at, const char *path)
 static int home_verb(const struct setup_place *at, const struct setup_home_request *q)
 {
 	const char *name = strrchr(q->path, '/') + 1;
-	int folder = open_below(at, q->path, 0), err = 0;
+	int folder = open_below(at, q->path), err = 0;
 	char temporary[300];
 
 	if (q->verb == HOME_MAY_CREATE)

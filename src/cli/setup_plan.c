@@ -15,7 +15,7 @@
 #define CONFIG_MAX       (64u << 10)
 #define PATTERN_MAX      200
 #define NAME_PATTERN_MAX 121
-#define NO_KIND          WORKER_KINDS /* value for a server that no kind of worker can move */
+#define NO_KIND          WORKER_KINDS /* no kind of worker can move the server */
 
 const struct setup_what_words setup_whats[SETUP_WHAT_COUNT] = {
 #define X(name, word, plan, done) [STEP_##name] = { word, plan, done },
@@ -53,12 +53,13 @@ void setup_server_text(const struct setup_server *s, char *out, size_t size)
 		 s->listens  ? ""
 		 : s->unseen ? " (whether it listens there cannot be seen without root)"
 			     : " (nothing listens there)");
-	/* names of units and containers come from other programs */
+	/* Other programs choose the names of units and containers: remove control
+	 * characters. */
 	utf8_clean(out, size, text);
 }
 
-/* Escapes a text for an extended regular expression.  Cuts only between characters: returns false
- * if the text is too long. */
+/* Escapes a text for an extended regular expression. If the text is too long, cuts it between
+ * two characters and returns false. */
 static bool escape(char *out, size_t size, const char *text)
 {
 	size_t used = 0;
@@ -79,9 +80,9 @@ static bool escape(char *out, size_t size, const char *text)
 	return !*text;
 }
 
-/* Writes match.command for a server that nothing else identifies. The pattern is the program
- * with the word of its kind, the end of the path of its script, or the beginning of its command
- * line. */
+/* Writes the pattern of match.command, for a server without a unit of its own. The pattern
+ * contains the name of its program or script, the end of the path of its script, or, if `whole`
+ * is set or nothing else is possible, the beginning of its command line. */
 static void command_pattern(const struct setup_server *s, bool whole, char out[PATTERN_MAX])
 {
 	const char *last = strrchr(s->script, '/'), *before = last;
@@ -101,7 +102,8 @@ static void command_pattern(const struct setup_server *s, bool whole, char out[P
 	}
 }
 
-/* Returns true if another server without unit and container would have the same pattern. */
+/* Returns true if another server that is matched by its command line would have the same
+ * pattern. */
 static bool is_shared(const struct setup_servers *all, const struct setup_server *s)
 {
 	char own[PATTERN_MAX], other[PATTERN_MAX];
@@ -130,16 +132,16 @@ static void write_match(struct buf *out, const struct setup_servers *all,
 	char pattern[PATTERN_MAX + 32];
 
 	if (s->home == SETUP_UNIT) {
-		comment(out, "Which processes are the worker: those of this unit.");
+		comment(out, "The processes of the worker: all processes of this unit.");
 		toml_write_text(out, "match.unit", s->unit);
 	} else if (s->home == SETUP_USER_UNIT) {
-		comment(out, "Which processes are the worker: those in this control group, a "
-			     "unit of the user's manager.");
+		comment(out, "The processes of the worker: all processes in this control "
+			     "group, which is a unit of the user's systemd.");
 		toml_write_text(out, "match.cgroup", s->cgroup);
 	} else {
 		command_pattern(s, is_shared(all, s), pattern);
-		comment(out, "Which processes are the worker: those with this command line (a "
-			     "regular expression) and user, with their children.");
+		comment(out, "The processes of the worker: those with this command line (a "
+			     "regular expression) and this user, and their children.");
 		toml_write_text(out, "match.command", pattern);
 		if (s->uid >= 0)
 			buf_addf(out, "match.uid = %lld\n", (long long)s->uid);
@@ -156,8 +158,8 @@ static unsigned unit_kind(void)
 	return k;
 }
 
-/* True if the configuration can name this server: TOML is UTF-8, but a command line may have any
- * byte. */
+/* Returns true if the configuration can contain the name and the command line of this server.
+ * TOML allows only UTF-8, but a command line can contain any bytes. */
 static bool can_be_named(const struct setup_server *s)
 {
 	if (!utf8_is_valid(s->model))
@@ -169,7 +171,7 @@ static bool can_be_named(const struct setup_server *s)
 	}
 }
 
-/* Returns the kind that can move this server, or NO_KIND. */
+/* Returns the kind of worker that can move this server, or NO_KIND. */
 static unsigned moving_kind(const struct setup_server *s)
 {
 	if (!can_be_named(s))
@@ -201,7 +203,7 @@ static void kind_comment(struct buf *out, unsigned kind)
 	comment(out, text);
 }
 
-/* Writes a name that no earlier worker has: ollama, ollama-2, ... */
+/* Writes a name that no worker before server `at` has: ollama, ollama-2, and so on. */
 static void write_name(struct buf *out, const struct setup_servers *all, unsigned at)
 {
 	unsigned same = 1;
@@ -237,11 +239,11 @@ static void write_worker(struct setup_plan *p, const struct setup_servers *all, 
 	toml_write_text(out, "kind", policy_kind_name(kind));
 	if (kind == s->sign->kind) {
 		snprintf(text, sizeof(text), "http://127.0.0.1:%u", s->port);
-		comment(out, "Where it answers.");
+		comment(out, "The address of the server.");
 		toml_write_text(out, "url", text);
 	}
 	if (*s->model) {
-		comment(out, "What it loads when it comes back.");
+		comment(out, "The model that it loads when it returns to the GPU.");
 		toml_write_text(out, "model", s->model);
 	}
 	if (s->sign->need_text && (s->lacks || !*s->sign->needs)) {
@@ -268,8 +270,8 @@ static void write_config(const struct setup_facts *f, const struct setup_answers
 	if (f->token_configured) {
 		comment(out, "The configuration already names a token.");
 	} else {
-		comment(out, "Requests that change something, such as an eviction, must show "
-			     "the token in this file.");
+		comment(out, "A request that changes something, such as an eviction, needs the "
+			     "token in this file.");
 		toml_write_text(out, "token_file", SETUP_TOKEN);
 	}
 	if (!guard)
@@ -279,8 +281,8 @@ static void write_config(const struct setup_facts *f, const struct setup_answers
 		     "gpuward guard mode enforce lets it act.");
 	toml_write_text(out, "mode", "dry-run");
 	if (needs_companion(f->servers)) {
-		comment(out,
-			"The program with the right to stop units; see gpuward-companion(8).");
+		comment(out, "The socket of the program that may stop units; see "
+			     "gpuward-companion(8).");
 		toml_write_text(out, "companion", COMPANION_SOCKET);
 	}
 	for (unsigned i = 0; i < f->servers->count; i++)
@@ -312,27 +314,28 @@ bool setup_is_configured(const struct setup_facts *f)
 	       (f->config != SETUP_OURS && f->drop_in == SETUP_THEIRS);
 }
 
-/* Plans the configuration.  Returns true if the service will read lines of this plan. */
+/* Plans the configuration file. Returns true if the plan contains a step that writes it. */
 static bool plan_config(const struct setup_facts *f, struct setup_plan *p)
 {
 	const bool below = f->config == SETUP_COMMENT;
 
 	if (setup_is_configured(f)) {
 		add_note(p,
-			 "%s has a configuration that a person wrote or changed, so setup "
-			 "leaves it as it is. The lines that setup would have written are "
-			 "below: add those that you want, then run setup again.",
+			 "%s has a configuration that a person wrote or changed, so setup does "
+			 "not change it. The lines that setup would have written are below: "
+			 "add the lines that you want, then run setup again.",
 			 SETUP_FOLDER);
 		p->print_config = true;
 		return false;
 	}
 	if ((below ? f->drop_in : f->config) == SETUP_OURS) {
 		if (!f->servers->count) {
-			add_note(p, "The configuration of an earlier setup stays as it is.");
+			add_note(p, "The configuration that an earlier setup wrote is not "
+				    "changed.");
 			return false;
 		}
-		add_note(p, "The configuration of an earlier setup is replaced: the new one "
-			    "names the servers that run now.");
+		add_note(p, "The configuration that an earlier setup wrote is replaced: the "
+			    "new one contains the servers that run now.");
 	}
 	if (below)
 		add_step(p, STEP_FOLDER, SETUP_FOLDER "/gpuward.d", NULL)->mode = 0755;
@@ -351,7 +354,8 @@ static void plan_token(const struct setup_facts *f, struct setup_plan *p)
 	p->step[p->count - 1].of_account = f->account || f->manager != SETUP_NO_SYSTEMD;
 }
 
-/* Writes the lines that the companion needs: which user sends requests, and for which units. */
+/* Writes the configuration of the companion: which user may send requests, and for which
+ * units. */
 static void write_companion(const struct setup_servers *all, struct buf *out)
 {
 	buf_addf(out, "client %s\n", SETUP_ACCOUNT);
@@ -377,8 +381,8 @@ static int plan_companion(const struct setup_facts *f, struct setup_plan *p)
 		for (char *c = text.p; (c = strchr(c, '\n'));)
 			*c = c[1] ? ';' : '\0';
 		add_note(p,
-			 "%s was written or changed by a person and stays as it is. The guard "
-			 "also needs these lines in it, separated here by semicolons: %s",
+			 "A person wrote or changed %s, so setup does not change it. The guard "
+			 "needs these lines in it, which are separated by semicolons here: %s",
 			 SETUP_COMPANION, text.p);
 	} else if (!err) {
 		add_file(p, SETUP_COMPANION, text.p, 0644,
@@ -399,17 +403,17 @@ static void plan_user(const struct setup_facts *f, const struct setup_answers *a
 	snprintf(path, sizeof(path), "%s/" SETUP_USER_TOKEN, f->home);
 	if (f->user_token == SETUP_THEIRS) {
 		add_note(p,
-			 "%s exists and is not from setup, so it stays as it is. To replace "
-			 "it, delete it and run setup again.",
+			 "%s exists, and setup did not write it, so setup does not change it. "
+			 "To replace it, delete it and run setup again.",
 			 path);
 		return;
 	}
 	if (f->user_token == SETUP_BLOCKED) {
 		add_note(p,
-			 "The copy of the token, %s, was not made: the home of %.60s is "
-			 "missing, %.60s may not write there, or a link is on the way, and "
-			 "setup follows no link. Fix this and run setup again, or make the "
-			 "copy yourself: sudo install -D -o %.60s -m 600 %s %s",
+			 "The copy of the token, %s, was not made: the home folder of %.60s is "
+			 "missing, %.60s may not write there, or the path contains a link, "
+			 "which setup does not follow. Fix this and run setup again, or make "
+			 "the copy yourself: sudo install -D -o %.60s -m 600 %s %s",
 			 path, f->user, f->user, f->user, SETUP_TOKEN, path);
 		return;
 	}
@@ -421,7 +425,7 @@ static void plan_user(const struct setup_facts *f, const struct setup_answers *a
 		add_step(p, STEP_USER_FOLDER, folder, NULL)->mode = 0700;
 	}
 	add_step(p, STEP_USER_FILE, path,
-		 "a copy of the token, so that your commands may change something");
+		 "a copy of the token, so that your commands work without sudo");
 	p->step[p->count - 1].mode = 0600;
 	p->step[p->count - 1].text = strdup(f->token);
 }
@@ -432,8 +436,8 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 	const bool companion = configured && needs_companion(f->servers);
 
 	if (f->manager == SETUP_NO_SYSTEMD) {
-		add_note(p, "systemd does not run here. Start the service yourself: sudo "
-			    "gpuward serve");
+		add_note(p, "systemd does not run on this machine. Start the service yourself: "
+			    "sudo gpuward serve");
 	} else if (f->manager == SETUP_NO_UNIT) {
 		add_note(p,
 			 "The unit %s is not installed. Install gpuward (sudo make install, or "
@@ -457,7 +461,8 @@ static void plan_service(const struct setup_facts *f, const struct setup_answers
 	} else {
 		if (companion)
 			add_step(p, STEP_UNIT, SETUP_SOCKET, "the right to stop units");
-		add_step(p, STEP_UNIT, SETUP_SERVICE, "the service, now and at each start");
+		add_step(p, STEP_UNIT, SETUP_SERVICE,
+			 "the service, now and whenever the machine starts");
 	}
 }
 
@@ -475,22 +480,24 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 	}
 	if (s->home == SETUP_PLAIN && *s->unit)
 		add_note(p,
-			 "%s (process %lld) did not start all processes of %s, so the guard "
-			 "never stops this unit%s.",
+			 "%s (process %lld) is not the only program in the unit %s, so the "
+			 "guard does not stop this unit%s.",
 			 title, (long long)s->pid, s->unit,
 			 moving_kind(s) == NO_KIND
 				 ? ""
-				 : " and knows the server by its command line");
+				 : "; it recognises the server by its command line");
 	if (s->stuck && s->home != SETUP_UNIT)
 		add_note(p,
-			 "%s (process %lld) serves one fixed model, which it cannot unload. "
-			 "Run it as the main process of its own systemd unit, or without a "
-			 "fixed model (as a router), and run setup again.",
+			 "%s (process %lld) was started with one fixed model, which it cannot "
+			 "unload. Run it as the main process of its own systemd unit, or start "
+			 "it without a fixed model (as a router), and run setup again.",
 			 title, (long long)s->pid);
 	else if (s->sign->need_text &&
 		 (s->lacks || !*s->sign->needs || moving_kind(s) == NO_KIND))
-		add_note(p, "%s (process %lld): before the guard can evict it: %s.%s", title,
-			 (long long)s->pid, s->sign->need_text,
+		add_note(p,
+			 "%s (process %lld): before the guard can evict it, this is needed: "
+			 "%s.%s",
+			 title, (long long)s->pid, s->sign->need_text,
 			 moving_kind(s) == NO_KIND ? " Then run setup again." : "");
 	if (s->home == SETUP_CONTAINER)
 		add_note(p,
@@ -499,8 +506,8 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 			 title, s->port);
 	else if (!s->listens && !s->unseen && moving_kind(s) == s->sign->kind)
 		add_note(p,
-			 "%s (process %lld) does not listen on port %u. Check url in its "
-			 "[[worker]].",
+			 "%s (process %lld) does not listen on port %u. Correct the key url in "
+			 "its [[worker]].",
 			 title, (long long)s->pid, s->port);
 }
 
@@ -513,13 +520,13 @@ static void note_found(const struct setup_facts *f, const struct setup_answers *
 		const struct setup_maybe *m = &f->servers->maybe[i];
 
 		add_note(p,
-			 "A process (%.60s, pid %lld) listens on port %u, the usual port of "
-			 "%s, but does not look like it. If it is one, add a [[worker]]; "
-			 "gpuward.toml(5) shows how.",
+			 "The process %.60s (pid %lld) listens on port %u, the usual port of "
+			 "%s, but setup does not recognise it. If it is such a server, add a "
+			 "[[worker]]; gpuward.toml(5) shows how.",
 			 m->name, (long long)m->pid, m->port, m->sign->title);
 	}
 	if (f->servers->left_out)
-		add_note(p, "%u more servers were found than the guard can manage.",
+		add_note(p, "%u servers are left out, because the guard cannot manage so many.",
 			 f->servers->left_out);
 	if (!f->servers->count)
 		add_note(p,
@@ -542,10 +549,11 @@ int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		return ret->config.err;
 	if (f->manager != SETUP_NO_SYSTEMD && !f->account)
 		add_step(ret, STEP_ACCOUNT, SETUP_ACCOUNT, "the user of the service");
-	add_step(ret, STEP_FOLDER, SETUP_FOLDER, "the folder of token and configuration")
+	add_step(ret, STEP_FOLDER, SETUP_FOLDER,
+		 "the folder for the token and the configuration")
 		->mode = 0755;
-	/* The printed lines of the configuration name the token file, so write it even if a
-	 * person must add these lines. */
+	/* The configuration that is written or printed names the token file, so write the token
+	 * file in both cases. */
 	if (!setup_is_configured(f) || !f->token_configured)
 		plan_token(f, ret);
 	configured = plan_config(f, ret);

@@ -1,7 +1,7 @@
-/* setup_plan: decides what `gpuward setup` does: makes a list of steps and notes from facts
- * about the machine.
+/* setup_plan: decides what `gpuward setup` does. From facts about the machine, it makes a list
+ * of steps, and notes for the user.
  *
- * Pure: it reads and writes nothing.  setup_apply.h carries the steps out. */
+ * It is pure: it reads and writes no files. setup_apply.h carries out the steps. */
 #ifndef GW_CLI_SETUP_PLAN_H
 #define GW_CLI_SETUP_PLAN_H
 
@@ -19,22 +19,23 @@
 #define SETUP_ACCOUNT    "gpuward" /* the user of the service */
 #define SETUP_SERVICE    "gpuward.service"
 #define SETUP_SOCKET     "gpuward-companion.socket"
-#define SETUP_USER_TOKEN ".config/gpuward/token" /* path below the home of the user */
+#define SETUP_USER_TOKEN ".config/gpuward/token" /* in the home folder of the user */
 
 /* What setup finds at the path of a file that it wants to write. */
 enum setup_file {
 	SETUP_ABSENT,
-	SETUP_OURS,    /* an earlier setup wrote it, and it is unchanged */
+	SETUP_OURS,    /* an earlier setup wrote the file, and it is unchanged */
 	SETUP_THEIRS,  /* a person wrote or changed the file */
-	SETUP_COMMENT, /* a person's file without any setting */
-	SETUP_BLOCKED, /* the path has a link, or a folder of it is missing */
+	SETUP_COMMENT, /* a person wrote the file, but it has only comments */
+	SETUP_BLOCKED, /* setup cannot write there: a link, or missing permission */
 };
 
+/* Whether systemd can run the service. */
 enum setup_manager {
 	SETUP_NO_SYSTEMD,
 	SETUP_NO_UNIT, /* systemd runs, but the unit is not installed */
-	SETUP_STOPPED, /* the unit is installed */
-	SETUP_RUNNING,
+	SETUP_STOPPED, /* the unit is installed and does not run */
+	SETUP_RUNNING, /* the unit runs */
 };
 
 struct setup_facts {
@@ -42,29 +43,34 @@ struct setup_facts {
 	enum setup_manager manager;
 	bool account; /* the user of the service exists */
 	enum setup_file config, drop_in, token_file, companion, user_token;
-	bool token_configured; /* the existing configuration names a token file */
-	unsigned port;         /* port of the service; 0: only UNIX sockets */
-	/* another process listens on this port: its pid (0: not visible); -1: none */
+	bool token_configured; /* a person's configuration names a token file that exists */
+	unsigned port;         /* port of the service; 0: it listens only on UNIX sockets */
+	/* Pid of another process that listens on this port. 0: the pid is not visible; -1: no
+	 * process listens. */
 	int64_t port_user;
-	const char *port_name;
-	const char *token; /* the token for a new token file */
-	const char *user;  /* the user who gets a copy of the token; NULL: nobody */
-	const char *home;
-	const char *date; /* "2026-01-31" */
+	const char *port_name; /* name of this process */
+	const char *token;     /* the token for a new token file */
+	const char *user;      /* the user who gets a copy of the token; NULL: nobody */
+	const char *home;      /* home folder of this user */
+	const char *date;      /* today, such as "2026-01-31" */
 };
 
-/* True if a person wrote a configuration, so that setup writes none. */
+/* Returns true if a person wrote a configuration. Setup then writes none. */
 bool setup_is_configured(const struct setup_facts *f);
 
-/* Answers of the person; `--yes` means yes to each. */
+/* The answers to the questions of setup. With --yes, all are true. */
 struct setup_answers {
-	bool guard, copy, start;
+	bool guard; /* the guard manages the servers that were found */
+	bool copy;  /* the user gets a copy of the token */
+	bool start; /* the service is started */
 };
 
-/* What a step does: the word of the manifest, and what setup prints before and after the step.
- *   ACCOUNT      creates the user of the service
- *   USER_FOLDER  and USER_FILE: as the user, below the home
- *   UNIT         enables and starts the unit */
+/* The kinds of steps: the word in the manifest, and what setup prints in the plan and after the
+ * step.
+ *   ACCOUNT      creates the account of the service
+ *   USER_FOLDER  creates a folder in the home folder of the user, with the rights of that user
+ *   USER_FILE    does the same with a file
+ *   UNIT         enables and starts a unit of systemd */
 #define SETUP_WHATS(X)                                               \
 	X(ACCOUNT, "account", "create the user", "created the user") \
 	X(FOLDER, "folder", "create", "created")                     \
@@ -91,30 +97,30 @@ struct setup_step {
 	char path[256]; /* path of the file or folder, or name of the unit */
 	char *text;     /* contents of a file */
 	mode_t mode;
-	bool of_account; /* belongs to the user of the service, not to root */
-	bool replaces;   /* an unchanged file of an earlier setup is replaced */
-	const char *why; /* reason for the step, which setup prints */
+	bool of_account; /* the owner is the account of the service, not root */
+	bool replaces;   /* the step replaces a file that an earlier setup wrote */
+	const char *why; /* purpose of the step, for the user; NULL: the step is not printed */
 };
 
 #define SETUP_STEPS 16
 struct setup_plan {
 	struct setup_step step[SETUP_STEPS];
 	unsigned count;
-	struct buf notes; /* paragraphs for people: what is not done, and what to do about it */
-	/* the lines of the configuration for the guard, even if they are not written to a
-	 * file */
-	struct buf config;
-	bool print_config; /* config is not written: print it */
+	/* Notes for the user, one per line: what setup does not do, and what the user can
+	 * do. */
+	struct buf notes;
+	struct buf config; /* text of the new configuration file */
+	bool print_config; /* no step writes config, so print it for the user */
 	unsigned workers;  /* number of workers in config */
 };
 
-/* Returns 0, -GW_E_NOMEM or -GW_E_SIZE (a text is too long); call setup_plan_done() in any
- * case. */
+/* Makes the plan. Returns 0, -GW_E_NOMEM or -GW_E_SIZE (a text is too long). Call
+ * setup_plan_done() afterwards, even after an error. */
 int setup_plan_make(const struct setup_facts *f, const struct setup_answers *a,
 		    struct setup_plan *ret);
 void setup_plan_done(struct setup_plan *p);
 
-/* Writes how a server runs: "unit ollama.service, port 11434". */
+/* Writes where a server runs, such as "unit ollama.service, port 11434". */
 void setup_server_text(const struct setup_server *s, char *out, size_t size);
 
 #endif

@@ -17,6 +17,7 @@
 #define QUESTION_NS (5 * NS_PER_S)
 #define GUARD       "/api/v1/guard"
 
+/* Returns true if requests may be sent: see the head of setup_service.h. */
 static bool is_asked(const struct setup_place *at)
 {
 	const char *address = getenv("GPUWARD_ADDRESS");
@@ -24,7 +25,8 @@ static bool is_asked(const struct setup_place *at)
 	return !*at->prefix || (address && *address);
 }
 
-/* Sends a request.  False: no service answers, or it refuses; then message says why. */
+/* Sends a request. Returns false, with a sentence in message, if no service answers or if it
+ * refuses the request. */
 static bool ask(struct remote *r, const char *method, const char *path, const char *body,
 		char *message, size_t size)
 {
@@ -58,12 +60,12 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 
 #define RETURN_NS (30 * NS_PER_S) /* longest wait for a worker's return */
 
-/* A worker that undo releases or names. */
+/* A worker that undo must release, or that is off its GPU. */
 struct off {
 	char name[128], state[16];
-	bool held; /* a person keeps it on or off its GPU */
+	bool held; /* a person holds or has evicted it */
 	bool out;  /* the guard has moved it off its GPU, or is doing so */
-	bool only; /* only the hold of the person keeps it off its GPU */
+	bool only; /* it is off its GPU only because of that person */
 };
 
 static bool is_out(const struct json_doc *w)
@@ -97,19 +99,20 @@ static unsigned read_workers(const struct remote *r, struct off off[static POLIC
 	return n;
 }
 
+/* Prints that a mode or a hold stays stored, and why it could not be cleared. */
 static void say_stays(const char *what, const char *why)
 {
 	char text[1200];
 
 	snprintf(text, sizeof(text),
-		 "%s: %s. The history of the service keeps it (/var/lib/gpuward/gpuward.db, or "
-		 "the file that history.path names), and the next start of the service uses it "
-		 "again.",
+		 "%s: %s. It stays stored in the database of the service "
+		 "(/var/lib/gpuward/gpuward.db, or the file that history.path names), and the "
+		 "service uses it again after its next start.",
 		 what, why);
 	term_wrap(" -", 4, text, term_width());
 }
 
-/* Waits until a worker is no longer off its GPU. */
+/* Waits until the worker is on its GPU again, at most RETURN_NS. Updates o->out. */
 static void wait_for_return(struct remote *r, const char *path, struct off *o)
 {
 	const uint64_t until = clock_mono_ns(clock_real()) + RETURN_NS;
@@ -124,9 +127,9 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
 	}
 }
 
-/* Ends the hold of a worker. If only this hold kept the worker off its GPU, waits until the
- * worker is back, because the configured mode may be a dry run, in which the worker would stay
- * off. */
+/* Ends the hold of a worker. If the worker is off its GPU only because of this hold, waits
+ * until it is back. This must happen before the mode is cleared: in a dry run, the worker would
+ * stay off its GPU. */
 static void release(struct remote *r, struct off *o, bool quiet)
 {
 	const bool back = o->out && o->only;
@@ -186,7 +189,8 @@ void setup_service_forget(const struct setup_place *at, bool quiet, bool dry_run
 	if (remote_open(&r, &(struct remote_flags){ .address = NULL }) != EXIT_OK ||
 	    !ask(&r, "GET", GUARD, NULL, message, sizeof(message))) {
 		if (!quiet)
-			say_stays("A mode or a hold that was set at run time stays stored",
+			say_stays("A mode or a hold that was set at run time could not be "
+				  "cleared",
 				  "no service answers");
 		remote_close(&r);
 		return;

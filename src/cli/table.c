@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define GAP     2
-#define CUT_MIN 14 /* a cut column keeps at least this many characters */
+#define CUT_MIN 14 /* a column is not cut below this width */
 
 struct table_cell {
 	enum term_style style;
@@ -61,7 +61,7 @@ static const char *cut_mark(void)
 	return term_utf8() ? "…" : "~";
 }
 
-/* Replaces the end of a text that did not fit by a mark. */
+/* Replaces the end of a text by the mark for cut text. The text fills all `size` bytes. */
 static void mark_cut(char *text, size_t size)
 {
 	size_t n = size - 1 - strlen(cut_mark());
@@ -98,7 +98,7 @@ void table_text(struct table *t, unsigned column, enum term_style style, const c
 struct layout {
 	size_t width[TABLE_COLUMNS_MAX];
 	bool shown[TABLE_COLUMNS_MAX];
-	/* true: texts of this column are cut in the middle, not at the end */
+	/* texts of this column are cut in the middle, not at the end */
 	bool middle[TABLE_COLUMNS_MAX];
 };
 
@@ -161,8 +161,8 @@ static void layout_fit(const struct table *t, struct layout *l, size_t width)
 			return;
 }
 
-/* Shortens text to this number of columns, at its end or in its middle.  A mark shows where text
- * is missing. */
+/* Writes the text, cut to this number of columns at its end or in its middle. A mark replaces
+ * the missing part. */
 static void cut_text(char *out, size_t size, const char *text, size_t columns, bool middle)
 {
 	bool whole = utf8_columns(text) <= columns;
@@ -174,8 +174,8 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns, b
 	snprintf(out, size, "%.*s%s%s", (int)all, text, whole ? "" : cut_mark(), tail);
 }
 
-/* Returns true if two different texts of a column would be equal after their ends are cut. This
- * happens with names of models, which often differ only at the end. */
+/* Returns true if two different texts of a column would look equal after their ends are cut.
+ * Names of models, for example, often differ only at the end. */
 static bool cut_hides_difference(const struct table *t, unsigned column, size_t width)
 {
 	for (unsigned r = 1; r < t->rows; r++) {
@@ -196,7 +196,8 @@ static bool cut_hides_difference(const struct table *t, unsigned column, size_t 
 	return false;
 }
 
-/* Blanks are added only when text follows, so that no line ends with blanks. */
+/* Adds text to the current line. Blanks are counted first, and added only when text follows, so
+ * that no line ends with blanks. */
 struct pen {
 	struct buf *out;
 	bool colour;

@@ -1,8 +1,8 @@
-/* table: columns that fit the terminal.
+/* table: prints a table that fits the width of the terminal.
  *
- * If the table is too wide, the widest column with `cut` is shortened first.  Then whole
- * columns are dropped, those with the highest rank first; columns with the same rank are
- * dropped together. */
+ * If the table is too wide, the widest column that may be cut is made narrower. If this is not
+ * enough, the columns with the highest rank are not shown, then those with the next lower
+ * rank. */
 #ifndef GW_CLI_TABLE_H
 #define GW_CLI_TABLE_H
 
@@ -14,13 +14,15 @@
 
 struct table_column {
 	const char *title; /* NULL ends the array                                  */
-	unsigned rank;     /* 0: never dropped; the highest rank is dropped first  */
-	bool right;        /* aligned to the right, for numbers                    */
-	bool cut;          /* may be shortened to fit                              */
+	/* 0: always shown; the column with the highest rank is hidden first */
+	unsigned rank;
+	bool right; /* align to the right, for numbers */
+	bool cut;   /* long cells may be cut so that the table fits */
 };
 
-/* For a list of columns X(SYMBOL, title, rank, right, cut): enum { LIST(TABLE_SYMBOL) } are their
- * numbers, and { LIST(TABLE_COLUMN) TABLE_END } is the array. */
+/* Macros for a list of columns, LIST(X), with one row X(SYMBOL, title, rank, right, cut) per
+ * column. enum { LIST(TABLE_SYMBOL) } makes the numbers of the columns, and {
+ * LIST(TABLE_COLUMN) TABLE_END } makes their array. */
 #define TABLE_SYMBOL(symbol, ...) symbol,
 #define TABLE_COLUMN(symbol, ...) { __VA_ARGS__ },
 #define TABLE_END                     \
@@ -34,12 +36,13 @@ struct table_column {
 struct table {
 	const struct table_column *columns;
 	unsigned ncolumns, rows, cap;
-	struct table_cell *cell; /* the cells, row after row */
+	/* all cells of the first row, then those of the second row, and so on */
+	struct table_cell *cell;
 	int error;
 };
 
-/* True if a table could not be printed, because there was no memory for it.  The program then
- * ends with an error. */
+/* Returns true if there was not enough memory to print a table. The program then ends with an
+ * error. */
 bool table_was_lost(void);
 
 void table_init(struct table *t, const struct table_column *columns);
@@ -50,14 +53,15 @@ void table_row(struct table *t);
 void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Sets a cell to a text.  Does nothing if text is NULL or "". */
+/* Sets a cell to a text. If text is NULL or "", the cell stays unset. */
 void table_text(struct table *t, unsigned column, enum term_style style, const char *text);
 
-/* Appends the table with a heading to out.  Columns in which no cell is set are left out. */
+/* Appends the heading and the rows to out. A column with a rank above 0 is not shown if none of
+ * its cells is set. */
 void table_format(const struct table *t, unsigned width, bool colour, struct buf *out);
 
-/* Sets hidden[i] for each column that table_format() drops because the width is too small.
- * Returns the width that shows all columns, or 0 if none is dropped. */
+/* Sets hidden[i] to true for each column that table_format() does not show because the width is
+ * too small. Returns the width that would show all columns, or 0 if no column is hidden. */
 unsigned table_hidden(const struct table *t, unsigned width,
 		      bool hidden[static TABLE_COLUMNS_MAX]);
 

@@ -18,7 +18,7 @@
 static struct {
 	bool color, utf8, tty;
 	bool error;       /* output goes to standard error */
-	const char *mode; /* argument of term_init()      */
+	const char *mode; /* the last argument of term_init() */
 } term;
 
 static FILE *term_file(void)
@@ -26,8 +26,8 @@ static FILE *term_file(void)
 	return term.error ? stderr : stdout;
 }
 
-/* Returns the descriptor of the output.  While a frame is printed into memory, stdout has no
- * descriptor; the output is still the terminal. */
+/* Returns the descriptor of the output. It does not use fileno(): while a frame is printed into
+ * memory, stdout has no descriptor. */
 static int term_fd(void)
 {
 	return term.error ? STDERR_FILENO : STDOUT_FILENO;
@@ -159,7 +159,7 @@ const char *term_quantity(char out[static 32], double v, const char *unit)
 	size = fabs(v) / scale;
 	if (isnan(v))
 		snprintf(out, 32, "unknown");
-	else if (fabs(v) < 1e-9) /* not "-0.000" for the error of a difference */
+	else if (fabs(v) < 1e-9) /* the difference of equal numbers must not become "-0.000" */
 		snprintf(out, 32, "0 %s", unit);
 	else
 		snprintf(out, 32, "%.*f %s%s",
@@ -253,8 +253,8 @@ size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_colu
 	return used;
 }
 
-/* Returns the bytes and columns of the word at text. A longer word is cut to `most` columns,
- * but to at least one character. */
+/* Returns the number of bytes of the word at text, and its width in *ret_columns. Counts at
+ * most `most` columns of the word, but at least one character. */
 static size_t next_word(const char *text, size_t most, size_t *ret_columns)
 {
 	size_t all = strcspn(text, " "), bytes = term_fit(text, all, most, ret_columns);
@@ -264,8 +264,8 @@ static size_t next_word(const char *text, size_t most, size_t *ret_columns)
 					SIZE_MAX, ret_columns);
 }
 
-/* Prints text from column `indent` to `width`; the cursor is at `indent`.  A word that has more
- * than `most` columns is broken. */
+/* Prints wrapped text into the columns from `indent` to `width`. The cursor must be at column
+ * `indent`. A word that has more than `most` columns is broken. */
 static void wrap_text(FILE *out, unsigned indent, const char *text, size_t width, size_t most)
 {
 	size_t column = indent;
@@ -283,7 +283,7 @@ static void wrap_text(FILE *out, unsigned indent, const char *text, size_t width
 		column += columns + (fresh ? 0 : 1);
 		fresh = false;
 		text += bytes;
-		if (*text && *text != ' ') { /* the rest of a word that is longer than a line */
+		if (*text && *text != ' ') { /* the rest of a broken word begins a new line */
 			fprintf(out, "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
@@ -348,7 +348,7 @@ static void on_stop_signal(int number)
 static const char *exit_message;
 static volatile sig_atomic_t progress_is_shown;
 
-/* Calls only functions that a signal handler may call. */
+/* A signal handler: it may call only async-signal-safe functions. */
 static void on_exit_signal(int number)
 {
 	ssize_t n = progress_is_shown ? write(STDERR_FILENO, "\r\033[K", 4) : 0;
@@ -364,7 +364,7 @@ static void catch_signals(void (*handler)(int), int flags)
 
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	sigaction(SIGQUIT, &act, NULL); /* SIGQUIT must restore the terminal, too */
+	sigaction(SIGQUIT, &act, NULL); /* the terminal must also be restored after SIGQUIT */
 }
 
 void stop_catch(void)
@@ -388,7 +388,7 @@ void stop_exit(const char *message)
 	catch_signals(on_exit_signal, (int)SA_RESETHAND);
 }
 
-/* Returns true if this is a terminal with a cursor. */
+/* Returns true if fd is a terminal on which the cursor can be moved. */
 static bool can_redraw(int fd)
 {
 	const char *kind = getenv("TERM");
@@ -422,7 +422,7 @@ void screen_frame_begin(void)
 		stdout = screen.terminal;
 }
 
-/* Draws the text from the top of the screen.  Clears each line to its end.  The last line shows
+/* Draws the text from the top of the screen. Clears the rest of each line. The last line says
  * how many lines do not fit. */
 static void screen_draw(const char *text, unsigned rows)
 {

@@ -1,5 +1,6 @@
-/* term: output on a terminal: width, colours, wrapped text, a progress line, a screen that is
- * redrawn, and the signals that end a command. */
+/* term: output on a terminal. It has functions for width, colours, wrapped text, a progress
+ * line and a screen that is drawn again and again, and it catches the signals that end a
+ * command. */
 #ifndef GW_CLI_TERM_H
 #define GW_CLI_TERM_H
 
@@ -8,33 +9,37 @@
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BAD, TERM_MARK };
 
-/* Decides whether to use colour: by mode ("auto", "always" or "never"), NO_COLOR,
- * CLICOLOR_FORCE, FORCE_COLOR, TERM=dumb, and whether standard output is a terminal. */
+/* Decides whether to use colours. color_mode is "always", "never", "auto" or NULL, which means
+ * "auto". In the mode "auto", the environment variables NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR
+ * and TERM decide, and whether the output is a terminal. */
 void term_init(const char *color_mode);
 
-/* Sends output to standard error, or back to standard output.  Colours and width are then those
- * of that stream. */
+/* Sends the output of this module to standard error, or to standard output again. Colours and
+ * width follow from the chosen stream. */
 void term_to_stderr(bool on);
 
-/* Returns the columns of standard output (or error): from the terminal, else from COLUMNS, else
- * 80.  The result is from 40 to 500. */
+/* Returns the width of the output in columns, from 40 to 500. The width comes from the
+ * terminal, else from the variable COLUMNS; if both are unknown, it is 80. */
 unsigned term_width(void);
 
-/* Works like term_width(), but has no limit if the output is not a terminal and COLUMNS is not
- * set, because a program that reads a table needs whole lines. */
+/* Returns the width for a table: INT_MAX if the output is not a terminal and COLUMNS is not
+ * set, because a program that reads the table needs whole lines. Otherwise the same as
+ * term_width(). */
 unsigned term_table_width(void);
 
 bool term_utf8(void);
 bool term_color(void);
 
-/* Returns the text, or its ASCII form if the terminal does not show UTF-8: "C" for "°C". */
+/* Returns the text, or its ASCII form if the terminal cannot show UTF-8, such as "C" for
+ * "°C". */
 const char *term_plain(const char *text);
 
-/* Returns the SI prefix for a number, so that it has up to four digits before the decimal
- * point.  *ret_scale: the factor of the prefix. */
+/* Returns the SI prefix with which the number has at most four digits before the decimal point.
+ * *ret_scale is the factor of the prefix, such as 1000 for "k". */
 const char *term_prefix(double v, double *ret_scale);
 
-/* Writes a number with four digits and a suitable prefix, as "12.34 ms"; "unknown" for NAN. */
+/* Writes a number with four digits and a suitable prefix, such as "12.34 ms". NAN becomes
+ * "unknown". */
 const char *term_quantity(char out[static 32], double v, const char *unit);
 
 /* Writes a number and the half width of its interval with the same prefix, as "4003 ± 102 J".
@@ -48,12 +53,13 @@ const char *term_half_width(char out[static 32], double half_width, const char *
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
-/* Returns how many of the first `bytes` of text fit into `columns`; whole characters only.
- * *ret_columns: the columns that they take. */
+/* Returns how many of the first `bytes` bytes of text fit into `columns` columns, without a
+ * part of a character. *ret_columns is the width of this part of the text. */
 size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns);
 
-/* Prints `left`, which may contain styles, then text wrapped into the columns from `indent` to
- * width.  A word that is longer than a line is broken on a terminal only. */
+/* Prints `left`, which may contain styles, and then text. The text is wrapped and uses the
+ * columns from `indent` to `width`. On a terminal, a word that is longer than a line is
+ * broken. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
 
 /* Prints `left` and one line of text on standard error.  On a terminal, wraps the text at the
@@ -62,29 +68,29 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
  * not broken. */
 void term_error_line(const char *left, const char *text);
 
-/* Prints that the GPUs are simulated. */
+/* Prints a line that says that the GPUs are simulated. */
 void term_print_simulated(FILE *out);
 
-/* Works like term_wrap() with the width of the terminal.  Prints the title in bold; "" means no
- * title. */
+/* Prints a title in bold and a text like term_wrap(), with the width of the terminal. The title
+ * may be "". */
 void term_row(unsigned indent, const char *title, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* A screen that is redrawn.  It uses the terminal's alternate screen, so the earlier content
- * comes back afterwards.  It shows as many lines as fit.  Ctrl-C, SIGTERM and SIGQUIT end it
- * (stop_requested()); the last frame is then printed again.  screen_begin() returns false if
- * standard output is not a suitable terminal. */
+/* A screen that shows one frame after the other. It uses the terminal's alternate screen, so
+ * the earlier content is visible again afterwards. A frame shows as many lines as fit. After
+ * Ctrl-C, SIGTERM or SIGQUIT, stop_requested() returns true; screen_end() then prints the last
+ * frame again. screen_begin() returns false if standard output is not a suitable terminal. */
 bool screen_begin(void);
 
-/* What is printed between these two calls is one frame. */
+/* Text that is printed between these two calls is one frame. */
 void screen_frame_begin(void);
 void screen_frame_end(void);
 
 void screen_end(void);
 
-/* A progress line on standard error, which is overwritten again and again.  progress_possible()
- * returns false if standard error is not a terminal or `quiet` is set: then do not call
- * progress_show(). */
+/* A progress line on standard error; each text replaces the one before. progress_possible()
+ * returns false if `quiet` is set or standard error is not a terminal. The caller must then not
+ * call progress_show(). */
 bool progress_possible(bool quiet);
 
 /* Replaces the progress line with this text, cut to the terminal's width. */
@@ -93,12 +99,13 @@ void progress_show(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Removes the progress line, so that other text can be printed. */
 void progress_clear(void);
 
-/* Writes "[#####.....]" of `width` columns (at most 60) for a share from 0 to 1. */
+/* Writes a bar such as "[#####.....]" for a share from 0 to 1. The bar is `width` columns wide,
+ * at most 60. */
 void progress_bar(char out[static 64], unsigned width, double share);
 
-/* Catches Ctrl-C, SIGTERM and SIGQUIT, for commands that run for a while.  The first signal sets
- * the flag of stop_requested(), and system calls that wait return early (EINTR).  A second
- * signal ends the program immediately. */
+/* Catches Ctrl-C, SIGTERM and SIGQUIT, for commands that run for a while. After the first
+ * signal, stop_requested() returns true, and a system call that waits returns early with EINTR.
+ * A second signal ends the program immediately. */
 void stop_catch(void);
 
 bool stop_requested(void);
@@ -106,8 +113,9 @@ bool stop_requested(void);
 /* Returns the signal that was caught, or 0. */
 int stop_signal(void);
 
-/* Catches the same signals, for work that cannot be asked to stop.  The first signal removes the
- * progress line, prints the message and ends the program with status 128 + signal. */
+/* Catches the same signals, for work that does not check stop_requested(). The first signal
+ * removes the progress line, prints the message and ends the program with status 128 +
+ * signal. */
 void stop_exit(const char *message);
 
 #endif

@@ -38,8 +38,8 @@ static void canvas_put(struct canvas *c, unsigned row, unsigned column, uint32_t
 		*canvas_at(c, row, column) = (struct canvas_cell){ code, style };
 }
 
-/* Returns true for characters that show nothing themselves: control characters, and marks that
- * reorder or hide the text around them. */
+/* Returns true for control characters, and for invisible characters that reorder or hide the
+ * text next to them. */
 static bool is_harmful(uint32_t code)
 {
 	return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0xAD || code == 0x61C ||
@@ -48,11 +48,11 @@ static bool is_harmful(uint32_t code)
 	       (code >= 0xFFF0 && code <= 0xFFFB) || code >= 0xE0000;
 }
 
-/* Reads the next character of *text that takes columns.  Returns its columns: 1 or 2, or 0 at
- * the end of the text. */
+/* Reads the next visible character of *text. Returns its width in columns, 1 or 2, or 0 at the
+ * end of the text. */
 static unsigned next_character(const struct canvas *c, const char **text, uint32_t *ret_code)
 {
-	if (**text >= ' ' && **text < 0x7F) { /* ASCII, which most characters are */
+	if (**text >= ' ' && **text < 0x7F) { /* ASCII, the usual case */
 		*ret_code = (unsigned char)*(*text)++;
 		return 1;
 	}
@@ -62,11 +62,11 @@ static unsigned next_character(const struct canvas *c, const char **text, uint32
 
 		*ret_code = n ? utf8_decode(*text, n) : '?';
 		*text += n ? n : 1;
-		/* The terminal library uses the same function. With another width here, the
-		 * library would continue a long text in the next row. */
+		/* ncursesw uses wcwidth(), too. If the width here were different, ncursesw
+		 * would continue a long text in the next row. */
 		width = *ret_code < 0x80 ? 1 : c->utf8 ? wcwidth((wchar_t)*ret_code) : -1;
-		/* Left out: a combining mark, because the base character is enough; the degree
-		 * sign, because "C" is enough. */
+		/* Leave out combining marks, and without UTF-8 also the degree sign: "C" is
+		 * clear enough. */
 		if (!is_harmful(*ret_code) && (width == 0 || (*ret_code == 0xB0 && !c->utf8)))
 			continue;
 		if (is_harmful(*ret_code) || width < 0) {
@@ -161,7 +161,7 @@ void canvas_paint(struct canvas *c, unsigned row, enum canvas_style style)
 		canvas_at(c, row, i)->style = style;
 }
 
-/* Code points of the left eighths of a cell. */
+/* Returns the character that fills this many eighths of a cell, from the left. */
 static uint32_t left_block(unsigned eighths)
 {
 	return eighths ? 0x2590 - eighths : ' ';
@@ -185,12 +185,12 @@ void canvas_bar(struct canvas *c, unsigned row, unsigned column, unsigned width,
 	}
 	at = mark >= 0 && mark <= 1 ? (unsigned)(mark * width) : width;
 	at = at == width && mark <= 1 ? width - 1 : at;
-	if (at < width && at > full) /* a bar that reaches its limit covers the mark */
+	if (at < width && at > full) /* the bar covers the mark if it reaches the mark */
 		canvas_put(c, row, column + at, c->utf8 ? 0x2502 : '|', CANVAS_BOLD);
 }
 
-/* Returns the height of a sample in steps from 1 to `most`; 0: unknown.  A known 0 is one step,
- * so that it differs from unknown. */
+/* Returns the height of a sample in steps, from 1 to `most`, or 0 if the sample is unknown. The
+ * value 0 has the height 1, so that it looks different from an unknown sample. */
 static unsigned sample_steps(double v, double high, unsigned most)
 {
 	double share = v / high;
@@ -201,8 +201,8 @@ static unsigned sample_steps(double v, double high, unsigned most)
 	return 1 + (unsigned)lround(share * (most - 1));
 }
 
-/* Returns the character of a cell in which the left and the right sample fill this many of four
- * steps. */
+/* Returns the character for two samples next to each other in one cell. Each fills 0 to 4 steps
+ * of the cell. */
 static uint32_t graph_character(bool utf8, unsigned left, unsigned right)
 {
 	static const unsigned char left_dots[] = { 0, 0x40, 0x44, 0x46, 0x47 };
@@ -214,6 +214,7 @@ static uint32_t graph_character(bool utf8, unsigned left, unsigned right)
 	return utf8 ? 0x2800u + left_dots[left] + right_dots[right] : (uint32_t) " _.:#"[most];
 }
 
+/* Returns how many steps, 0 to 4, of a sample are in a row that has `below` steps under it. */
 static unsigned steps_in_row(unsigned steps, unsigned below)
 {
 	return steps <= below ? 0 : steps - below > 4 ? 4 : steps - below;

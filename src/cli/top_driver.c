@@ -11,18 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* longest time between readings of the energy counter: one reading costs 3 to 5 ms on an H200 */
+/* Longest time between two readings of the energy counters. One reading takes 3 to 5 ms on an
+ * H200. */
 #define ENERGY_NS (20 * NS_PER_S)
-/* Time between readings of the process lists, and of their SM utilisation. The driver needs
- * 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean over the last
- * seconds. */
+/* Time between two readings of the process lists, and of the SM utilisation of the processes.
+ * The driver needs 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean
+ * over the last seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
-/* utilisation is read with every second list; if there are many GPUs, with every list */
+/* With these times, the utilisation is read with every second list. With more than FEW_GPUS
+ * GPUs, lists are read less often, and the utilisation is read with every list. */
 #define SM_NS     (3 * NS_PER_S)
-#define FEW_GPUS  2 /* with more GPUs, processes are read less often */
+#define FEW_GPUS  2
 #define MANY_GPUS 8
 
-/* Energy counter of a GPU at the first and at the last reading. */
+/* The energy counter of a GPU at its first and at its last reading. */
 struct counter {
 	char uuid[64];
 	double first_j, last_j; /* NAN: not read */
@@ -30,7 +32,7 @@ struct counter {
 	uint8_t absence;
 };
 
-/* SM utilisation of a process at the last reading. */
+/* The SM utilisation of a process at the last reading. */
 struct sm {
 	int64_t pid;
 	uint64_t start_ticks;
@@ -45,11 +47,13 @@ struct top_driver {
 	struct gw_process_list *list;
 	struct sm *sm;
 	unsigned sms, sm_cap;
-	bool sm_missing; /* a process came after the last reading of utilisation */
+	bool sm_missing; /* a process started after the last reading of the utilisation */
 	struct counter *counter;
 	unsigned counters, counter_cap;
-	uint64_t energy_first_ns;                /* time of the first reading */
-	uint64_t energy_ns, processes_ns, sm_ns; /* time of the last reading; 0: none */
+	uint64_t energy_first_ns; /* time of the first reading of the counters */
+	/* Times of the last reading of the counters, the process lists and the utilisation. 0:
+	 * not read yet. */
+	uint64_t energy_ns, processes_ns, sm_ns;
 };
 
 static struct counter *find_counter(struct top_driver *t, const char *uuid)
@@ -67,8 +71,9 @@ static struct counter *find_counter(struct top_driver *t, const char *uuid)
 	return c;
 }
 
-/* Reads the counter if the snapshot has it. If the counter fell, the driver was reloaded, and
- * counting starts again. */
+/* Computes the energy of a GPU since the start of top. Reads the counter from the snapshot if
+ * `read` is set. If the counter is lower than before, the driver was loaded again, and counting
+ * starts again. */
 static void read_energy(struct top_driver *t, struct top_gpu *g, const struct gw_device *d,
 			bool read)
 {
@@ -90,6 +95,11 @@ static void read_energy(struct top_driver *t, struct top_gpu *g, const struct gw
 	g->energy_absence = c->absence;
 	g->energy_j = c->last_j - c->first_j;
 	g->energy_s = isnan(c->last_j) ? (double)NAN : (double)(c->last_ns - c->first_ns) / 1e9;
+}
+
+static void copy_text(char *out, size_t size, const char *text)
+{
+	utf8_clean(out, size, text ? text : "");
 }
 
 static void read_held(struct top_gpu *g, double mask)
@@ -120,21 +130,21 @@ static void read_instances(struct top_gpu *g, const struct gw_device *d)
 
 static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tiers)
 {
-	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI),
-		   *uuid = gw_device_text(d, GW_T_UUID);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
 	char identity[32];
 
 	snprintf(identity, sizeof(identity), "%u", d->index);
 	top_gpu_begin(g, uuid ? uuid : identity);
 	g->index = d->index;
 	g->state = d->state;
-	utf8_clean(g->name, sizeof(g->name), name ? name : "");
-	utf8_clean(g->pci, sizeof(g->pci), pci ? pci : "");
+	copy_text(g->name, sizeof(g->name), gw_device_text(d, GW_T_NAME));
+	copy_text(g->pci, sizeof(g->pci), gw_device_text(d, GW_T_PCI));
 	utf8_clean(g->message, sizeof(g->message), d->message);
 	for (unsigned i = 0; i < TOP_FIGURES; i++) {
 		const unsigned quantity = top_figure_info[i].quantity;
 
-		/* a snapshot keeps the values of tiers that it does not read */
+		/* Do not show old values: the snapshot still contains those of tiers that were
+		 * not read now. */
 		g->absence[i] = tiers & gw_quantity_info(quantity)->tier
 					? (uint8_t)gw_device_value(d, quantity, &g->value[i])
 					: GW_ABSENT_NOT_READ;
@@ -157,7 +167,7 @@ static void read_status(struct top_model *m, const struct gw_snapshot *snap)
 					     GW_H_RAM_USED, GW_H_RAM_TOTAL };
 
 	snprintf(m->source, sizeof(m->source), "%s", "driver");
-	utf8_clean(m->driver, sizeof(m->driver), s->driver_version ? s->driver_version : "");
+	copy_text(m->driver, sizeof(m->driver), s->driver_version);
 	utf8_clean(m->status, sizeof(m->status), s->message);
 	snprintf(m->remedy, sizeof(m->remedy), "%s", gw_cause_info(s->cause)->remedy);
 	m->simulated = s->simulated;
@@ -166,11 +176,6 @@ static void read_status(struct top_model *m, const struct gw_snapshot *snap)
 		*host[i] = NAN;
 		gw_snapshot_host(snap, quantity[i], host[i]);
 	}
-}
-
-static void copy_text(char *out, size_t size, const char *text)
-{
-	utf8_clean(out, size, text ? text : "");
 }
 
 static void read_process(struct top_process *p, const struct gw_process *q)
@@ -215,7 +220,8 @@ static int keep_utilisation(struct top_driver *t)
 	return err;
 }
 
-/* Takes the list, with utilisation if that is due or if a new process has none yet. */
+/* Reads the process lists. Also reads the utilisation if SM_NS have passed or if a process is
+ * new. */
 static int take_processes(struct top_driver *t, uint64_t now)
 {
 	const bool sm = t->sm_missing || !t->sm_ns || now - t->sm_ns >= SM_NS;
@@ -231,7 +237,8 @@ static int take_processes(struct top_driver *t, uint64_t now)
 	return err;
 }
 
-/* position: the position in the model of each device of the snapshot; -1: not selected. */
+/* Reads the processes into the model. position[i] is the index in the model of device i of the
+ * snapshot; -1: --gpu does not select the device. */
 static int read_processes(struct top_driver *t, struct top_model *m,
 			  const int position[static 256], uint64_t now)
 {
@@ -259,7 +266,7 @@ static int read_processes(struct top_driver *t, struct top_model *m,
 	return 0;
 }
 
-/* Returns true if --gpu names the device. The device may be missing for a while. */
+/* Returns true if --gpu selects the device, or if --gpu was not given. d may be NULL. */
 static bool is_selected(const struct cli *c, const struct gw_device *d)
 {
 	for (unsigned i = 0; d && i < c->gpu.count; i++)
@@ -268,8 +275,8 @@ static bool is_selected(const struct cli *c, const struct gw_device *d)
 	return d && c->gpu.count == 0;
 }
 
-/* Returns true if the energy counters are due: after 1 s, then whenever the measured time has
- * doubled or ENERGY_NS have passed, so that a figure appears soon. */
+/* Returns true if it is time to read the energy counters. The time between two readings begins
+ * with 1 s, so that a figure appears soon, and doubles until it reaches ENERGY_NS. */
 static bool energy_is_due(const struct top_driver *t, uint64_t now)
 {
 	uint64_t step = t->energy_ns - t->energy_first_ns;

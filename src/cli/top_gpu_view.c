@@ -11,9 +11,9 @@
 
 #define GAP       1 /* columns between two graphs */
 #define BAR_LEAST 6 /* columns of the shortest bar */
-/* A graph of this many columns has room for the longest label, its value and a bar. */
+/* From this width on, a graph has room for the full label, the value and a bar. */
 #define LABEL_WIDTH 34
-/* In a narrower graph, the whole value (such as the degrees left) is worth more than a bar. */
+/* A narrower graph shows the full value instead of a bar. */
 #define BAR_WIDTH 22
 
 void gpu_view_energy(char out[static 24], double joules)
@@ -31,7 +31,7 @@ void gpu_view_energy(char out[static 24], double joules)
 		snprintf(out, 24, "%.*f %s", u && joules < 99.95 ? 1 : 0, joules, units[u]);
 }
 
-/* Writes "694 W" or a dash. */
+/* Writes a whole number with its unit, such as "694 W", or "-" for NAN. */
 static void whole(char out[static 48], double v, const char *unit)
 {
 	if (isnan(v))
@@ -40,14 +40,17 @@ static void whole(char out[static 48], double v, const char *unit)
 		snprintf(out, 48, "%.0f %s", v, unit);
 }
 
-/* What a graph and its bar show. */
+/* What is shown about one figure: in its caption, its bar and its graph. */
 struct gauge {
-	const char *label, *brief; /* the brief label is for narrow graphs */
+	const char *label, *brief; /* brief: the label for narrow graphs */
 	enum canvas_style style;
-	double value, high, mark; /* mark: the limit; NAN: none */
-	char text[48], short_text[48];
+	double value;
+	double high;                   /* value at which the bar or the graph is full */
+	double mark;                   /* limit that is marked; NAN: none */
+	char text[48], short_text[48]; /* the value; short_text is for narrow graphs */
 };
 
+/* Returns the first of the numbers that is known and positive, or c. */
 static double first_known(double a, double b, double c)
 {
 	return !isnan(a) && a > 0 ? a : !isnan(b) && b > 0 ? b : c;
@@ -128,9 +131,9 @@ static void gauge_init(struct gauge *o, const struct top_gpu *g, enum top_graph 
 		snprintf(o->short_text, sizeof(o->short_text), "%s", o->text);
 }
 
-/* Draws "label bar value" into the columns up to `end`.  If there is no room, the label and the
- * value become shorter first, then the bar is left out, then the label: the unit still says what
- * the value is. */
+/* Draws the label, a bar and the value into the columns from `column` to `end` - 1. If there is
+ * too little room, uses the short label and the short value, then leaves out the bar, then the
+ * label. The unit of the value still shows what it is. */
 static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsigned end,
 			 const struct gauge *o)
 {
@@ -156,24 +159,24 @@ static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsign
 	canvas_text(c, row, at, end, o->style, text);
 }
 
+/* A graph of a GPU. */
+struct graph_of {
+	const struct top_gpu *g;
+	enum top_graph graph;
+};
+
 static double graph_sample(const void *arg, unsigned i)
 {
-	const struct {
-		const struct top_gpu *g;
-		enum top_graph graph;
-	} *a = arg;
+	const struct graph_of *a = arg;
 
 	return top_gpu_sample(a->g, a->graph, i);
 }
 
-/* Draws a caption and, in the other rows, the graph. */
+/* Draws a caption in the first row and the graph in the other rows. */
 static void draw_gauge(struct canvas *c, unsigned row, unsigned rows, unsigned column,
 		       unsigned end, const struct top_gpu *g, enum top_graph graph)
 {
-	struct {
-		const struct top_gpu *g;
-		enum top_graph graph;
-	} arg = { g, graph };
+	const struct graph_of arg = { g, graph };
 	struct gauge o;
 
 	gauge_init(&o, g, graph);
@@ -199,8 +202,8 @@ static enum canvas_style state_style(const struct top_gpu *g)
 	}
 }
 
-/* True if something limits the clocks, so that a warning is shown. An idle GPU has low clocks,
- * too, but needs no warning. */
+/* Returns true if the clocks are limited and the GPU is not idle. Low clocks of an idle GPU
+ * need no warning. */
 static bool is_held(const struct top_gpu *g)
 {
 	return *g->held && strcmp(g->held, "idle") != 0;
@@ -217,7 +220,7 @@ static void held_text(const struct top_gpu *g, char *out, size_t size)
 			 g->absence[TOP_CLOCK_REASONS] == GW_HAVE ? "clocks free" : "");
 }
 
-/* Draws the name, the clock, the energy and the reasons that limit the clocks. */
+/* Draws one line with the name, the clock, the energy and why the clocks are limited. */
 static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, bool selected)
 {
 	char held[128], energy[24], time[24];
@@ -253,7 +256,7 @@ static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, 
 			      held);
 }
 
-/* Returns the first column of graph i, if n graphs are next to each other. */
+/* Returns the first column of graph i if n graphs are drawn next to each other. */
 static unsigned slot(const struct canvas *c, unsigned i, unsigned n)
 {
 	return i * (c->columns + GAP) / n;
@@ -264,16 +267,18 @@ unsigned gpu_view_graph_columns(const struct canvas *c, bool large)
 	return slot(c, 1, large ? 2 : TOP_GRAPHS) - GAP;
 }
 
-/* The columns of the view in which a GPU has one line. */
+/* The columns of a GPU that is drawn as one line. */
 enum { LINE_INDEX, LINE_UTIL, LINE_POWER, LINE_MEMORY, LINE_TEMP, LINE_ENERGY, LINE_HELD };
 struct line_layout {
-	unsigned at[LINE_HELD + 1], bar[LINE_HELD], name;
+	unsigned at[LINE_HELD + 1]; /* position of each column */
+	unsigned bar[LINE_HELD];    /* width of its bar; 0: no bar */
+	unsigned name;              /* width of the GPU's name; 0: not shown */
 };
 
 static void line_layout(const struct canvas *c, struct line_layout *l)
 {
 	static const unsigned text[] = { 4, 6, 10, 13, 6, 8 };
-	/* 12: width of the last column, which shows the reasons that limit the clocks */
+	/* 12 is the width of the last column, which shows why the clocks are limited. */
 	unsigned used = 12, at = 0, spare, bars;
 
 	*l = (struct line_layout){ .name = 0 };
@@ -318,8 +323,8 @@ static void draw_line_gauge(struct canvas *c, unsigned row, const struct line_la
 			   o.style);
 }
 
-/* Draws a name.  If it is too long, its middle is left out, because the names of models often
- * differ at their end. */
+/* Draws the name of a GPU. If it is too long, leaves out its middle, because the names of
+ * similar GPUs often differ at the end. */
 static void draw_name(struct canvas *c, unsigned row, unsigned column, unsigned end,
 		      const char *name)
 {
@@ -329,7 +334,8 @@ static void draw_name(struct canvas *c, unsigned row, unsigned column, unsigned 
 		canvas_text(c, row, column, end, CANVAS_PLAIN, name);
 		return;
 	}
-	canvas_text(c, row, column, end - tail, CANVAS_PLAIN, name); /* ends with a mark */
+	/* adds the mark for cut text */
+	canvas_text(c, row, column, end - tail, CANVAS_PLAIN, name);
 	canvas_text(c, row, end - tail, end, CANVAS_PLAIN, utf8_tail(name, tail));
 }
 
@@ -416,7 +422,8 @@ static void figure_text(const struct top_gpu *g, enum top_figure i, char out[sta
 	}
 }
 
-/* Draws one line per reason: "unknown, because ...: fan, encoder". */
+/* Draws one line per reason, such as "fan, encoder: unknown, not supported". Returns the number
+ * of rows. */
 static unsigned draw_reasons(struct canvas *c, unsigned row, unsigned rows,
 			     const struct top_gpu *g)
 {
@@ -442,7 +449,8 @@ static unsigned draw_reasons(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
-/* Draws one line per MIG instance: "MIG 3g.71gb (instance 1)   40.0 GiB / 69.0 GiB". */
+/* Draws one line per MIG instance, such as "MIG 3g.71gb (instance 1) 40.0 GiB / 69.0 GiB".
+ * Returns the number of rows. */
 static unsigned draw_instances(struct canvas *c, unsigned row, unsigned rows,
 			       const struct top_gpu *g)
 {

@@ -104,18 +104,6 @@ struct top_process *top_model_add_process(struct top_model *m)
 	return p;
 }
 
-/* Adds an empty worker.  Returns NULL if there is no memory. */
-static struct top_worker *top_model_add_worker(struct top_model *m)
-{
-	struct top_worker *w;
-
-	if (array_reserve(&m->worker, &m->worker_cap, m->workers + 1, sizeof(*m->worker)) != 0)
-		return NULL;
-	w = &m->worker[m->workers++];
-	*w = (struct top_worker){ .since_s = NAN };
-	return w;
-}
-
 void top_gpu_begin(struct top_gpu *g, const char *uuid)
 {
 	if (strcmp(g->uuid, uuid) != 0) {
@@ -159,7 +147,7 @@ void top_model_add_gap(struct top_model *m, uint64_t now_ns)
 				  ? (now_ns - m->read_ns) / m->interval_ns
 				  : 0;
 
-	/* A single missed reading is only late; it is not shown as a gap. */
+	/* One missed reading is not shown as a gap: the reading may only be late. */
 	for (uint64_t i = 1; missed > 2 && i < missed && i <= TOP_SAMPLES; i++)
 		for (unsigned k = 0; k < m->gpus; k++) {
 			struct top_gpu *g = &m->gpu[k];
@@ -197,8 +185,7 @@ const char *top_held_words(const char *word)
 	return word;
 }
 
-/* Returns the text that a column sorts by, or NULL if the column sorts by a number, largest
- * first. */
+/* Returns the text by which a column is sorted, or NULL if it is sorted by a number. */
 static const char *column_text(const struct top_process *p, enum top_column column)
 {
 	switch (column) {
@@ -225,7 +212,8 @@ static double column_number(const struct top_process *p, enum top_column column)
 	}
 }
 
-/* Unknown values come last in both directions. */
+/* Compares two numbers for qsort(): the larger one comes first if direction is 1. An unknown
+ * number comes last in both directions. */
 static int compare_numbers(double a, double b, int direction)
 {
 	if (isnan(a) || isnan(b))
@@ -258,7 +246,8 @@ static int compare_rows(const void *a, const void *b, void *arg)
 
 	if (text)
 		n = compare_texts(text, column_text(q, column), direction);
-	else if (column == TOP_PID || column == TOP_GPU) /* the smallest number comes first */
+	/* here the smallest number comes first */
+	else if (column == TOP_PID || column == TOP_GPU)
 		n = compare_numbers(column_number(p, column), column_number(q, column),
 				    -direction);
 	else
@@ -317,7 +306,8 @@ static enum gw_device_state state_find(const char *name)
 	return GW_DEVICE_FAULT;
 }
 
-/* Joins the words of an array, after `translate` if it is not NULL. */
+/* Joins the words of an array with commas. If translate is not NULL, it is called for each
+ * word. */
 static void join_words(const struct json_doc *r, const char *path,
 		       const char *(*translate)(const char *word), char *out, size_t size)
 {
@@ -418,7 +408,7 @@ void top_read_host(struct top_model *m, const struct json_doc *doc)
 				     .ram_total = number_of(doc, "host.ram_total_bytes") };
 }
 
-/* Returns the position of the GPU with this uuid, or -1. */
+/* Returns the index of the GPU with this uuid, or -1. */
 static int find_gpu(const struct top_model *m, const char *uuid)
 {
 	for (unsigned i = 0; uuid && i < m->gpus; i++)
@@ -449,8 +439,8 @@ static void read_process(struct top_process *p, const struct json_doc *d, unsign
 		text_of(d, "unit", p->where, sizeof(p->where));
 }
 
-/* Keeps the class of a process that was there before, because the classes are read less
- * often.  hint: where the process probably is. */
+/* Copies the class of a process from the previous list, because classes are read less often
+ * than processes. `hint` is the index at which the process probably was. */
 static void keep_class(struct top_process *p, const struct top_process *old, unsigned n,
 		       unsigned hint)
 {
@@ -493,16 +483,16 @@ int top_read_processes(struct top_model *m, const struct json_doc *doc)
 
 int top_read_guard(struct top_model *m, const struct json_doc *doc)
 {
-	size_t n = json_doc_count(doc, "workers");
+	const unsigned n = (unsigned)json_doc_count(doc, "workers");
 
 	m->workers = 0;
 	m->guard_mode[0] = '\0';
-	for (size_t i = 0; i < n; i++) {
-		const struct json_doc *d = json_doc_at(doc, "workers", i);
-		struct top_worker *w = top_model_add_worker(m);
+	if (array_reserve(&m->worker, &m->worker_cap, n, sizeof(*m->worker)) != 0)
+		return -GW_E_NOMEM;
+	for (; m->workers < n; m->workers++) {
+		const struct json_doc *d = json_doc_at(doc, "workers", m->workers);
+		struct top_worker *w = &m->worker[m->workers];
 
-		if (!w)
-			return -GW_E_NOMEM;
 		text_of(d, "name", w->name, sizeof(w->name));
 		text_of(d, "state", w->state, sizeof(w->state));
 		join_words(d, "mask", NULL, w->reasons, sizeof(w->reasons));
@@ -514,7 +504,8 @@ int top_read_guard(struct top_model *m, const struct json_doc *doc)
 	return 0;
 }
 
-/* Returns the state of a worker.  In a dry run a worker that would be evicted is still there. */
+/* Returns the state of a worker for the column GUARD. In a dry run, a state such as "evicted"
+ * is hypothetical, so the text is "(dry run)". */
 static const char *worker_state(const struct top_model *m, const char *name)
 {
 	for (unsigned i = 0; i < m->workers; i++)
@@ -565,12 +556,12 @@ static int find_graph(const char *key)
 }
 
 /* A service without clients reads the GPUs only every REST_S seconds (daemon/reader.h), so its
- * history has gaps between the readings. Fills each gap of at most `most` steps with the value
- * before it, so that the graph shows a line and not single bars. */
+ * history has gaps between the readings. This function fills each gap of at most `most` samples
+ * with the value before it. Without this, the graph would show single bars. */
 #define REST_S 10
 static void bridge_rests(float *history, unsigned most)
 {
-	unsigned last = TOP_SAMPLES; /* the last known sample; TOP_SAMPLES: none */
+	unsigned last = TOP_SAMPLES; /* index of the last known sample; TOP_SAMPLES: none yet */
 
 	for (unsigned i = 0; i < TOP_SAMPLES; i++) {
 		if (isnan(history[i]))
@@ -581,8 +572,8 @@ static void bridge_rests(float *history, unsigned most)
 	}
 }
 
-/* Writes one series into the history, so that the newest sample is the one at the time `end`.
- * Steps without a reading stay unknown. */
+/* Writes one series into the history. The newest sample of the history is at the time `end`, in
+ * seconds. Samples without a reading are unknown. */
 static void read_one_series(struct top_gpu *g, int graph, const struct json_doc *d, double end)
 {
 	double step = json_doc_number(d, "step_seconds");

@@ -1,8 +1,8 @@
-/* top_model: what `gpuward top` shows, as plain data: the machine, its GPUs with their history,
- * the processes on them, and the workers of the guard.
+/* top_model: the data that `gpuward top` shows: the machine, its GPUs with their history, the
+ * processes on the GPUs, and the workers of the guard.
  *
- * top_reader.c fills a model from a service or from the driver; top_screen.c draws it.  An
- * unknown number is NAN, an unknown text is "". */
+ * top_reader.c fills a model from a service or from the driver, and top_screen.c draws it. An
+ * unknown number is NAN, and an unknown text is "". */
 #ifndef GW_CLI_TOP_MODEL_H
 #define GW_CLI_TOP_MODEL_H
 
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The figures of a GPU, in the order of the view of one GPU: name in this enum, quantity, text
- * for people. */
+/* The figures of a GPU, in the order in which the zoom shows them. A row contains the name in
+ * enum top_figure, the quantity, and the label on the screen. */
 /* clang-format off */
 #define TOP_FIGURE_ROWS(F) \
 	F(POWER, POWER, "power") \
@@ -63,9 +63,9 @@ enum top_graph {
 /* Returns the figure that a graph shows. */
 enum top_figure top_graph_figure(enum top_graph graph);
 
-#define TOP_SAMPLES 512 /* samples of the history */
+#define TOP_SAMPLES 512 /* samples per graph in the history of a GPU */
 
-#define TOP_MIG 8 /* an H200 has at most seven GPU instances */
+#define TOP_MIG 8 /* MIG instances per GPU; an H200 has at most seven */
 
 /* A MIG instance.  Power and utilisation are known only for the whole GPU. */
 struct top_mig {
@@ -78,18 +78,19 @@ struct top_gpu {
 	unsigned index;
 	enum gw_device_state state;
 	char name[64], uuid[64], pci[24];
-	char message[256]; /* what is wrong; "": nothing */
+	char message[256]; /* what is wrong with the GPU; "": nothing */
 	double value[TOP_FIGURES];
 	uint8_t absence[TOP_FIGURES]; /* enum gw_absence */
-	char held[96];                /* reasons that limit the clocks, in words; "": none */
+	char held[96]; /* why the clocks are limited, in words; "": they are not */
 	char pstate[16];
-	/* energy_j: energy that was measured during energy_s seconds */
+	/* The GPU used energy_j joules in energy_s seconds, the time that was measured. */
 	double energy_j, energy_s;
 	uint8_t energy_absence;
 	struct top_mig mig[TOP_MIG];
 	unsigned migs;
 	double age_s; /* age of the figures when the model was read */
-	/* the last samples of each graph, a ring; `next` is the oldest */
+	/* Ring buffers with the last samples of each graph. history[...][next] is the oldest
+	 * sample. */
 	float history[TOP_GRAPHS][TOP_SAMPLES];
 	unsigned next;
 };
@@ -98,18 +99,19 @@ struct top_process {
 	int64_t pid;
 	uint64_t start_ticks; /* 0: unknown */
 	int64_t uid;          /* -1: unknown */
-	unsigned gpu;         /* position in the model */
-	unsigned type;        /* set of enum gw_process_type */
+	unsigned gpu;         /* index in top_model.gpu[] */
+	unsigned type;        /* bits of enum gw_process_type */
 	double sm_ratio, memory_bytes, energy_j, cpu_ratio, run_s;
 	char user[32], name[64], command[256];
-	char where[72]; /* container or unit */
-	char class[16]; /* class that the guard gives to the process; "": unknown */
-	char guard[48]; /* for display: the class of the process, or the worker and its state */
+	char where[72]; /* container or systemd unit in which the process runs */
+	/* class of the process in the guard, such as "contender"; "": unknown */
+	char class[16];
+	char guard[48]; /* text of the column GUARD: the class, or the worker and its state */
 };
 
 struct top_worker {
 	char name[48], state[16], reasons[64];
-	double since_s;
+	double since_s; /* how long it has been in this state */
 	bool dry_run;
 };
 
@@ -119,16 +121,17 @@ struct top_host {
 
 struct top_model {
 	char source[160]; /* "driver" or "service ADDRESS" */
-	char driver[64];  /* version */
+	char driver[64];  /* version of the driver */
 	/* why there is no GPU; "": there is a GPU, or the reason is unknown */
 	char status[512];
-	char remedy[512];      /* what to do about it */
-	char guard_mode[16];   /* "": no guard with workers */
-	bool simulated, local; /* local: the processes are on this machine */
+	char remedy[512];    /* what the user can do about it */
+	char guard_mode[16]; /* mode of the guard; "": the guard has no workers */
+	bool simulated;      /* the GPUs are simulated */
+	bool local;          /* the GPUs are in this machine */
 	struct top_host host;
 	uint64_t read_ns;     /* monotonic time of the last reading; 0: none */
-	uint64_t interval_ns; /* time between readings of the source */
-	char problem[400];    /* why the last attempt to read failed; "": it succeeded */
+	uint64_t interval_ns; /* time between two readings */
+	char problem[400];    /* why the last reading failed; "": it succeeded */
 	unsigned gpus, gpu_cap, processes, process_cap, workers, worker_cap;
 	struct top_gpu *gpu;
 	struct top_process *process;
@@ -138,39 +141,39 @@ struct top_model {
 void top_model_init(struct top_model *m);
 void top_model_done(struct top_model *m);
 
-/* Adds a MIG instance to the GPU and returns it; NULL: there is no room.  name: of the instance,
- * as the driver has it; the name of the board in it is left out. */
+/* Adds a MIG instance to the GPU and returns it, or NULL if there is no room. `name` is the
+ * driver's name of the instance; the name of the board at its beginning is left out. */
 struct top_mig *top_gpu_add_mig(struct top_gpu *g, int instance, const char *name);
 
-/* Copies everything.  Returns 0 or -GW_E_NOMEM. */
+/* Copies the model with all its arrays. Returns 0 or -GW_E_NOMEM. */
 int top_model_copy(struct top_model *to, const struct top_model *from);
 
-/* Makes room for n GPUs.  New GPUs are empty, with an empty history.  Returns 0 or
+/* Sets the number of GPUs to n. New GPUs have no figures and no history. Returns 0 or
  * -GW_E_NOMEM. */
 int top_model_set_gpus(struct top_model *m, unsigned n);
 
 /* Adds an empty process.  Returns NULL if there is no memory. */
 struct top_process *top_model_add_process(struct top_model *m);
 
-/* Prepares a GPU for its next reading: the figures become unknown.  A GPU with another uuid
- * starts a new history. */
+/* Prepares a GPU for its next reading: sets all figures to unknown. If the uuid differs from
+ * that of the last reading, also clears the history. */
 void top_gpu_begin(struct top_gpu *g, const char *uuid);
 
-/* Adds the current values to the history. */
+/* Adds the current figures to the history. */
 void top_gpu_remember(struct top_gpu *g);
 
-/* Adds unknown samples to all histories for the time since the last reading, if readings were
- * missed until now.  Call it before the next values are remembered. */
+/* If readings were missed since the last one, adds unknown samples for them to the history of
+ * all GPUs. Call this before top_gpu_remember(). */
 void top_model_add_gap(struct top_model *m, uint64_t now_ns);
 
-/* Returns sample i of a graph, where 0 is the newest; NAN: unknown. */
+/* Returns sample i of a graph. Sample 0 is the newest; an unknown sample is NAN. */
 double top_gpu_sample(const struct top_gpu *g, enum top_graph graph, unsigned i);
 
-/* Returns the text for a reason that limits the clocks: "power limit" for the driver's word
- * "sw_power_cap".  Returns an unknown word unchanged. */
+/* Returns the text for a clock reason, such as "power limit" for "sw_power_cap". An unknown
+ * word is returned unchanged. */
 const char *top_held_words(const char *word);
 
-/* The columns of the process table, in their order. */
+/* The columns of the process table, from left to right. */
 enum top_column {
 	TOP_PID,
 	TOP_USER,
@@ -187,36 +190,36 @@ enum top_column {
 	TOP_COLUMNS
 };
 
-/* Which processes are shown, and in which order. */
+/* Which processes are shown, and how they are sorted. */
 struct top_order {
 	enum top_column column;
-	bool reverse;    /* numbers: smallest first; texts: from Z to A */
-	int gpu;         /* only this GPU; -1: all */
-	char filter[64]; /* only processes that contain this text; "": all */
+	bool reverse;    /* show the process that would be the last one first */
+	int gpu;         /* show only processes on this GPU; -1: on all GPUs */
+	char filter[64]; /* show only processes that contain this text; "": all */
 };
 
-/* Fills row[] with the positions of the processes that are shown, in order.  row has room for
- * m->processes elements.  Returns their number. */
+/* Writes the indices of the processes that are shown to row[], in their order, and returns
+ * their number. row[] must have room for m->processes elements. */
 unsigned top_order_apply(const struct top_order *o, const struct top_model *m, unsigned *row);
 
-/* The functions below fill the model from documents of the service.  A key that is missing or
- * has another type is an unknown value, because the service may be older or newer than this
+/* The functions below fill the model from documents of the service. If a key is missing or has
+ * another type, the value is unknown, because the service may be older or newer than this
  * program. */
 struct json_doc;
 
-/* Each takes the document of one route and returns 0 or -GW_E_NOMEM. */
+/* Each function takes the document of one route. Returns 0 or -GW_E_NOMEM. */
 int top_read_devices(struct top_model *m, const struct json_doc *doc);   /* /api/v1/devices */
 int top_read_processes(struct top_model *m, const struct json_doc *doc); /* /api/v1/processes */
 int top_read_guard(struct top_model *m, const struct json_doc *doc);     /* /api/v1/guard */
 
-/* Reads the machine from /api/v1/snapshot. */
+/* Reads the CPU and memory of the machine from /api/v1/snapshot. */
 void top_read_host(struct top_model *m, const struct json_doc *doc);
 
-/* Adds the class of each process from /api/v1/guard/gpus/{uuid}.  Call it after
+/* Sets the class of each process from /api/v1/guard/gpus/{uuid}. Call it after
  * top_read_processes() and top_read_guard(). */
 void top_read_guard_gpu(struct top_model *m, const struct json_doc *doc);
 
-/* Replaces the history by that of /api/v1/series. */
+/* Replaces the history by the samples of /api/v1/series. */
 void top_read_series(struct top_model *m, const struct json_doc *doc);
 
 #endif

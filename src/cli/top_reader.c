@@ -17,23 +17,25 @@
 #define REQUEST_NS  (3 * NS_PER_S) /* limit for one request */
 #define STOP_NS     NS_PER_S
 #define STACK_BYTES (256u << 10)
-#define CLASS_GPUS  8 /* with more GPUs, classes are read once in CLASS_TICKS readings */
+/* With more than CLASS_GPUS GPUs, classes are read only with every CLASS_TICKS-th reading. */
+#define CLASS_GPUS  8
 #define CLASS_TICKS 8
-#define HOST_TICKS  2 /* CPU and memory of the machine are read once in this many readings */
-#define GUARD_TICKS 5
+#define HOST_TICKS  2 /* CPU and memory are read with every second reading */
+#define GUARD_TICKS 5 /* a guard without workers is read with every fifth reading */
 
 struct top_reader {
 	struct top_reader_options o;
 	struct top_model work;     /* used by the thread only */
 	struct top_driver *driver; /* NULL: the source is the service */
-	unsigned readings;         /* number of readings of the service */
-	struct buf last;           /* the last reply of the service about the GPUs */
+	unsigned readings;         /* number of new readings from the service */
+	struct buf last;           /* the last reply to /api/v1/devices */
 	struct deadline_stop stop;
 	struct mailbox box;
-	/* protected by the lock of the mailbox */
-	struct top_model ready;
-	bool fresh, paused;
-	bool zoom, now; /* now: read immediately, because the zoom shows more figures */
+	/* The lock of the mailbox protects the following members. */
+	struct top_model ready; /* copy of `work` for top_reader_take() */
+	bool fresh;             /* `ready` is new */
+	bool paused, zoom;
+	bool now; /* read immediately, because the zoom began */
 };
 
 static uint64_t now_ns(void)
@@ -48,8 +50,8 @@ static bool reader_stopping(void *arg)
 	return mailbox_stopping(&r->box);
 }
 
-/* Fetches a document.  Returns 0 if the service replied with 200; otherwise work.problem has a
- * sentence. */
+/* Fetches a document. Returns 0 if the service replied with status 200, else a negative error
+ * with a sentence in work.problem. */
 static int service_fetch(struct top_reader *r, const char *path)
 {
 	struct remote *remote = r->o.remote;
@@ -63,6 +65,13 @@ static int service_fetch(struct top_reader *r, const char *path)
 	return -GW_E_STATE;
 }
 
+static int not_a_service(struct top_reader *r)
+{
+	snprintf(r->work.problem, sizeof(r->work.problem),
+		 "the server on %s is not a gpuward service", r->o.remote->address);
+	return -GW_E_PARSE;
+}
+
 /* Fetches a document like service_fetch() and parses it. */
 static int service_get(struct top_reader *r, const char *path)
 {
@@ -71,39 +80,39 @@ static int service_get(struct top_reader *r, const char *path)
 	if (err)
 		return err;
 	remote_parse(r->o.remote);
-	if (r->o.remote->reply)
-		return 0;
-	snprintf(r->work.problem, sizeof(r->work.problem),
-		 "the server on %s does not reply like gpuward", r->o.remote->address);
-	return -GW_E_PARSE;
+	return r->o.remote->reply ? 0 : not_a_service(r);
 }
 
-/* Adds "gpu=" with the GPUs of --gpu. */
-static void add_selection(const struct top_reader *r, struct buf *path, char before)
+#define SELECTED_PATH 2048
+
+/* Writes the route and, if --gpu was given, the parameter "gpu=" with its values. `before` is
+ * '?' or '&'. Returns out. */
+static const char *selected_path(const struct top_reader *r, const char *route, char before,
+				 char out[static SELECTED_PATH])
 {
 	const struct option_list *gpu = &r->o.c->gpu;
+	struct buf path;
 
+	buf_init_fixed(&path, out, SELECTED_PATH);
+	buf_adds(&path, route);
 	for (unsigned i = 0; i < gpu->count; i++) {
 		if (i == 0)
-			buf_addf(path, "%cgpu=", before);
+			buf_addf(&path, "%cgpu=", before);
 		else
-			buf_addc(path, ',');
-		url_escape(path, gpu->item[i]);
+			buf_addc(&path, ',');
+		url_escape(&path, gpu->item[i]);
 	}
+	return out;
 }
 
 static int get_selected(struct top_reader *r, const char *route, char before)
 {
-	char path[2048];
-	struct buf b;
+	char path[SELECTED_PATH];
 
-	buf_init_fixed(&b, path, sizeof(path));
-	buf_adds(&b, route);
-	add_selection(r, &b, before);
-	return service_get(r, path);
+	return service_get(r, selected_path(r, route, before, path));
 }
 
-/* Reads the class of each process, if the guard has workers. */
+/* Reads the class of each process if the guard has workers. */
 static int read_classes(struct top_reader *r)
 {
 	struct top_model *m = &r->work;
@@ -124,8 +133,8 @@ static int read_classes(struct top_reader *r)
 	return 0;
 }
 
-/* Reads the documents that change only with a new reading of the GPUs: processes, host, guard,
- * classes. */
+/* Reads the documents that change only when the service reads the GPUs again: processes, host,
+ * guard and classes. */
 static int read_rest(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;
@@ -136,15 +145,16 @@ static int read_rest(struct top_reader *r)
 	if (!err && r->readings % HOST_TICKS == 0 &&
 	    service_get(r, "/api/v1/snapshot?processes=false&gpu=0") == 0)
 		top_read_host(&r->work, remote->reply);
-	/* If the guard has no workers, ask less often: only a new configuration can add
-	 * some. */
+	/* A guard without workers is read less often, because workers are added only by a new
+	 * configuration. */
 	if (!err && (r->work.workers || r->readings % GUARD_TICKS == 0) &&
 	    service_get(r, "/api/v1/guard?limit=1") == 0)
 		err = top_read_guard(&r->work, remote->reply);
 	return err ? err : read_classes(r);
 }
 
-/* Reads the history of the service and the time between its readings, once. */
+/* Reads the history of the service, and how often the service reads the GPUs. This is done
+ * once. */
 static void read_past(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;
@@ -164,25 +174,18 @@ static void read_past(struct top_reader *r)
 static int read_service(struct top_reader *r)
 {
 	struct remote *remote = r->o.remote;
-	char path[2048];
-	struct buf b, old;
-	int err;
+	char path[SELECTED_PATH];
+	struct buf old;
+	int err = service_fetch(r, selected_path(r, "/api/v1/devices", '?', path));
 
-	buf_init_fixed(&b, path, sizeof(path));
-	buf_adds(&b, "/api/v1/devices");
-	add_selection(r, &b, '?');
-	err = service_fetch(r, path);
 	if (err)
 		return err;
 	if (r->work.read_ns && !*r->work.problem && r->last.len == remote->body.len &&
 	    memcmp(r->last.p, remote->body.p, r->last.len) == 0)
-		return 0; /* the service has not read the GPUs since the last reply */
+		return 0; /* the reply is the same: the service has not read the GPUs again */
 	remote_parse(remote);
-	if (!remote->reply || json_doc_type(remote->reply, "devices") != JSON_DOC_ARRAY) {
-		snprintf(r->work.problem, sizeof(r->work.problem),
-			 "the server on %s does not reply like gpuward", remote->address);
-		return -GW_E_PARSE;
-	}
+	if (!remote->reply || json_doc_type(remote->reply, "devices") != JSON_DOC_ARRAY)
+		return not_a_service(r);
 	top_model_add_gap(&r->work, now_ns());
 	err = top_read_devices(&r->work, remote->reply);
 	old = r->last;
@@ -207,8 +210,8 @@ static void publish(struct top_reader *r)
 	mailbox_notify(&r->box);
 }
 
-/* Waits until the next reading is due and the reader is not paused.  Returns false at the
- * end. */
+/* Waits until the time due_ns, and until the reader is not paused. Returns false if the thread
+ * must end. */
 static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 {
 	bool run;
@@ -220,19 +223,19 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 	r->now = false;
 	if (r->driver)
 		top_driver_zoom(r->driver, r->zoom);
-	/* reset the descriptor here, because a request also polls it */
+	/* Clear the descriptor, because deadline_poll() also waits for it during a request. */
 	mailbox_clear(r->box.wake_fd);
 	mailbox_unlock(&r->box);
 	return run;
 }
 
-/* Returns the time until the next reading.  A service has nothing new before its own interval
- * is over; if its reading was late, the next attempt is soon. */
+/* Returns the time until the next reading. A service has nothing new before its own interval is
+ * over. If the last reply was not new, the next attempt follows soon. */
 static uint64_t step_ns(const struct top_reader *r, bool fresh)
 {
 	if (!r->o.remote || *r->work.problem || r->work.interval_ns < r->o.interval_ns ||
-	    /* with such a long interval, poll more often, so that the end of the service is
-	     * noticed soon */
+	    /* The interval of the service is long: ask more often, to notice soon if the
+	     * service ends. */
 	    r->work.interval_ns > 2 * NS_PER_S)
 		return r->o.interval_ns;
 	return fresh ? r->work.interval_ns : r->o.interval_ns / 4;
@@ -254,7 +257,8 @@ static void reader_run(void *arg)
 			r->work.problem[0] = '\0';
 		if (err || read_ns != r->work.read_ns || strcmp(before, r->work.problem) != 0)
 			publish(r);
-		/* if it is not due yet, it was read early because of the zoom */
+		/* If due_ns is in the future, this was an additional reading because of the
+		 * zoom. */
 		if (due_ns <= now_ns())
 			due_ns += step_ns(r, read_ns != r->work.read_ns);
 		if (due_ns < now_ns()) /* skip missed readings */

@@ -17,7 +17,7 @@
 static const struct {
 	const char *title;
 	unsigned width;
-	unsigned rank; /* columns with a high rank are left out first; 0: never */
+	unsigned rank; /* the column with the highest rank is hidden first; 0: never hidden */
 	bool right;
 } process_columns[TOP_COLUMNS] = {
 	[TOP_PID] = { "PID", 8, 0, true },       [TOP_USER] = { "USER", 8, 2, false },
@@ -33,7 +33,8 @@ const char *process_view_title(enum top_column column)
 	return process_columns[column].title;
 }
 
-/* Columns that are left out if no process has a value for them. */
+/* Returns true if the column is UNIT, GUARD or ENERGY and no process has a value for it. Such a
+ * column is not shown. */
 static bool column_is_empty(enum top_column column, const struct top_model *m)
 {
 	for (unsigned i = 0; i < m->processes; i++)
@@ -44,7 +45,8 @@ static bool column_is_empty(enum top_column column, const struct top_model *m)
 	return column == TOP_WHERE || column == TOP_GUARD || column == TOP_ENERGY;
 }
 
-/* Sets which columns are shown, and the names of those that have values but do not fit. */
+/* Decides which columns are shown. Adds the titles of columns that have values but do not fit
+ * to `hidden`. */
 static void choose_columns(const struct canvas *c, const struct top_model *m,
 			   bool shown[static TOP_COLUMNS], struct buf *hidden)
 {
@@ -115,7 +117,8 @@ static enum canvas_style cell_style(const struct top_process *p, enum top_column
 				      : CANVAS_PLAIN;
 }
 
-/* Returns the command without the folder of its program if it is longer than the space. */
+/* Returns the command. If it is wider than `width` columns, leaves out the folder of its
+ * program. */
 static const char *short_command(const char *command, size_t width)
 {
 	const size_t program = strcspn(command, " ");
@@ -176,7 +179,8 @@ static void draw_table_heading(struct canvas *c, unsigned row, const struct top_
 	}
 }
 
-/* Moves *top so that `selected` is among the `page` rows from *top of `count`. */
+/* Changes *top, the first visible row of `count` rows, so that the row `selected` is visible.
+ * `page` rows are visible at a time. */
 static void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsigned count)
 {
 	if (selected >= *top + page)
@@ -187,8 +191,8 @@ static void top_scroll_to(unsigned *top, unsigned selected, unsigned page, unsig
 		*top = count > page ? count - page : 0;
 }
 
-/* Draws the heading and the processes of ui->row into `rows` rows.  Moves ui->process_top so
- * that the selected process is visible, and sets ui->page and ui->hidden. */
+/* Draws the table of processes into `rows` rows. Changes ui->process_top so that the selected
+ * process is visible, and sets ui->page and ui->hidden. */
 static void process_view_draw(struct canvas *c, unsigned row, unsigned rows,
 			      const struct top_model *m, struct top_ui *ui)
 {
@@ -222,12 +226,12 @@ static void process_view_draw(struct canvas *c, unsigned row, unsigned rows,
 	}
 }
 
-/* figures are old after this time, or after three intervals if that is longer */
+/* Figures are old after this time, or after three intervals if they are longer. */
 #define OLD_NS         (3 * NS_PER_S)
-#define PROCESSES_MIN  2  /* rows that the process table always has */
-#define PROCESSES_WANT 6  /* rows of the process table, if there are as many processes */
-#define BLOCK_MOST     12 /* maximum number of rows of a GPU with graphs */
-#define LARGE_LEAST    9
+#define PROCESSES_MIN  2  /* the process table has at least this many rows */
+#define PROCESSES_WANT 6  /* rows that are kept free for processes, if there are so many */
+#define BLOCK_MOST     12 /* largest number of rows per GPU, if there are several */
+#define LARGE_LEAST    9  /* smallest and largest number of rows for large graphs */
 #define LARGE_MOST     27
 
 static void remember_cursor(struct top_ui *ui, const struct top_model *m)
@@ -284,10 +288,11 @@ double top_model_old_s(const struct top_model *m, uint64_t now_ns)
 	return (double)age / 1e9;
 }
 
+/* A part of the first or the last line of the screen. */
 struct part {
 	char text[120];
 	enum canvas_style style;
-	unsigned rank; /* parts with a high rank are left out first */
+	unsigned rank; /* the part with the highest rank is left out first; 0: never */
 };
 
 static void add_part(struct part *parts, unsigned *n, unsigned rank, enum canvas_style style,
@@ -300,7 +305,7 @@ static void add_part(struct part *parts, unsigned *n, unsigned rank, enum canvas
 	parts[(*n)++].rank = rank;
 }
 
-/* Leaves out parts until the others fit into the columns. */
+/* Leaves out parts, highest rank first, until the others fit into the columns. */
 static void fit_parts(struct part *parts, unsigned n, unsigned columns)
 {
 	for (;;) {
@@ -345,7 +350,7 @@ static void add_total_power(struct part *parts, unsigned *n, const struct top_mo
 	char text[40];
 
 	for (unsigned i = 0; i < m->gpus; i++)
-		/* the sum is unknown if one value is unknown */
+		/* if one value is NAN, the sum is NAN, too */
 		watts += m->gpu[i].value[TOP_POWER];
 	snprintf(text, sizeof(text), "%.0f W in all", watts);
 	if (m->gpus > 1 && !isnan(watts))
@@ -412,7 +417,7 @@ static unsigned draw_old(struct canvas *c, unsigned row, const struct top_model 
 
 	figure_run_time(age, old);
 	snprintf(text, sizeof(text), "These figures are %s old: %s; trying again", age,
-		 *m->problem ? m->problem : "the last reading has not ended");
+		 *m->problem ? m->problem : "the last reading has not finished");
 	return canvas_wrap(c, row, 2, 0, c->columns, CANVAS_BAD, text);
 }
 
@@ -449,8 +454,8 @@ static unsigned draw_no_gpu(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
-/* Writes at the end of a title how much time the graphs cover.  Returns false if there is no
- * room. */
+/* Writes at the right end of a title how much time the graphs cover. Returns false if there is
+ * no room. */
 static bool draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
 {
 	double s = 2 * (double)gpu_view_graph_columns(c, large) * (double)m->interval_ns / 1e9;
@@ -515,8 +520,8 @@ static unsigned draw_zoom(struct canvas *c, unsigned row, unsigned rows,
 	return used + gpu_view_figures(c, row + used, rows - used, g);
 }
 
-/* Draws the keys, and the columns of the process table that do not fit.  Keys that have no room
- * are only in the help. */
+/* Draws the most important keys, and the titles of hidden columns. Keys that do not fit are
+ * left out; the help shows all keys. */
 static void draw_key_words(struct canvas *c, unsigned row, unsigned at, const struct top_ui *ui)
 {
 	static const char *const keys[2][7] = {
@@ -578,20 +583,23 @@ static void draw_help(struct canvas *c)
 		"up, down         move the cursor; also PgUp, PgDn, Home, End",
 		"Tab              move between the GPUs and the processes",
 		"Enter            zoom: all figures of one GPU; Esc shows all GPUs again",
-		"left, right      in the zoom: the GPU before or after; else: like < and >",
-		"< and >          sort by the column before or after; r reverses the order",
+		"left, right      in the zoom: show the previous or next GPU; else like < and "
+		">",
+		"< and >          sort by the previous or next column; r reverses the order",
 		"/                show only processes that contain a text",
 		"space            pause: nothing is read until space is pressed again",
-		"k                end the process at the cursor (SIGTERM); only your own",
+		"k                end the process at the cursor with SIGTERM, if it is yours",
 		"?, h             this page; any key closes it",
 		"",
-		"Graphs: the newest reading is at the right; the line marks the limit of power",
-		"or the temperature of the slowdown. A gap means that nothing was read.",
-		"SM% is the mean of the last seconds, read every 4 s. CPU% of one core is 100.",
+		"Graphs: the newest reading is at the right. A line marks the power limit, or "
+		"the",
+		"temperature at which the GPU slows down. A gap means that nothing was read.",
+		"SM% is the mean of the last seconds, read every 4 s. One full core is 100 "
+		"CPU%.",
 		"Energy of a GPU: measured during the time that is shown next to it.",
 		"Energy of a process: measured since the service first saw the process.",
 		"- means unknown; the zoom says why.",
-		"hidden, in the last line: columns for which the terminal is too narrow.",
+		"hidden: (last line) lists columns for which the terminal is too narrow.",
 	};
 
 	for (unsigned i = 0; i < COUNT(lines) && i < c->rows; i++)
@@ -609,7 +617,7 @@ static void draw_too_small(struct canvas *c)
 	canvas_wrap(c, 0, c->rows, 0, c->columns, CANVAS_PLAIN, text);
 }
 
-/* Makes old figures look different from current ones. */
+/* Draws old figures in a dim colour, so that they look different from current ones. */
 static void dim_rows(struct canvas *c, unsigned from, unsigned to)
 {
 	for (unsigned row = from; row < to; row++)

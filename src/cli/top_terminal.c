@@ -25,11 +25,11 @@
 #include <unistd.h>
 #include <wchar.h>
 
-/* Larger terminals use only this many rows and columns.  The library allocates memory for each
- * cell, and crashes if it gets none. */
+/* Largest number of rows and columns that are used. ncursesw allocates memory for each cell,
+ * and crashes if there is not enough. */
 #define SIZE_MOST 1000
 
-/* The functions of the library that are used here. */
+/* The functions of ncursesw that this file calls. */
 /* clang-format off */
 #define CURSES_FUNCTIONS(F) \
 	F(newterm) F(endwin) F(delscreen) F(cbreak) F(noecho) F(keypad) F(nodelay) \
@@ -49,11 +49,11 @@ static struct {
 	void *library;
 	SCREEN *screen;
 	bool color;
-	struct canvas shown; /* what the terminal shows */
+	struct canvas shown; /* copy of the cells that the terminal shows */
 } terminal;
 
 #ifdef GPUWARD_CURSES_LINKED
-/* The portable archive links the library statically. */
+/* The portable archive of gpuward contains ncursesw: it is linked statically. */
 static int load_curses(char *message, size_t size)
 {
 	(void)message;
@@ -111,8 +111,9 @@ static WINDOW *window(void)
 }
 
 static const struct {
-	short color;              /* -1: the default */
-	attr_t attributes, plain; /* style of a cell with colours, and without */
+	short color;       /* -1: the default colour */
+	attr_t attributes; /* on a terminal with colours */
+	attr_t plain;      /* on a terminal without colours */
 } styles[CANVAS_STYLES] = {
 	[CANVAS_PLAIN] = { -1, A_NORMAL, A_NORMAL },
 	[CANVAS_BOLD] = { -1, A_BOLD, A_BOLD },
@@ -129,8 +130,8 @@ static const struct {
 	[CANVAS_TEMPERATURE] = { COLOR_MAGENTA, A_NORMAL, A_NORMAL },
 };
 
-/* Sets the encoding in which the library writes characters. Returns true if it is UTF-8. A
- * locale that the user chose may not be installed. */
+/* Sets the encoding in which ncursesw writes characters. If the locale of the user is not
+ * installed, tries C.UTF-8 or C. Returns true if the encoding is UTF-8. */
 static bool set_encoding(void)
 {
 	if (!setlocale(LC_CTYPE, "") && (!term_utf8() || !setlocale(LC_CTYPE, "C.UTF-8")))
@@ -138,14 +139,15 @@ static bool set_encoding(void)
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-/* Interrupts poll(), so that the screen is drawn in its new size. */
+/* Handler of SIGWINCH. The signal interrupts poll(), so that top draws the screen in its new
+ * size. */
 static void on_resize(int signal)
 {
 	(void)signal;
 }
 
-/* Prevents the library from setting its own size: top_terminal_size() sets it.  The library does
- * not replace a handler of SIGWINCH that exists before newterm(). */
+/* Prevents ncursesw from changing the size of its screen, because top_terminal_size() does
+ * this. ncursesw does not replace a handler of SIGWINCH that is set before newterm(). */
 static void take_over_size(void)
 {
 	struct sigaction action = { .sa_handler = on_resize };
@@ -167,8 +169,8 @@ int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
 		const char *kind = getenv("TERM");
 
 		snprintf(message, size,
-			 "the terminal type '%.40s' is not known here; set TERM, for instance "
-			 "to xterm, or use gpuward snapshot -w",
+			 "the terminal type '%.40s' (variable TERM) is not known on this "
+			 "machine; set TERM, for example to xterm, or use gpuward snapshot -w",
 			 kind ? kind : "");
 		return -GW_E_STATE;
 	}
@@ -211,7 +213,8 @@ void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns)
 	*ret_columns = columns > 0 ? (unsigned)columns : 1;
 }
 
-/* Writes the cells from `column` to before `end`, one run of equal style at a time. */
+/* Writes the cells from `column` to `end` - 1. Cells that are next to each other and have the
+ * same style are written together. */
 static void write_cells(const struct canvas *c, unsigned row, unsigned column, unsigned end)
 {
 	wchar_t text[256];
@@ -236,8 +239,9 @@ static void write_cells(const struct canvas *c, unsigned row, unsigned column, u
 	}
 }
 
-/* Returns the first column that differs from the terminal's content, and the column behind the
- * last one that differs.  A wide character is never cut. */
+/* Finds the cells of a row that differ from what the terminal shows. Returns the first column
+ * that differs; *ret_end is the column after the last one. Both halves of a wide character are
+ * always included. */
 static unsigned changed_cells(const struct canvas *c, unsigned row, unsigned *ret_end)
 {
 	unsigned first = 0, end = c->columns;
@@ -263,7 +267,7 @@ void top_terminal_show(const struct canvas *c)
 {
 	bool resized = terminal.shown.rows != c->rows || terminal.shown.columns != c->columns;
 
-	if (resized) /* the terminal may have moved its content */
+	if (resized) /* the terminal may have moved its content, so write all cells */
 		curses.clearok(window(), TRUE);
 	for (unsigned row = 0; row < c->rows; row++) {
 		unsigned end, first = changed_cells(c, row, &end);
@@ -273,7 +277,7 @@ void top_terminal_show(const struct canvas *c)
 	curses.wnoutrefresh(window());
 	curses.doupdate();
 	if (resized && canvas_resize(&terminal.shown, c->rows, c->columns) != 0) {
-		terminal.shown.rows = 0; /* no memory: everything is written each time */
+		terminal.shown.rows = 0; /* out of memory: write all cells the next time, too */
 		return;
 	}
 	memcpy(terminal.shown.cell, c->cell,

@@ -1,13 +1,13 @@
-/* top_terminal: puts a canvas on the terminal and reads keys, with ncursesw.
+/* top_terminal: shows a canvas on the terminal and reads keys, with the library ncursesw.
  *
- * The library is loaded when `gpuward top` starts, so that every other command works without
- * the library, and starts quickly.  Only rows that changed are written. */
+ * The library is loaded when `gpuward top` starts, so that all other commands work without it
+ * and start quickly. Only cells that changed are written. */
 #ifndef GW_CLI_TOP_TERMINAL_H
 #define GW_CLI_TOP_TERMINAL_H
 
 #include "top_canvas.h"
 
-/* Keys other than characters. */
+/* Keys that are not characters. */
 enum top_key {
 	TOP_KEY_NONE = -1,        /* no key was pressed */
 	TOP_KEY_ENTER = 0x110000, /* larger than any code point */
@@ -26,14 +26,14 @@ enum top_key {
 	TOP_KEY_OTHER
 };
 
-/* Starts the screen and sets the locale.  color: use colours.  *ret_utf8: the terminal gets UTF-8
- * (struct canvas).  Returns 0, or -GW_E_NOSUPPORT or -GW_E_STATE with a
- * sentence in message. */
+/* Starts the screen and sets the locale. Uses colours if `color` is set and the terminal has
+ * them. *ret_utf8 is true if the locale uses UTF-8; store it in canvas.utf8. Returns 0, or
+ * -GW_E_NOSUPPORT or -GW_E_STATE with a sentence in message. */
 int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size);
 void top_terminal_end(void);
 
-/* Gets the size of the screen, which is at most 1000 rows and columns, and adapts the screen if
- * the size of the terminal changed. */
+/* Gets the size of the screen, at most 1000 rows and 1000 columns. If the size of the terminal
+ * changed, adapts the screen to it. */
 void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns);
 void top_terminal_show(const struct canvas *c);
 

@@ -242,7 +242,7 @@ def test_hostile_labels_reach_neither_the_terminal_nor_break_json():
 def test_lists_are_bounded(fake):
     fake.rows = nodes(50)
     text = fleet(fake.url, "--top", "5").stdout
-    assert "45 more nodes; --top lists more" in text and "n50 " in text and "n1 " not in text
+    assert "45 more nodes are not shown; a larger --top shows them" in text and "n50 " in text and "n1 " not in text
     assert any("topk(7, sum by (kind, namespace, name)" in q for q in fake.queries)
     assert len(fake.queries) <= 15
 
@@ -286,7 +286,7 @@ def test_the_configuration_and_the_environment_name_the_engine(fake, tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    ((), "no Prometheus is named"),
+    ((), "the address of Prometheus is missing"),
     (("--prometheus", "prometheus:9090"), "must begin with http://"),
     (("--prometheus", "http://"), "the host is missing"),
     (("--prometheus", "http://me:secret@host"), "contains a password"),

@@ -153,7 +153,7 @@ def test_without_free_memory_it_stays_checkpointed(world, driver, tmp_path):
         with Contender(world, 21 * GIB):
             done = recover(s, driver, card=world)
             assert done.returncode == 1
-            assert f"process {p.pid} of worker w is not restored: it needs 4096 MiB on GPU-51" in done.stderr
+            assert f"process {p.pid} of worker w is not restored: the process needs 4096 MiB on GPU-51" in done.stderr
             assert driver.state(p.pid) == 2
         done = recover(s, driver, card=world)
         assert done.returncode == 0, done.stderr
@@ -169,7 +169,7 @@ def test_memory_of_an_already_restored_process_is_not_counted_as_free(world, dri
         record["put_away"].insert(0, [back.pid, ticks(back.pid)])
         change(s, record)
         r = recover(s, driver, card=world)
-        assert r.returncode != 0 and f"process {p.pid} of worker w is not restored: it needs" in r.stderr
+        assert r.returncode != 0 and f"process {p.pid} of worker w is not restored: the process needs" in r.stderr
         assert driver.state(p.pid) != 0
 
 
@@ -182,7 +182,7 @@ def test_no_room_for_one_worker_is_no_reason_against_another(world, driver, tmp_
         with contextlib.closing(sqlite3.connect(s.state)) as db, db:
             db.execute("INSERT INTO document(kind, id, json) VALUES('guard', 'x', ?)", (json.dumps(record),))
         r = recover(s, driver, card=world)
-        assert "of worker w is not restored: it needs" in r.stderr and "of worker x" not in r.stderr
+        assert "of worker w is not restored: the process needs" in r.stderr and "of worker x" not in r.stderr
         assert driver.state(p.pid) != 0
 
 

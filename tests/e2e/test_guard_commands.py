@@ -120,7 +120,7 @@ def test_while_the_guard_is_paused_no_worker_moves_and_the_status_shows_why(worl
 def test_a_snooze_ends_when_its_time_is_over(world, workers, both):
     s = both
     began = time.monotonic()
-    assert "For 2 s only heat and faults move workers" in s.guard("snooze", "1.5s").stdout
+    assert "For 2 s, only heat and faults move workers off the GPU" in s.guard("snooze", "1.5s").stdout
     left = s.worker("b")["hold_until_seconds"]
     assert 0 < left <= 1.5 if left is not None else time.monotonic() - began > 1.5
     with Contender(world, 14 * GIB):
@@ -174,7 +174,7 @@ def test_a_hold_replaces_the_opposite_hold(s, worker):
     s.guard("hold", "active", "ollama", "--for", "1h")
     s.back(worker)
     assert "requested release; it was held active for 1 h more; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
-    assert s.guard("release").stdout == "ollama: nobody holds it; nothing was changed\n"
+    assert s.guard("release").stdout == "ollama: no hold to end, so nothing was changed\n"
     s.guard("evict", "ollama")
     assert "requested release" in s.guard("release").stdout, "a release also ends an eviction"
     s.back(worker)
@@ -252,7 +252,7 @@ def test_a_server_that_is_not_gpuward_is_never_success(tmp_path, head, body):
         at = ("--address", f"127.0.0.1:{server.server_port}")
         for command in (("guard", "mode", "enforce"), ("guard", "mode"), ("guard", "status"), ("jobs",)):
             done = support.gpuward(*command, *at)
-            assert done.returncode == support.FAILED and "does not reply like gpuward" in done.stderr, (command, done.stderr)
+            assert done.returncode == support.FAILED and "is not a gpuward service" in done.stderr, (command, done.stderr)
         server.shutdown()
 
 
@@ -373,7 +373,7 @@ def test_without_workers_the_status_is_one_sentence(world):
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
         said = s.guard("status").stdout
-        assert said.endswith("No [[worker]] is configured, so the guard has nothing to move. To add workers, run sudo gpuward setup, or "
+        assert said.endswith("No [[worker]] is configured, so there is nothing that the guard could move. To add workers, run sudo gpuward setup, or "
                              "see gpuward.toml(5).\n")
     with Guarded(world, '[guard]\nmode = "dry-run"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
@@ -404,7 +404,7 @@ def test_learn_never_ignores_a_current_contender(world, worker):
         with Guarded(world, configure(("ollama", worker), mode="observe", more=more)) as s:
             s.wait(lambda: any(p["pid"] == c.pid for p in s.get("/api/v1/guard/gpus/0").json().get("processes", [])))
             done = s.guard("learn", "--for", "1s")
-            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* calls it a contender", done.stderr)
+            assert done.stdout == "" and re.search(r"no rule for sleep: rule 1 .* already makes it a contender", done.stderr)
 
 
 def test_learn_ignores_none_of_several_current_contenders(world, worker, tmp_path):
@@ -429,11 +429,11 @@ def test_without_a_worker_explain_says_how_to_add_one(tmp_path):
 
 def test_a_snooze_never_shortens_a_hold_and_a_hold_names_what_it_replaces(s, worker):
     s.guard("hold", "active", "ollama", "--forever")
-    assert s.guard("snooze", "30m").stdout.startswith("ollama: already held active until it is released; nothing was changed")
+    assert s.guard("snooze", "30m").stdout.startswith("ollama: already held active until it is released, so nothing was changed")
     assert s.worker()["hold_until_seconds"] is None
     said = s.guard("hold", "active", "ollama", "--for", "1h").stdout
     assert "requested hold active for 1 h, instead of held active until it is released" in said
-    assert s.guard("pause", "--for", "10m").stdout == "ollama: already held active for 1 h more; nothing was changed\n"
+    assert s.guard("pause", "--for", "10m").stdout == "ollama: already held active for 1 h more, so nothing was changed\n"
     s.guard("pause", "--for", "3h")  # longer than the hold
     assert s.worker()["hold_until_seconds"] > 7200
 
@@ -465,7 +465,7 @@ def test_recover_where_no_process_is_checkpointed(tmp_path):
     (("hold", "evicted", "ollama"), "--for TIME"),
     (("hold", "evicted", "ollama", "--for", "1h", "--forever"), "--for TIME"),
     (("hold", "gone", "ollama", "--for", "1h"), "evicted or active"),
-    (("status", "--now"), "--now has no effect on guard status"),
+    (("status", "--now"), "guard status does not take --now"),
     (("replay",), "usage: gpuward guard replay"),
     (("pause",), "--forever"),
     (("pause", "--for", "1h", "--forever"), "--forever"),
@@ -473,7 +473,7 @@ def test_recover_where_no_process_is_checkpointed(tmp_path):
     (("snooze",), "usage: gpuward guard snooze TIME"),
     (("snooze", "a"), "a time such as 30m"),
     (("snooze", "0s"), "a time such as 30m"),
-    (("snooze", "30m", "--for", "1h"), "--for has no effect"),
+    (("snooze", "30m", "--for", "1h"), "guard snooze does not take --for"),
     (("snoze", "30m"), "did you mean 'snooze'"),
 ])
 def test_wrong_usage_of_guard_is_refused(args, word):
@@ -656,7 +656,7 @@ def test_with_anyway_a_game_starts_in_any_case(served, home, there, why):
     done = as_user(home, "run", "--vram", "1G", "--anyway", "--", "sh", "-c", "echo played ${GPUWARD_GPU-nowhere}; exit 7",
                    code=7, address=served.url if there else None)
     assert done.stdout == "played nowhere\n"
-    assert why in done.stderr and "starting sh nevertheless (--anyway)" in done.stderr
+    assert why in done.stderr and "sh is started nevertheless because of --anyway" in done.stderr
 
 
 @needs_root

@@ -52,7 +52,7 @@ def test_explain_shows_which_process_a_match_should_find(world, worker):
         runner, = worker.runners()
         assert f"The worker may be pid {runner} " in said and "worker.py runner" in said and "not on the worker's GPU" not in said
         learned = s.guard("learn", "--for", "1s")
-        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard cannot find" in learned.stderr
+        assert "[[rule]]" not in learned.stdout and "this process may be the worker ollama, which the guard cannot find" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)
         assert doc["rules"] == [] and doc["may_be_workers"][0]["worker"] == "ollama"
         s.reload(matched(worker, match_command="worker.py (serve|runner)"))  # as explain showed
@@ -429,7 +429,7 @@ def test_a_process_that_cannot_be_identified_is_reported_and_is_no_contender(pla
             s.until("absent")
             assert re.search(r"identified by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
             learned = s.guard("learn", "--for", "1s")
-            assert "[[rule]]" not in learned.stdout and "may be worker ollama" in learned.stderr
+            assert "[[rule]]" not in learned.stdout and "may be the worker ollama" in learned.stderr
         assert w.acted() == []
 
 

@@ -274,7 +274,7 @@ def test_a_guard_that_does_not_act(tmp_path):
 
 def test_without_a_token_it_is_refused(s):
     said = refused(s, token=False)
-    assert "cannot move worker ollama off the GPU: the service refuses: " in said and "with --token-file" in said
+    assert "cannot move worker ollama off the GPU: the service refuses the request: " in said and "with --token-file" in said
 
 
 def test_a_service_that_does_not_know_the_gpu_is_another_machines(s):

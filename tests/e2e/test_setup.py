@@ -155,7 +155,7 @@ def test_undo_clears_the_mode_and_the_holds_of_the_service_and_setup_names_the_m
         full.setup("--yes")
         s.guard("mode", "enforce")
     said = " ".join(full.setup("--undo", GPUWARD_ADDRESS=s.url).stdout.split())
-    assert "stays stored: no service answers" in said and "/var/lib/gpuward/gpuward.db" in said
+    assert "could not be cleared: no service answers" in said and "/var/lib/gpuward/gpuward.db" in said
 
 
 def test_undo_names_a_folder_that_is_not_empty_and_a_service_that_still_runs(full):
@@ -199,7 +199,7 @@ def test_no_link_in_the_home_of_the_user_is_followed(full):
     aim = full.path / "aim"
     aim.mkdir(mode=0o777)
     (full.path / "home/alice/.config").symlink_to(aim)
-    assert "setup follows no link" in " ".join(full.setup("--yes").stdout.split())
+    assert "a link, which setup does not follow" in " ".join(full.setup("--yes").stdout.split())
     assert list(aim.iterdir()) == []
     full.setup("--undo")
     assert not (full.path / "etc/gpuward").exists()
@@ -239,7 +239,7 @@ def test_a_unit_is_taken_only_if_the_server_started_all_of_its_processes(tree):
     tree.process(200, "/opt/llama-server", "-m", "y.gguf", cgroup=llama)
     tree.process(201, "/bin/sh", "-c", "true", cgroup=llama, parent=200)
     said = " ".join(tree.setup("--yes").stdout.split())
-    assert "Ollama (process 110) did not start all processes of cron.service, so the guard never stops this unit and" in said
+    assert "Ollama (process 110) is not the only program in the unit cron.service, so the guard does not stop this unit; it" in said
     assert "llama.cpp (process 100) does not listen" not in said  # this process is not a worker
     config = (tree.path / "etc/gpuward/gpuward.toml").read_text()
     assert config.count('kind = "systemd"') == 1 and 'match.unit = "llama.service"' in config and "cron" not in config
@@ -259,7 +259,7 @@ def test_a_hostile_process_neither_reaches_the_terminal_nor_stops_setup(tree):
     for args in (["--dry-run"], ["--yes"]):
         said = tree.setup(*args).stdout
         assert not [c for c in said if ord(c) < 32 and c != "\n" or 127 <= ord(c) < 160 or c == "\u202e"], said
-        assert "A process (?]0;p?" in said and "is left out" in said
+        assert "The process ?]0;p?" in said and "is left out" in said
     assert (tree.path / "etc/gpuward/gpuward.toml").read_text().count("\n[[worker]]\n") == 2
 
 
@@ -289,7 +289,7 @@ def test_a_second_setup_at_the_same_time_changes_nothing(tree):
     lock = os.open(tree.path / "etc", os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     for args in (["--yes"], ["--undo"]):
-        assert "another gpuward setup runs now" in tree.setup(*args, code=support.FAILED).stderr
+        assert "another gpuward setup is running" in tree.setup(*args, code=support.FAILED).stderr
     assert "would" in tree.setup("--dry-run").stdout and tree.files() == before
     os.close(lock)
     tree.setup("--yes")
@@ -493,13 +493,13 @@ def as_nobody(*args, **env):
 
 def test_a_user_without_rights_reads_what_setup_needs():
     done = as_nobody("--yes", "--nvml-library", support.BUILD / "sim/libnvidia-ml.so.1")
-    assert done.returncode == support.FAILED and "must be root" in done.stderr and "sudo gpuward setup" in done.stderr
+    assert done.returncode == support.FAILED and "only root can write" in done.stderr and "sudo gpuward setup" in done.stderr
 
 
 def test_simulated_gpus_are_refused_because_the_service_would_not_have_them():
     done = as_nobody("--yes", "--simulate=demo")
     assert done.returncode == support.FAILED
-    assert "would not have the simulated GPUs" in done.stderr and "Try it on a simulated card" in done.stderr
+    assert "setup starts a service for real GPUs" in done.stderr and "Try it on a simulated card" in done.stderr
     assert as_nobody("--dry-run", "--simulate=demo").returncode == support.OK
 
 

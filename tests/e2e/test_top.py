@@ -281,7 +281,7 @@ def test_a_lost_gpu_is_named_with_what_happened(tmp_path, scenario):
 def test_a_hanging_driver_does_not_block_the_keys(tmp_path, scenario):
     hangs = scenario('[[gpu]]\nprofile = "h100"\n[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nhang = true\nfrom = 1\n')
     with Screen(tmp_path, 100, 24, hangs, "--timeout=20s") as top:
-        top.until("These figures are", "the last reading has not ended")
+        top.until("These figures are", "the last reading has not finished")
         top.keys("q").until("exit 0")
 
 

@@ -201,7 +201,7 @@ TEST(a_list_has_a_maximum_length)
 	assert_int_equal(got_second.list.count, OPTION_LIST_MAX);
 	strcat(line, ",y");
 	assert_int_equal(parse(line), -1);
-	assert_string_equal(error, "--list: too many values");
+	assert_string_equal(error, "--list has too many values, or they are too long");
 }
 
 TEST(refuses_with_a_message)
@@ -221,7 +221,7 @@ TEST(refuses_with_a_message)
 		{ "--choice=gren",
 		  "--choice takes red, green or blue, not 'gren' (did you mean 'green'?)" },
 		{ "--choice=9", "--choice takes red, green or blue, not '9'" },
-		{ "--list=a,", "--list: a value is empty" },
+		{ "--list=a,", "--list has an empty value" },
 		{ "--fla", "unknown option '--fla' (did you mean '--flag'?)" },
 	};
 
