@@ -35,7 +35,7 @@
 	F(newterm) F(endwin) F(delscreen) F(cbreak) F(noecho) F(keypad) F(nodelay) \
 	F(curs_set) F(start_color) F(use_default_colors) F(has_colors) F(init_pair) \
 	F(wattr_set) F(wmove) F(waddnwstr) F(wnoutrefresh) F(doupdate) F(wget_wch) \
-	F(getmaxy) F(getmaxx) F(set_escdelay) F(clearok) F(use_env) F(resize_term)
+	F(getmaxy) F(getmaxx) F(set_escdelay) F(clearok) F(resize_term)
 /* clang-format on */
 
 static struct {
@@ -146,14 +146,40 @@ static void on_resize(int signal)
 	(void)signal;
 }
 
-/* Prevents ncursesw from changing the size of its screen, because top_terminal_size() does
- * this. ncursesw does not replace a handler of SIGWINCH that is set before newterm(). */
-static void take_over_size(void)
+/* Reads the size of the terminal, at most SIZE_MOST. Returns false if the terminal does not
+ * know its size. */
+static bool read_size(int *ret_rows, int *ret_columns)
+{
+	struct winsize size;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || !size.ws_row || !size.ws_col)
+		return false;
+	*ret_rows = size.ws_row < SIZE_MOST ? size.ws_row : SIZE_MOST;
+	*ret_columns = size.ws_col < SIZE_MOST ? size.ws_col : SIZE_MOST;
+	return true;
+}
+
+/* Opens the screen in a size that we choose, because ncursesw does not limit it. ncursesw takes
+ * the size from these variables; with use_env(FALSE), it would refuse terminals such as "linux",
+ * whose description has no size. ncursesw does not replace a handler of SIGWINCH that is set
+ * before newterm(). Later sizes are set by top_terminal_size(). */
+static SCREEN *open_screen(void)
 {
 	struct sigaction action = { .sa_handler = on_resize };
+	int rows = 24, columns = 80;
+	char text[16];
+	SCREEN *screen;
 
 	sigaction(SIGWINCH, &action, NULL);
-	curses.use_env(FALSE);
+	read_size(&rows, &columns);
+	snprintf(text, sizeof(text), "%d", rows);
+	setenv("LINES", text, 1);
+	snprintf(text, sizeof(text), "%d", columns);
+	setenv("COLUMNS", text, 1);
+	screen = curses.newterm(NULL, stdout, stdin);
+	unsetenv("LINES");
+	unsetenv("COLUMNS");
+	return screen;
 }
 
 int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
@@ -163,8 +189,7 @@ int top_terminal_begin(bool color, bool *ret_utf8, char *message, size_t size)
 	if (err)
 		return err;
 	*ret_utf8 = set_encoding();
-	take_over_size();
-	terminal.screen = curses.newterm(NULL, stdout, stdin);
+	terminal.screen = open_screen();
 	if (!terminal.screen) {
 		const char *kind = getenv("TERM");
 
@@ -197,17 +222,13 @@ void top_terminal_end(void)
 void top_terminal_size(unsigned *ret_rows, unsigned *ret_columns)
 {
 	int rows = curses.getmaxy(window()), columns = curses.getmaxx(window());
-	struct winsize size;
+	int new_rows, new_columns;
 
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row && size.ws_col) {
-		int new_rows = size.ws_row < SIZE_MOST ? size.ws_row : SIZE_MOST;
-		int new_columns = size.ws_col < SIZE_MOST ? size.ws_col : SIZE_MOST;
-
-		if ((new_rows != rows || new_columns != columns) &&
-		    curses.resize_term(new_rows, new_columns) == OK) {
-			rows = new_rows;
-			columns = new_columns;
-		}
+	if (read_size(&new_rows, &new_columns) &&
+	    (new_rows != rows || new_columns != columns) &&
+	    curses.resize_term(new_rows, new_columns) == OK) {
+		rows = new_rows;
+		columns = new_columns;
 	}
 	*ret_rows = rows > 0 ? (unsigned)rows : 1;
 	*ret_columns = columns > 0 ? (unsigned)columns : 1;

@@ -252,6 +252,14 @@ def test_a_locale_that_is_not_installed_still_draws_bars_and_graphs(tmp_path):
             top.until("GPU 0", drawn)
 
 
+@pytest.mark.parametrize("size", ["rows 0 cols 0", "rows 24 cols 100"])
+def test_the_text_console_of_linux_is_drawn(size, tmp_path):
+    """Its description has no size, and some terminals do not know theirs."""
+    with Screen(tmp_path, 100, 24, "--simulate", kind="linux", before=f"stty {size}") as top:
+        top.until("GPU 0")
+        top.keys("q").until("exit 0")
+
+
 def test_a_quit_signal_and_an_absurd_size_leave_a_usable_terminal(tmp_path):
     with Screen(tmp_path, 100, 24, "--simulate", COLUMNS=100000, LINES=100000) as top:
         top.until("GPU 0")
