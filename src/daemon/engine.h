@@ -15,23 +15,32 @@
 
 struct engine;
 
-struct engine_config {
-	const struct gw_options *options; /* options of the GPU context */
+/* The settings that a reload can change. */
+struct engine_settings {
 	uint64_t interval_ns;
-	bool manage;                  /* GPU settings may be changed */
-	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
+	bool profile; /* Each tick also reads GW_TIER_PROFILE. */
+	bool manage;  /* Clients may change GPU settings. */
 	struct workload_account_config workloads;
-	/* seconds between two queries to an inference server; 0: servers are not queried */
+	/* Seconds between two queries to an inference server. 0: servers are not queried. */
 	double models_s;
-	const char *hpc_job_mapping_dir; /* see workload_names.h; NULL: none */
-	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
+};
+
+struct engine_config {
+	struct engine_settings settings;
+	const struct gw_options *options; /* Options of the GPU context. */
+	struct guard_settings
+		*guard; /* The engine takes ownership. NULL if there is no guard. */
+	const char *hpc_job_mapping_dir; /* See workload_names.h. NULL if there is none. */
+	/* Folder for sensor profiles. NULL: the XDG default. */
+	const char *cache_dir;
 	struct loop *loop;
 	struct store *store; /* borrowed */
-	/* Called for each new view; view.snap may be NULL. What the last view points to may be
-	 * freed when it returns. */
+	/* Called for each new view, in which snap may be NULL. Data of the previous view may
+	 * be freed when this function returns. */
 	void (*changed)(void *arg);
-	/* Called after `changed`, as soon as the counters of the view are stored: the view may be
-	 * sent to clients. If the next view comes first, it is called once for both. */
+	/* Called after `changed`, as soon as the counters of the view are stored. The view
+	 * may then be sent to clients. If the next view comes before that, it is called once
+	 * for both views. */
 	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
@@ -57,12 +66,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns);
  * changes it. */
 const struct view *engine_view(struct engine *e);
 
-void engine_set_interval(struct engine *e, uint64_t interval_ns);
-/* Sets whether each tick also reads GW_TIER_PROFILE. */
-void engine_set_profile(struct engine *e, bool on);
-void engine_set_manage(struct engine *e, bool on);
-void engine_set_workloads(struct engine *e, const struct workload_account_config *config);
-void engine_set_models(struct engine *e, double interval_s);
+void engine_configure(struct engine *e, const struct engine_settings *settings);
 /* Call it when the kernel reports that a driver was loaded or unloaded (uevent.h). */
 void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */

@@ -1,8 +1,8 @@
 /* guard_reload: replaces the configuration of a running guard.
- *
- * An order that is under way finishes under the old configuration. The new configuration waits
- * for it, and after a while no new orders are given. After the change the scene thread may
- * still be in a driver call, so the old settings are kept until that thread uses the new
+ * 
+ * An order that is running finishes under the old configuration. The new configuration waits
+ * for it, and after a while no new orders start. After the change the scene thread may still
+ * be in a driver call. Therefore the old settings are kept until that thread uses the new
  * policy. The mode that a person sets takes effect in the same way. */
 #include "guard_service_parts.h"
 
@@ -16,11 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* if a reload has waited this long, no new orders are given, so that the reload can take
- * place */
+/* If a reload has waited this long, no new orders start, so that the reload can take place. */
 #define HOLD_BACK_NS (5 * NS_PER_S)
-/* after a reload has waited this long, new orders are given again, because a contender may need
- * a GPU */
+/* If a reload has waited this long, new orders start again, because a contender may need a
+ * GPU. */
 #define GIVE_UP_NS (20 * NS_PER_S)
 
 struct retired {
@@ -35,8 +34,8 @@ static void settings_free(struct guard_settings *s)
 	free(s);
 }
 
-/* Returns how a person can resume a worker that the guard no longer manages. kind < 0:
- * unknown. */
+/* Returns how a person can resume a worker that the guard no longer manages. A negative kind
+ * is unknown. */
 static const char *how_to_resume(int kind)
 {
 	static const struct {
@@ -70,9 +69,9 @@ static void log_gone(struct guard_service *g, const struct guard_record *r, int 
 			  r->worker, r->level, how_to_resume(kind));
 }
 
-/* True if the worker of this record may still be evicted. False after a reboot. True for a kind
- * that stops its process, because the process may still be stopped. For other kinds true if one
- * of the recorded processes still runs, or if none is recorded. */
+/* True if the worker of this record may still be evicted. After a reboot it is not. A kind
+ * that stops its process may still be stopped. Another kind may be evicted if one of the
+ * recorded processes still runs, or if none is recorded. */
 static bool may_be_evicted(const struct root *root, const struct guard_record *r,
 			   const struct guard_record_more *more, int kind)
 {
@@ -291,8 +290,8 @@ static void swap_settings(struct guard_service *g)
 		for (unsigned i = 0; i < c.leaving->count; i++)
 			part_with_worker(g, &c.leaving->record[i], c.leaving->kind[i]);
 		apply_settings(g, c.place, c.records);
-		/* the scene in the view comes from the scene thread and has the old worker
-		 * indices */
+		/* The scene in the view comes from the scene thread and has the old worker
+		 * indices. */
 		if (g->view.scene)
 			guard_verdicts(g->guard, &g->view.scene);
 		guard_service_view(g);
@@ -389,10 +388,10 @@ void guard_reload_close(struct guard_service *g)
 
 /* The mode that a person sets is state, not configuration. It is a document in the store
  * that outlives restarts and reloads, until a person returns to the configured mode. A
- * change takes effect like a reload that only changes the mode, so that an order under way
- * finishes first and a recording has the change. */
+ * change takes effect like a reload that only changes the mode. So a running order finishes
+ * first, and a recording has the change. */
 
-#define MODE_KIND "guard-mode" /* kind of the document in the store */
+#define MODE_KIND "guard-mode" /* Kind of the document in the store. */
 #define MODE_ID   "mode"
 
 static bool mode_find(const char *word, enum guard_mode *ret)

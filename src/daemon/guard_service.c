@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #define RESTORE_NS (10 * NS_PER_S)
-/* time between two scenes if there is no worker; then only clients use the scenes */
+/* Time between two scenes if there is no worker. Then only clients use the scenes. */
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
 /* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* time to observe workers that resumed while the service stops */
+/* Time to observe workers that resumed while the service stops. */
 #define LAST_SCENE_NS NS_PER_S
-/* shortest and longest pause before the guard is started again after a failure */
+/* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)
 #define START_MOST_NS  (60 * NS_PER_S)
 
@@ -42,9 +42,10 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-#define SCENES_KEY "guard-all/looks" /* count of scenes in the store */
+#define SCENES_KEY "guard-all/looks" /* The store's count of scenes. */
 
-/* Returns a number that differs, almost certainly, if other processes are on the GPUs. */
+/* Returns a hash of the processes on the GPUs. A different set almost certainly has another
+ * hash. */
 static uint64_t process_set(const struct scene *s)
 {
 	uint64_t sum = s->processes;
@@ -55,14 +56,15 @@ static uint64_t process_set(const struct scene *s)
 			     p->id.start_ticks * UINT64_C(0xc2b2ae3d27d4eb4f) ^ p->gpu;
 
 		x ^= x >> 29;
-		sum += x * UINT64_C(0xbf58476d1ce4e5b9); /* the order does not matter */
+		/* A sum, because the order of the processes does not matter. */
+		sum += x * UINT64_C(0xbf58476d1ce4e5b9);
 	}
 	return sum;
 }
 
-/* Reports other processes on the GPUs. An open of a GPU alone is not reported: monitoring
- * programs open GPUs every few seconds. Returns true if a GPU was opened or closed since the
- * last scene. */
+/* Reports that other processes are on the GPUs. An open of a GPU alone is not reported,
+ * because monitoring programs open GPUs every few seconds. Returns true if a GPU was opened
+ * or closed since the last scene. */
 static bool follow_processes(struct guard_service *g, const struct scene *s)
 {
 	const uint64_t before = g->view.counts.triggered, set = process_set(s);
@@ -278,8 +280,8 @@ static int guard_service_new(const struct guard_service_config *config,
 		free(g);
 		return -GW_E_NOMEM;
 	}
-	g->gpus.facts =
-		(struct worker_facts){ -1, -1, -1 }; /* unknown until the first reading */
+	/* Unknown until the first reading. */
+	g->gpus.facts = (struct worker_facts){ -1, -1, -1 };
 	*settings = *config->settings;
 	g->config = *config;
 	if (!g->config.clock)
@@ -347,7 +349,7 @@ struct guard_service *guard_start_try(struct guard_start *s,
 				      const struct guard_service_config *config, bool first)
 {
 	struct guard_service_config with = *config;
-	struct guard_settings copy; /* the settings must remain after a failure */
+	struct guard_settings copy; /* The settings must remain after a failure. */
 	struct guard_service *g = NULL;
 	int err;
 
@@ -388,8 +390,8 @@ static bool has_unverified(const struct guard_service *g)
 	return false;
 }
 
-/* Observes resumed workers once more, so that they are verified and counted. Gives no new
- * orders. */
+/* Observes resumed workers once more, so that they are verified and counted. No new orders
+ * start. */
 static void observe_last(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + LAST_SCENE_NS;

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Returns the index of the GPU with this UUID; -1: there is no such GPU. */
+/* Returns the index of the GPU with this UUID, or -1 if there is no such GPU. */
 static int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
 	for (unsigned i = 0; i < g->gpus.count; i++)
@@ -65,7 +65,7 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 	}
 	if (!g->gpus.capacity[i] && capacity_new(&g->gpus.capacity[i]) != 0)
 		return;
-	if (!v->guard) /* the headroom is unknown without the guard */
+	if (!v->guard) /* Without the guard, the headroom is unknown. */
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
@@ -357,7 +357,7 @@ void guard_service_health_event(struct guard_service *g, const struct driver_eve
 		health_past(g->gpus.health[i], &event);
 	} else {
 		health_event(g->gpus.health[i], &event);
-		g->gpus.health_ns[i] = 0; /* read the GPU's health again with the next tick */
+		g->gpus.health_ns[i] = 0; /* The next tick reads the GPU's health again. */
 	}
 	evaluate(g, (unsigned)i);
 }

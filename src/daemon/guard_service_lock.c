@@ -38,7 +38,7 @@ static void lock_name(const char *uuid, char *out, size_t size)
  * one uses a later one. Returns false after the last one. */
 static bool lock_directory(unsigned i, char *out, size_t size)
 {
-	/* set by systemd; may contain several directories */
+	/* systemd sets this variable. It may name several directories. */
 	const char *given = getenv("RUNTIME_DIRECTORY");
 
 	switch (i) {
@@ -52,7 +52,7 @@ static bool lock_directory(unsigned i, char *out, size_t size)
 	case 2: snprintf(out, size, "/tmp"); break;
 	default: return false;
 	}
-	return geteuid() != 0; /* root does not use directories that every user can write */
+	return geteuid() != 0; /* Root does not use directories that every user can write. */
 }
 
 /* Opens a lock file that belongs to this user. EACCES in the first directory means that the
@@ -97,9 +97,9 @@ static int lock_file(int fd, const char *path, int64_t *ret_pid, char *message, 
 	return err;
 }
 
-/* Takes the lock of a GPU, which is held until *ret_fd is closed. Returns 0; -GW_E_STATE if
- * another guard holds the lock, with the pid of that guard in *ret_pid (0: unknown); -GW_E_PERM
- * if no lock file can be created. On error, message names the file. */
+/* Takes the lock of a GPU. The lock is held until *ret_fd is closed. Returns 0; -GW_E_STATE
+ * if another guard holds the lock, with its pid in *ret_pid (0 if unknown); -GW_E_PERM if no
+ * lock file can be created. On error, message names the file. */
 static int take_lock(const char *uuid, int *ret_fd, int64_t *ret_pid, char *message,
 		     size_t size)
 {

@@ -16,10 +16,10 @@
 
 #define JOBS     16
 #define REQUESTS 16
-/* shortest and longest pause before the GPUs are opened again after a failure */
+/* Shortest and longest pause before the GPUs are opened again after a failure. */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
-/* time between two readings of the environment; the same as for the HEALTH tier */
+/* Time between two readings of the environment. It is the same as for the HEALTH tier. */
 #define ENVIRONMENT_NS (10 * NS_PER_S)
 
 struct job {
@@ -35,30 +35,31 @@ struct reader {
 	/* Used by the reader thread only. */
 	struct gw_ctx *ctx;
 	struct metering *metering;
-	bool retiring; /* the GPUs changed; the meter stops when the main thread allows it */
-	bool let_go;   /* the drivers are released */
+	bool retiring; /* The GPUs changed. The meter stops when the main thread allows it. */
+	bool let_go;   /* The drivers are released. */
 	unsigned requests_done;
 	int request_error;
-	uint64_t missed;    /* number of skipped rounds */
-	uint64_t health_ns; /* monotonic time at which a round last read every tier */
-	struct mailbox box; /* its lock protects the members from here to `watch` */
+	uint64_t missed;    /* Number of skipped rounds. */
+	uint64_t health_ns; /* Monotonic time at which a round last read every tier. */
+	struct mailbox box; /* Its lock protects the members from here to `watch`. */
 	struct reading reading[2];
-	char failure[320]; /* why the context cannot be opened; "": it is open */
-	/* `empty` is filled next, `full` is delivered next; the main thread uses `shown` */
+	char failure[320]; /* Why the context cannot be opened. "" if it is open. */
+	/* The reader fills `empty` next. `full` waits for the main thread, which uses
+	 * `shown`. */
 	struct reading *empty, *full;
-	enum reader_request request[REQUESTS]; /* in order of arrival */
+	enum reader_request request[REQUESTS]; /* In order of arrival. */
 	unsigned requests_waiting;
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
-	bool profile; /* each round also reads GW_TIER_PROFILE */
+	bool profile; /* Each round also reads GW_TIER_PROFILE. */
 	/* What clients need; reader_look() and reader_watch() set it. */
 	struct {
-		/* monotonic times that the last reader_look() and reader_watch() set */
+		/* Monotonic times that the last reader_look() and reader_watch() set. */
 		uint64_t look_until_ns, until_ns;
-		bool due_now; /* a full round is due at once */
-		bool repaced; /* the time of the next round must be computed again */
-		bool sm_read; /* the last round read the SM utilisation of every process */
+		bool due_now; /* A full round is due at once. */
+		bool repaced; /* The time of the next round must be computed again. */
+		bool sm_read; /* The last round read the SM utilisation of every process. */
 	} watch;
 	/* Used by the main thread only. */
 	struct reading *shown;
@@ -102,7 +103,7 @@ static void metering_free(struct metering *m)
 	if (!m)
 		return;
 	if (m->meter && gw_meter_stop(m->meter) != 0)
-		return; /* a meter thread hangs in the driver and may still use m */
+		return; /* A meter thread hangs in the driver and may still use m. */
 	for (unsigned i = 0; i < m->count; i++)
 		pthread_mutex_destroy(&m->device[i].lock);
 	free(m->device);
@@ -192,11 +193,12 @@ static void update_metering(struct reader *r, struct reading *x)
 	x->unmetered = false;
 	if (r->let_go || r->retiring)
 		return;
-	if (m) { /* stop the old meter later: the main thread must close its windows first */
+	/* Stop the old meter later, because the main thread must close its windows first. */
+	if (m) {
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
-	if (count > 0) /* after a failure, the next round tries again */
+	if (count > 0) /* After a failure, the next round tries again. */
 		r->metering = metering_new(r, snap, &x->unmetered);
 }
 
@@ -211,7 +213,7 @@ static void read_program(struct backend *b, struct view_program *ret)
 {
 	struct nvsmi_facts f;
 
-	if (nvsmi_facts(b, &f)) /* otherwise keep the figures of the last round */
+	if (nvsmi_facts(b, &f)) /* Otherwise the figures of the last round stay. */
 		*ret = (struct view_program){ f.programs + f.starts,
 					      (double)f.program_ns * 1e-9,
 					      (double)f.child_cpu_ns * 1e-9, f.stalls };
@@ -246,7 +248,7 @@ static void read_environment(const struct reader *r, struct reading *x)
 	if (x->env && x->begin_ns - x->env_ns < ENVIRONMENT_NS)
 		return;
 	if (gw_environment_new(r->ctx, &env) != 0)
-		return; /* out of memory: try again at the next round */
+		return; /* Out of memory. The next round tries again. */
 	gw_environment_free(x->env);
 	x->env = env;
 	x->env_ns = x->begin_ns;
@@ -256,7 +258,7 @@ static void read_environment(const struct reader *r, struct reading *x)
 struct round {
 	bool full;
 	unsigned tiers;
-	unsigned processes; /* enum gw_process_want */
+	unsigned processes; /* Bits of enum gw_process_want. */
 };
 
 /* A process that is alone on a GPU gets all energy of this GPU, so its utilisation is read only
@@ -343,7 +345,8 @@ static void do_request(struct reader *r, enum reader_request what)
 	}
 }
 
-/* Handles all requests. Returns true if there were any; a round should follow. */
+/* Handles all requests. Returns true if a round should follow, because there were requests
+ * or because a round is due at once. */
 static bool do_requests(struct reader *r)
 {
 	enum reader_request request[REQUESTS];
@@ -425,7 +428,7 @@ static void read_round(struct reader *r)
 {
 	struct reading *x = take_empty(r);
 
-	if (!x) { /* the main thread has not taken the last reading */
+	if (!x) { /* The main thread has not taken the last reading. */
 		r->missed++;
 		return;
 	}
@@ -509,7 +512,7 @@ static void reader_run(void *arg)
 				read_round(r);
 			due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_requests(r); /* handle the last requests, such as restoring settings */
+		do_requests(r); /* Handle the last requests, such as restoring settings. */
 		reader_close(r);
 	}
 }
@@ -637,7 +640,7 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
 	if (until_ns > r->watch.until_ns) {
-		/* if the reader rests, the next round is far away */
+		/* If the reader rests, the next round is far away. */
 		r->watch.repaced = clock_mono_ns(r->clock) >= r->watch.until_ns;
 		r->watch.until_ns = until_ns;
 	}
