@@ -36,7 +36,7 @@
 
 struct companion {
 	struct serve_options options;
-	const char *socket; /* NULL: use the socket that systemd passed. */
+	const char *socket; /* NULL if the socket comes from systemd. */
 	int listen_fd, signal_fd;
 	unsigned children;
 	bool stopping;

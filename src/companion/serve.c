@@ -178,8 +178,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 	return 0;
 }
 
-/* Removes targets that have ended or whose pid was reused. Returns 0, or the error of the first
- * target that is not allowed. */
+/* Removes targets that have ended, and targets with a pid that was reused. Returns 0, or the
+ * error of the first target that is not allowed. */
 static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;

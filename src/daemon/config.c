@@ -329,14 +329,6 @@ static void read_flag(struct config_reader *r, const struct config_flag *f)
 	r->m->place[row - config_rows] = at;
 }
 
-static void config_flags_read(struct config_reader *r, const struct config_flag *flags,
-			      unsigned n)
-{
-	memset(r->given, 0, sizeof(r->given));
-	for (unsigned i = 0; i < n; i++)
-		read_flag(r, &flags[i]);
-}
-
 static void set_defaults(struct config_reader *r)
 {
 	struct config_value v;
@@ -404,7 +396,9 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 		return faults->err;
 	config_files_read(&r, path);
 	config_variables_read(&r);
-	config_flags_read(&r, flags, n);
+	memset(r.given, 0, sizeof(r.given));
+	for (unsigned i = 0; i < n; i++)
+		read_flag(&r, &flags[i]);
 	guard_config_profile(&r);
 	config_check(&r);
 	join_files(&r);

@@ -23,14 +23,15 @@ struct config_list {
 };
 
 enum config_type {
-	CONFIG_BOOL,     /* bool */
-	CONFIG_COUNT,    /* uint64_t, from least to most */
-	CONFIG_NUMBER,   /* double, from least to most */
-	CONFIG_DURATION, /* uint64_t ns: "1s", or a number of seconds */
-	CONFIG_BYTES,    /* uint64_t: "512MiB", or a number */
-	CONFIG_TEXT,     /* const char *, NULL if empty */
-	CONFIG_CHOICE,   /* const char *, one of a list */
-	CONFIG_LIST,     /* struct config_list */
+	CONFIG_BOOL,   /* A bool. */
+	CONFIG_COUNT,  /* A uint64_t in the range from least to most. */
+	CONFIG_NUMBER, /* A double in the range from least to most. */
+	/* A uint64_t in nanoseconds, written "1s" or as a number of seconds. */
+	CONFIG_DURATION,
+	CONFIG_BYTES,  /* A uint64_t in bytes, written "512MiB" or as a number. */
+	CONFIG_TEXT,   /* A const char *, which is NULL if the text is empty. */
+	CONFIG_CHOICE, /* A const char *, one of the words in the column choices. */
+	CONFIG_LIST,   /* A struct config_list. */
 };
 
 /* The values of all settings. config.def generates the members; each is named section_key. */

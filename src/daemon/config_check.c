@@ -51,7 +51,7 @@ static const char *check_ipv6(const char *text)
 
 	if (!end || end[1] != ':' || !is_port(end + 2))
 		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
-	n = strcspn(text + 1, "%]"); /* the address ends before the interface name (%eth0) */
+	n = strcspn(text + 1, "%]"); /* The address ends before the interface name (%eth0). */
 	if (n >= sizeof(address))
 		return "not an IPv6 address";
 	memcpy(address, text + 1, n);
@@ -423,7 +423,7 @@ void config_check(struct config_reader *r)
 	guard_config_check(r);
 }
 
-#define SERVICE_USER "gpuward" /* User= of the packaged systemd unit */
+#define SERVICE_USER "gpuward" /* User= of the packaged systemd unit. */
 
 /* Warns if the service's user cannot read the file. Checks the mode bits instead of opening the
  * file, because root can read every file. */

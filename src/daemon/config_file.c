@@ -78,7 +78,7 @@ static bool is_legacy_table(const char *table)
 	return false;
 }
 
-/* True if the table ("": top level) may have this setting. */
+/* True if the table may have this setting. The top level of the file is the table "". */
 static bool has_row(const char *table, unsigned id)
 {
 	return strcmp(config_rows[id].section, table) == 0 ||

@@ -11,9 +11,9 @@
 
 #include "serve/view.h"
 
-/* The readings whose failures are reported: all quantities, then the process list. */
+/* Failures of these readings are reported: all quantities, then the process list. */
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
-#define QUERY_PROCESSES GW_QUANTITIES /* index of the process list */
+#define QUERY_PROCESSES GW_QUANTITIES /* Index of the process list. */
 
 /* Receives the events. */
 struct event_sink {

@@ -24,7 +24,8 @@
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
-/* duration for reader_look(); longer than the usual time between two scrapes */
+/* For this time after a request, the reader reads the SM utilisation of every process. It is
+ * longer than the usual time between two scrapes. */
 #define LOOK_NS (35 * NS_PER_S)
 /* A client that sends two requests within this time keeps the reader awake. If no request comes
  * for this time, the reader reads less often. */
@@ -283,21 +284,14 @@ static void read_status(struct view_self *ret)
 		fclose(f);
 }
 
-/* Fills the process figures in *ret; other members stay unchanged. Counts descriptors only if
- * `all` is true, because that is the most expensive part. */
-static void self_read(struct view_self *ret, bool all)
-{
-	ret->cpu_seconds = cpu_seconds();
-	read_status(ret);
-	if (all)
-		ret->descriptors = count_entries("/proc/self/fd");
-}
-
 static void count_self(struct engine *e, const struct reading *r)
 {
 	struct view_self *s = &e->view.self;
 
-	self_read(s, e->view.tick % 10 == 1);
+	s->cpu_seconds = cpu_seconds();
+	read_status(s);
+	if (e->view.tick % 10 == 1) /* Counting the descriptors is the most expensive part. */
+		s->descriptors = count_entries("/proc/self/fd");
 	s->wakeups = loop_wakeups(e->config.loop);
 	s->ticks++;
 	s->ticks_missed = r->missed;

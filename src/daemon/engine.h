@@ -34,7 +34,7 @@ struct engine_config {
 	/* Folder for sensor profiles. NULL: the XDG default. */
 	const char *cache_dir;
 	struct loop *loop;
-	struct store *store; /* borrowed */
+	struct store *store; /* Borrowed. */
 	/* Called for each new view, in which snap may be NULL. Data of the previous view may
 	 * be freed when this function returns. */
 	void (*changed)(void *arg);
@@ -53,10 +53,10 @@ struct engine_config {
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int engine_new(const struct engine_config *config, struct engine **ret);
 
-/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free()
- * stops the guard too; call this function before it to handle the events that the guard emits
- * while it stops. Returns 0, or -GW_E_STATE if a thread hangs; the thread and the engine are
- * then left behind. e may be NULL. */
+/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free() also
+ * stops the guard; call this function before it to handle the events that the guard emits
+ * while it stops. Returns 0, or -GW_E_STATE if a thread hangs. The thread and the engine
+ * then stay in memory. e may be NULL. */
 int engine_end_guard(struct engine *e, uint64_t timeout_ns);
 /* Stops and frees the engine. Returns the same as reader_free(): 0, or -GW_E_STATE if a thread
  * hangs. */

@@ -160,13 +160,6 @@ static void move_decisions(struct guard_service *g, const int *now)
 	g->view.decisions = n;
 }
 
-/* Marks all records as unsaved, because the worker indices changed. */
-static void retry_unsaved(struct guard_service *g)
-{
-	if (g->journal.unsaved)
-		g->journal.unsaved = UINT32_MAX;
-}
-
 static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
 {
 	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
@@ -175,13 +168,6 @@ static bool same_settings(const struct guard_settings *a, const struct guard_set
 	       a->capacity_enabled == b->capacity_enabled &&
 	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
 	       text_same(a->record, b->record) && a->record_limit == b->record_limit;
-}
-
-static void retire_settings(struct guard_service *g, struct retired *place,
-			    struct guard_settings *old)
-{
-	*place = (struct retired){ old, g->reload.retired };
-	g->reload.retired = place;
 }
 
 static void release_retired(struct guard_service *g)
@@ -193,16 +179,6 @@ static void release_retired(struct guard_service *g)
 		settings_free(r->settings);
 		free(r);
 	}
-}
-
-static void log_change(struct guard_service *g, unsigned fresh, unsigned left)
-{
-	unsigned n = g->settings->policy.workers;
-
-	guard_service_log(
-		g, "info",
-		"the guard uses the new configuration: %u worker%s, %u added, %u removed", n,
-		n == 1 ? "" : "s", fresh, left);
 }
 
 static void apply_settings(struct guard_service *g, struct retired *place,
@@ -225,7 +201,8 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 	for (unsigned i = 0; i < old->policy.workers; i++)
 		left += now[i] < 0;
 	move_decisions(g, now);
-	retry_unsaved(g);
+	if (g->journal.unsaved) /* The worker indices changed. Mark all records as unsaved. */
+		g->journal.unsaved = UINT32_MAX;
 	action_policy(g->action, &next->policy, from);
 	guard_service_formers(records, &next->policy, &formers);
 	scene_thread_policy(g->scenes, &next->policy, &formers);
@@ -237,13 +214,18 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 		if (from[i] < 0)
 			guard_service_give_notes(g, records, i);
 	guard_service_record_open(g);
-	retire_settings(g, place, old);
+	*place = (struct retired){ old, g->reload.retired };
+	g->reload.retired = place;
 	guard_service_health_swapped(g);
 	if (news && g->reload.mode_only)
 		guard_service_log(g, "info", "the guard's mode is now %s",
 				  guard_modes[next->policy.mode]);
 	else if (news)
-		log_change(g, fresh, left);
+		guard_service_log(g, "info",
+				  "the guard uses the new configuration: %u worker%s, %u "
+				  "added, %u removed",
+				  next->policy.workers, next->policy.workers == 1 ? "" : "s",
+				  fresh, left);
 }
 
 /* Everything that the change needs. It is acquired first, so that a failure leaves nothing half
@@ -434,11 +416,6 @@ void guard_mode_load(struct guard_service *g)
 				  "the guard's mode is %s, set at run time by %s; gpuward "
 				  "guard mode config returns to the configured mode",
 				  guard_modes[g->mode.mode], g->mode.who);
-}
-
-void guard_mode_fit(const struct guard_service *g, struct guard_settings *s)
-{
-	s->policy.mode = g->mode.chosen ? g->mode.mode : s->configured;
 }
 
 static void store_mode(struct guard_service *g)

@@ -211,18 +211,10 @@ static int open_guard(struct guard_service *g, const struct guard_service_record
 	return 0;
 }
 
-static int open_scene_thread(struct guard_service *g, const struct guard_service_records *r)
-{
-	struct scene_builder_formers formers;
-
-	guard_service_formers(r, &g->settings->policy, &formers);
-	return scene_thread_new(g->config.loop, g->config.ctx, &g->settings->policy, &formers,
-				scene_ready, g, &g->scenes);
-}
-
 static int open_all(struct guard_service *g)
 {
 	struct guard_service_records *r = NULL;
+	struct scene_builder_formers formers;
 	int err = g->outcome_fd < 0 ? -GW_E_IO
 				    : action_new(&g->settings->policy, &worker_all,
 						 g->outcome_fd, &g->action);
@@ -238,32 +230,30 @@ static int open_all(struct guard_service *g)
 	if (!err)
 		err = loop_add_fd(g->config.loop, g->outcome_fd, EPOLLIN, outcomes_ready, g,
 				  &g->outcome_source);
-	if (!err)
-		err = open_scene_thread(g, r);
+	if (!err) {
+		guard_service_formers(r, &g->settings->policy, &formers);
+		err = scene_thread_new(g->config.loop, g->config.ctx, &g->settings->policy,
+				       &formers, scene_ready, g, &g->scenes);
+	}
 	free(r);
 	return err ? err : guard_service_events_open(g);
 }
 
-/* Warns if the service may not see properties of processes that the policy needs. A worker then
- * seems absent, or a rule never matches. */
-static void log_visibility(struct guard_service *g, const struct policy *p)
+void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
-	if (proc_visibility_missing(p, proc_visibility_now(), text))
+	s->policy.mode = g->mode.chosen ? g->mode.mode : s->configured;
+	/* If the service may not see a property that the policy needs, a worker seems absent or a
+	 * rule never matches. */
+	if (proc_visibility_missing(&s->policy, proc_visibility_now(), text))
 		guard_service_log(g, "warning", "%s", text);
-}
-
-void guard_service_fit(struct guard_service *g, struct guard_settings *s)
-{
-	guard_mode_fit(g, s);
-	log_visibility(g, &s->policy);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
 		return;
 	s->policy.mode = GUARD_OBSERVE;
 	guard_service_log(g, "warning",
-			  "another gpuward uses the same journal: this one only observes; stop "
-			  "one of the two");
+			  "another gpuward uses the same journal: this gpuward only observes; "
+			  "stop one of the two services");
 }
 
 /* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
@@ -471,7 +461,7 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 	loop_remove(g->outcome_source);
 	if (g->outcome_fd >= 0)
 		close(g->outcome_fd);
-	guard_service_events_close(g);
+	loop_remove(g->driver.source);
 	guard_service_devices_close(g);
 	guard_service_rooms_close(g);
 	guard_service_lock_close(g);

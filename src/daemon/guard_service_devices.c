@@ -41,14 +41,6 @@ void guard_service_count_eviction(struct guard_service *g, const struct guard_de
 		g->gpus.evictions[i] = count;
 }
 
-static void load_evictions(struct guard_service *g, unsigned i)
-{
-	char key[160];
-
-	evictions_key(key, sizeof(key), g->gpus.uuid[i]);
-	g->gpus.evictions[i] = store_count_now(g->config.store, key);
-}
-
 static void forget_capacity(struct guard_service *g, unsigned i)
 {
 	capacity_free(g->gpus.capacity[i]);
@@ -75,13 +67,16 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 
 static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
 {
+	char key[160];
+
 	if (strcmp(g->gpus.uuid[i], uuid) == 0)
 		return;
 	guard_service_health_forget(g, i);
 	forget_capacity(g, i);
 	snprintf(g->gpus.uuid[i], sizeof(g->gpus.uuid[i]), "%s", uuid);
 	guard_counts_load_xids(&g->tally, g->config.store, uuid);
-	load_evictions(g, i);
+	evictions_key(key, sizeof(key), g->gpus.uuid[i]);
+	g->gpus.evictions[i] = store_count_now(g->config.store, key);
 }
 
 static void read_device(struct guard_service *g, const struct view *v, unsigned i)
@@ -244,11 +239,6 @@ void guard_service_events_check(struct guard_service *g)
 int guard_service_events_stop(struct guard_service *g)
 {
 	return event_watch_free(g->driver.watch) == 0 ? 0 : -GW_E_STATE;
-}
-
-void guard_service_events_close(struct guard_service *g)
-{
-	loop_remove(g->driver.source);
 }
 
 /* Passes the consequences for the workers on this GPU to the guard. */

@@ -492,7 +492,7 @@ static const char *start_order(void *ctx, const struct guard_order *o)
 
 	return !err                 ? NULL
 	       : err == -GW_E_PERM  ? NOT_KEPT
-	       : err == -GW_E_STATE ? "another order for this worker is under way"
+	       : err == -GW_E_STATE ? "another order for this worker is running"
 				    : "cannot start a thread (check LimitNPROC and memory)";
 }
 
@@ -573,14 +573,6 @@ void guard_service_log_decisions(struct guard_service *g)
 		log_decision(g, &d);
 }
 
-/* Clears `failed` when all writes have succeeded. The store retries failed writes in order, so
- * a newer write cannot hide a failure. */
-static void check_recovered(struct guard_service *g)
-{
-	if (g->journal.failed && !g->journal.writing && store_flush(g->config.store, 0) == 0)
-		g->journal.failed = false;
-}
-
 void guard_service_journal_view(struct guard_service *g)
 {
 	struct store *s = g->config.store;
@@ -594,25 +586,22 @@ void guard_service_journal_view(struct guard_service *g)
 		       : "the journal cannot be written; evictions above level 2 are refused";
 }
 
-/* Cancels resume orders of workers that must leave again. Otherwise a contender would wait
- * until the worker's model is loaded. */
-static void cancel_obsolete(struct guard_service *g)
-{
-	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		if (guard_resume_is_obsolete(g->guard, i))
-			action_cancel(g->action, i);
-}
-
 void guard_service_pump(struct guard_service *g)
 {
-	check_recovered(g);
+	/* The store retries failed writes in order. So a newer write cannot hide a failure. */
+	if (g->journal.failed && !g->journal.writing && store_flush(g->config.store, 0) == 0)
+		g->journal.failed = false;
 	if (g->journal.writing) { /* Orders wait until their records are stored. */
 		guard_service_log_decisions(g);
 	} else {
 		retry_unsaved(g);
 		guard_pump(&pump, g);
 	}
-	cancel_obsolete(g);
+	/* Cancel resume orders of workers that must leave again. Otherwise a contender would wait
+	 * until the worker's model is loaded. */
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (guard_resume_is_obsolete(g->guard, i))
+			action_cancel(g->action, i);
 	guard_service_journal_view(g);
 }
 

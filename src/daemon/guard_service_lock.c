@@ -167,8 +167,8 @@ static void become_observer(struct guard_service *g, struct guard_service_lock *
 	l->foreign = true;
 	guard_service_foreign(g, l->uuid, who);
 	guard_service_log(g, "warning",
-			  "%s already guards %s (%s): this one only observes its workers; stop "
-			  "one of the two",
+			  "%s already guards %s (%s): this gpuward only observes the workers "
+			  "there; stop one of the two services",
 			  who, l->uuid, why);
 }
 
@@ -178,7 +178,8 @@ static void become_actor(struct guard_service *g, struct guard_service_lock *l)
 		return;
 	l->foreign = false;
 	guard_service_foreign(g, l->uuid, NULL);
-	guard_service_log(g, "info", "no other gpuward guards %s any more; this one takes over",
+	guard_service_log(g, "info",
+			  "no other gpuward guards %s any more; this gpuward guards it now",
 			  l->uuid);
 }
 

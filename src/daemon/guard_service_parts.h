@@ -257,7 +257,6 @@ int guard_service_events_open(struct guard_service *g);
 void guard_service_events_check(struct guard_service *g);
 /* Stops the watch thread. Returns 0, or -GW_E_STATE if the thread hangs. */
 int guard_service_events_stop(struct guard_service *g);
-void guard_service_events_close(struct guard_service *g);
 /* Handles an Xid. past is true if the Xid is older than this run; it then only changes the
  * GPU's health. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
@@ -302,8 +301,6 @@ void guard_reload_close(struct guard_service *g);
 
 /* Loads the mode that a person set in an earlier run. */
 void guard_mode_load(struct guard_service *g);
-/* Replaces the configured mode of new settings by the mode that a person set. */
-void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
 /* Stores the mode that a person chose. NULL returns to the configured mode. The choice is on
  * disk when the journal has been written. */
 void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);

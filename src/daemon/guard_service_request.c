@@ -19,7 +19,7 @@
 
 #define KIND "guard-room" /* Kind of the documents in the store. */
 
-static void reservation_release(struct guard_service *g, uint64_t id);
+static void op_release(void *engine, uint64_t id);
 
 static void forget_owner(struct owner *o)
 {
@@ -37,7 +37,7 @@ static void owner_ended(void *arg, int fd, uint32_t events)
 	(void)fd;
 	(void)events;
 	forget_owner(o);
-	reservation_release(g, id);
+	op_release(g, id);
 }
 
 /* Returns a free slot, or NULL. The slot of an expired reservation is freed. */
@@ -140,8 +140,10 @@ void guard_service_rooms_tick(struct guard_service *g)
 			remove_reservation(g, &g->room[i]);
 }
 
-static void reservation_release(struct guard_service *g, uint64_t id)
+static void op_release(void *engine, uint64_t id)
 {
+	struct guard_service *g = engine;
+
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
 		if (id && g->owner[i].id == id)
 			forget_owner(&g->owner[i]);
@@ -355,11 +357,6 @@ static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
 	struct guard_service *g = engine;
 
 	return guard_reservation_ready(g->guard, id, message, size);
-}
-
-static void op_release(void *engine, uint64_t id)
-{
-	reservation_release(engine, id);
 }
 
 /* Checks whether the client may register this game. The limit of evictions per user also

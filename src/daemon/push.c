@@ -281,7 +281,7 @@ int push_change(struct push **p, const struct push_config *config,
 		err = push_new(config, p);
 	if (!err)
 		err = push_apply(*p, settings);
-	/* No settings are equal to zero bytes. Therefore the next call tries again. */
+	/* No settings equal zero bytes, so the next call tries again. */
 	if (err && *p)
 		memset(&(*p)->main.settings, 0, sizeof((*p)->main.settings));
 	return err;

@@ -403,13 +403,6 @@ static void otlp_series(struct push_encoder *e, const char *series, const struct
 	protobuf_close(&e->raw, point);
 }
 
-static void otlp_end(struct push_encoder *e)
-{
-	otlp_close_metric(e);
-	protobuf_close(&e->raw, e->otlp.scope);
-	protobuf_close(&e->raw, e->otlp.resource);
-}
-
 uint64_t push_otlp_rejected(const char *p, size_t n, char *message, size_t size)
 {
 	struct protobuf_field f, part;
@@ -539,8 +532,11 @@ static void mark_stale(struct push_encoder *e)
 int push_encoder_end(struct push_encoder *e, struct push_record *ret)
 {
 	mark_stale(e);
-	if (e->protocol == PUSH_OTLP)
-		otlp_end(e);
+	if (e->protocol == PUSH_OTLP) {
+		otlp_close_metric(e);
+		protobuf_close(&e->raw, e->otlp.scope);
+		protobuf_close(&e->raw, e->otlp.resource);
+	}
 	if (!e->err)
 		e->err = e->raw.err;
 	if (!e->err && e->protocol == PUSH_OTLP)

@@ -138,8 +138,8 @@ static void forget_last(struct push_queue *q)
 		q->front = 0;
 }
 
-/* Deletes segments whose records were all removed. The last segment stays while records can be
- * appended to it. */
+/* Deletes segments from which all records were removed. The last segment stays while records
+ * can be appended to it. */
 static void delete_sent(struct push_queue *q)
 {
 	while (q->segments > 1 && q->front >= q->segment[0].size)
@@ -160,7 +160,7 @@ static int begin_segment(struct push_queue *q)
 	if (fd < 0)
 		return -1;
 	if (q->active >= 0) {
-		/* push_queue_sync() syncs only the new segment. */
+		/* Sync the old segment now; push_queue_sync() syncs only the new one. */
 		if (q->unsynced)
 			(void)fdatasync(q->active);
 		close(q->active);

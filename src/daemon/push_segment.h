@@ -56,8 +56,8 @@ void push_segment_path(const char *dir, uint64_t number, char *out, size_t size)
 /* Returns why a file cannot be a segment, or NULL if it can be one. */
 const char *push_segment_refusal(const struct stat *st);
 
-/* Creates a segment with this number, or with the next number whose file name is free. Returns
- * a descriptor, or -1 with errno. */
+/* Creates a segment with this number. If a file has its name, uses the next number that is
+ * free. Returns a descriptor, or -1 with errno. */
 int push_segment_create(const char *dir, uint64_t *number);
 
 /* Opens a segment for reading. Returns a descriptor, or -1 with errno. ENODATA means that

@@ -10,10 +10,10 @@
 #include <gpuward.h>
 
 struct service_options {
-	const char *config_path; /* The argument of --config. NULL: the usual files. */
+	const char *config_path; /* The argument of --config. NULL means the usual files. */
 	const struct config_flag *flags;
 	unsigned flag_count;
-	/* Options that every command has. NULL or 0: as configured. */
+	/* Options that every command has. NULL or 0 means the value of the configuration. */
 	const char *backend, *nvml_library, *root;
 	unsigned open_flags; /* Bits of enum gw_open_flag. */
 	uint64_t deadline_ns;

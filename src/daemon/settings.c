@@ -156,14 +156,6 @@ static int row_save(struct manage_journal *j, const struct manage_entry *e)
 	return doc.err ? doc.err : j->ops->keep(j->arg, id, doc.p, doc.len);
 }
 
-static void row_forget(struct manage_journal *j, const struct manage_entry *e)
-{
-	char id[MANAGE_DOC_ID_SIZE];
-
-	manage_entry_id(e, id);
-	j->ops->forget(j->arg, id);
-}
-
 int manage_journal_load(struct manage_journal *j, const char *id, const char *json)
 {
 	struct manage_entry e;
@@ -276,7 +268,10 @@ struct manage_keeper manage_journal_keeper(struct manage_journal *j)
 
 static void row_end(struct manage_journal *j, struct row *w)
 {
-	row_forget(j, &w->e);
+	char id[MANAGE_DOC_ID_SIZE];
+
+	manage_entry_id(&w->e, id);
+	j->ops->forget(j->arg, id);
 	row_drop(j, w);
 }
 

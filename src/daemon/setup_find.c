@@ -41,7 +41,7 @@ static bool copy_text(char *out, size_t size, const char *text)
 
 	for (size_t n; text[used]; used += n) {
 		n = utf8_length(text + used);
-		n = n ? n : 1; /* setup_plan refuses an invalid byte. */
+		n = n ? n : 1; /* Copies an invalid byte; setup_plan refuses it later. */
 		if (used + n >= size)
 			break;
 		memcpy(out + used, text + used, n);

@@ -22,11 +22,12 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside: nothing is stored",
 	[DB_NEWER] = "%s was replaced by the file of a newer gpuward: nothing is stored",
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is stored",
-	[DB_SHARED] = "%s is in use by another gpuward: nothing is stored until that one stops",
+	[DB_SHARED] = "%s is in use by another gpuward: nothing is stored until the other "
+		      "gpuward stops",
 	[DB_NO_FILE] = "%s was replaced by a directory, a pipe or a device: nothing is stored",
 	[DB_UNSAFE] = "other users can now change %s or its folder: nothing is stored",
-	[DB_LOCKED] = "%s is locked by another program: nothing is stored until that one "
-		      "releases it (see fuser)",
+	[DB_LOCKED] = "%s is locked by another program: nothing is stored until that "
+		      "program releases it; fuser shows the program",
 	[DB_FULL] = "%s cannot be written because the disk is full: nothing is stored until "
 		    "there is space",
 	[DB_READ_ONLY] = "%s cannot be written because it is read-only: nothing is stored "
@@ -166,7 +167,7 @@ void store_set_count(struct store *s, const char *key, double value)
 	c = store_get_count(s, key);
 	if (!c)
 		atomic_fetch_add(&s->report.dropped, 1);
-	else if (value + c->base > c->pending) /* This is false for NAN. */
+	else if (value + c->base > c->pending) /* Ignores a NAN. */
 		c->pending = value + c->base;
 	mailbox_unlock(&s->box);
 }

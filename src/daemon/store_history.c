@@ -329,8 +329,8 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 			jump_to_time(s, h, t_ms);
 		return false;
 	}
-	if (!h->fed &&
-	    h->last_ms - t_ms > HOUR) { /* the clock of an earlier process was ahead */
+	/* The clock of an earlier process was ahead. */
+	if (!h->fed && h->last_ms - t_ms > HOUR) {
 		resume_history(s, h, t_ms);
 		return false;
 	}

@@ -186,7 +186,7 @@ struct store {
 bool store_write(struct store *s);
 void store_thread(void *arg);
 
-/* store.c: the file */
+/* store.c, the file. */
 /* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
  * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);

@@ -145,13 +145,6 @@ static bool request_lock(struct logind *l)
 	return send_all(l, &out);
 }
 
-/* Releases the delay lock, so that the machine may suspend. */
-static void logind_ready(struct logind *l)
-{
-	close_fd(&l->lock);
-	l->ready = l->going;
-}
-
 static bool is_signal(const struct bus_message *m)
 {
 	/* Any process can send a signal with a destination directly to this service. Such a
@@ -355,10 +348,12 @@ static bool send_request(struct suspend *d, enum view_request what)
 	return number > 0;
 }
 
+/* Releases the delay lock, so that the machine may suspend. */
 static void allow_suspend(struct suspend *d)
 {
 	d->waited = false;
-	logind_ready(d->logind);
+	close_fd(&d->logind->lock);
+	d->logind->ready = d->logind->going;
 }
 
 /* Releases the drivers. The view is only reliable if no request is pending, because a

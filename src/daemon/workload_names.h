@@ -28,7 +28,7 @@ struct workload_names_config {
 	/* Directory of job_mapping.h, which is not relative to `root`. NULL or "" if there
 	 * is none. */
 	const char *hpc_job_mapping_dir;
-	const struct clock *clock; /* NULL: the real clock. */
+	const struct clock *clock; /* NULL means the real clock. */
 	/* Called once if the mapping directory is not on a local file system. Also called
 	 * when the directory becomes unreadable, and not again until it was readable in
 	 * between. May be NULL. */
