@@ -685,9 +685,9 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	e->account = process_account_new(DEVICES_MAX);
 	if (!e->device || !e->gpu || !e->account || begin_workloads(e) != 0)
 		goto fail;
-	/* Event ids must grow across restarts, because clients resume from the last id that they
-	 * received. If the store does not know the ids of earlier runs, the wall clock gives a
-	 * larger id. */
+	/* Event ids must grow across restarts, because clients resume from the last id that
+	 * they received. If the store does not know the ids of earlier runs, the wall clock
+	 * gives a larger id. */
 	if (!store_lasting(config->store))
 		e->least_event = clock_wall_ns(e->clock) / NS_PER_MS + 1;
 	begin_view(e);

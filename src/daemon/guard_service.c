@@ -244,8 +244,8 @@ void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 	char text[PROC_VISIBILITY_TEXT];
 
 	s->policy.mode = g->mode.chosen ? g->mode.mode : s->configured;
-	/* If the service may not see a property that the policy needs, a worker seems absent or a
-	 * rule never matches. */
+	/* If the service may not see a property that the policy needs, a worker seems absent or
+	 * a rule never matches. */
 	if (proc_visibility_missing(&s->policy, proc_visibility_now(), text))
 		guard_service_log(g, "warning", "%s", text);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)

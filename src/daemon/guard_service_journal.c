@@ -597,8 +597,8 @@ void guard_service_pump(struct guard_service *g)
 		retry_unsaved(g);
 		guard_pump(&pump, g);
 	}
-	/* Cancel resume orders of workers that must leave again. Otherwise a contender would wait
-	 * until the worker's model is loaded. */
+	/* Cancel resume orders of workers that must leave again. Otherwise a contender would
+	 * wait until the worker's model is loaded. */
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (guard_resume_is_obsolete(g->guard, i))
 			action_cancel(g->action, i);

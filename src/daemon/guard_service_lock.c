@@ -34,8 +34,8 @@ static void lock_name(const char *uuid, char *out, size_t size)
 			*p = '_';
 }
 
-/* Writes the i-th directory to try for the lock files. A service that may not write to the first
- * one uses a later one. Returns false after the last one. */
+/* Writes the i-th directory to try for the lock files. A service that may not write to the
+ * first one uses a later one. Returns false after the last one. */
 static bool lock_directory(unsigned i, char *out, size_t size)
 {
 	/* systemd sets this variable. It may name several directories. */

@@ -52,7 +52,7 @@ struct push {
 	struct push_queue *queue; /* NULL if the queue is not open. */
 	struct view_push status;
 	char refusal[600]; /* Why samples were last dropped. "" if that is already logged. */
-	/* What happened to the queue, one line each. "" if that is already logged. */
+	/* What happened to the queue, one line per event. "" if it is logged. */
 	char notice[1000];
 	/* The newest time in a queue that was just opened. 0 if there is none. */
 	int64_t opened_ms;

@@ -1,5 +1,5 @@
-/* The two threads of the push: the writer stores each record in the queue on disk, and the sender
- * sends what the queue has. push.c starts and stops them. */
+/* The two threads of the push: the writer stores each record in the queue on disk, and the
+ * sender sends what the queue has. push.c starts and stops them. */
 #include "push_parts.h"
 
 #include "push_wire.h"
@@ -358,7 +358,7 @@ static bool send_batch(struct push *p, const struct push_batch *b, struct buf *b
 			"records that were queued for another push.protocol cannot be sent");
 		return true;
 	}
-	/* Snappy: the length of the data comes first. */
+	/* A Snappy block begins with its length. */
 	if (b->protocol == PUSH_REMOTE_WRITE) {
 		n = protobuf_varint(b->raw_bytes, length);
 		skip -= n;

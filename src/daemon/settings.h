@@ -18,7 +18,7 @@ struct settings;
 
 struct settings_config {
 	struct loop *loop;
-	struct store *store; /* Borrowed, as the reader is. */
+	struct store *store; /* Store and reader are borrowed. */
 	struct reader *reader;
 	/* Writes to the audit log. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);

@@ -2,9 +2,9 @@
  *
  * A thread writes batches, one transaction each, so that a slow disk never delays the loop and
  * kill -9 loses at most the current batch. Reads use a separate connection on the caller's
- * thread. A corrupt file is moved aside, and a removed file is created again. A file that cannot
- * be written is retried, and store_state() says why. Without a usable file everything works in
- * memory. */
+ * thread. A corrupt file is moved aside, and a removed file is created again. A file that
+ * cannot be written is retried, and store_state() says why. Without a usable file everything
+ * works in memory. */
 #ifndef GW_DAEMON_STORE_H
 #define GW_DAEMON_STORE_H
 

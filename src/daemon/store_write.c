@@ -206,8 +206,8 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Reserves event ids, so that ids that are given out while nothing can be written are not used
- * again after kill -9. */
+/* Reserves event ids. An id that is used while nothing can be written is then not used again
+ * after kill -9. */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
