@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define FILE_MAX 65536
-#define UID_LAST (UINT32_MAX - 1) /* the kernel uses this number for "no user" */
+#define UID_LAST (UINT32_MAX - 1) /* The kernel uses UINT32_MAX for "no user". */
 #define BLANKS   " \t"
 #define NO_SUCH  (-2)
 
@@ -40,7 +40,7 @@ static int64_t uid_of(const char *name)
 	size_t n = strlen(name);
 	char line[1024], *number;
 	int64_t found = uid_number(name);
-	/* a name such as "root:x" would match the first two fields of a line */
+	/* A name such as "root:x" would match the first two fields of a line. */
 	FILE *f = found == NO_SUCH && !strchr(name, ':') ? fopen("/etc/passwd", "re") : NULL;
 
 	while (f && found == NO_SUCH && fgets(line, sizeof(line), f)) {
@@ -78,7 +78,7 @@ static bool copy_cgroup(char out[static 256], const char *value)
 	while (*(value += strspn(value, "/"))) {
 		size_t part = strcspn(value, "/");
 
-		if (strncmp(value, "..", part) == 0) /* also "." */
+		if (strncmp(value, "..", part) == 0) /* This is also true for ".". */
 			return false;
 		out[n++] = '/';
 		memcpy(out + n, value, part);
@@ -91,8 +91,8 @@ static bool copy_cgroup(char out[static 256], const char *value)
 
 static const char *read_key(struct allow_rule *r, const char *word)
 {
-	/* Refuse a field that occurs twice: only its last value would be used, but a person may
-	 * expect that both are used. */
+	/* Refuse a field that occurs twice. Only its last value would be used, but a person
+	 * may expect that both are used. */
 	if ((strncmp(word, "exe=", 4) == 0 && r->exe[0]) ||
 	    (strncmp(word, "cgroup=", 7) == 0 && r->cgroup[0]) ||
 	    (strncmp(word, "uid=", 4) == 0 && r->uid != -1))
@@ -179,17 +179,18 @@ static const char *refuse_file(int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		return "is not a regular file";
+		return "it is not a regular file";
 	if (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
-		return "can be written by other users than root: chown root, chmod go-w";
-	return st.st_size >= FILE_MAX ? "is too large" : NULL;
+		return "users other than root can write it (run chown root and chmod go-w on "
+		       "it)";
+	return st.st_size >= FILE_MAX ? "it is too large" : NULL;
 }
 
 int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	const char *why = fd < 0 ? strerror(errno) : refuse_file(fd);
-	static char text[FILE_MAX]; /* static, because each request has its own process */
+	static char text[FILE_MAX]; /* Static, because each request has its own process. */
 	ssize_t n = -1;
 
 	ret->path = path;
@@ -203,7 +204,7 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 		return allow_read(ret, path, text, message, size);
 	}
 	snprintf(message, size, "%s: %s; nothing is allowed", path,
-		 why ? why : "cannot be read as text");
+		 why ? why : "it cannot be read as text");
 	return -GW_E_PERM;
 }
 

@@ -24,13 +24,13 @@ enum allow_kind { ALLOW_CLIENT, ALLOW_UNIT, ALLOW_CHECKPOINT, ALLOW_SIGNAL };
 
 struct allow_rule {
 	enum allow_kind kind;
-	char exe[256], cgroup[256]; /* "": any */
-	char name[256];             /* name of the unit */
-	int64_t uid;                /* uid of the process or client; -1: any */
+	char exe[256], cgroup[256]; /* "" matches any value. */
+	char name[256];             /* Name of the unit. */
+	int64_t uid;                /* uid of the process or client. -1 matches any user. */
 };
 
 struct allow {
-	const char *path; /* borrowed */
+	const char *path; /* Borrowed. */
 	struct allow_rule rule[ALLOW_RULES];
 	unsigned rules;
 };

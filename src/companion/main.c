@@ -31,12 +31,12 @@
 #define BACKLOG    64
 #define READ_MS    2000
 #define IDLE_MS    30000
-#define FIRST_FD   3 /* first descriptor from systemd */
+#define FIRST_FD   3 /* The first descriptor from systemd. */
 #define EXIT_USAGE 2
 
 struct companion {
 	struct serve_options options;
-	const char *socket; /* NULL: use the socket that systemd passed */
+	const char *socket; /* NULL if the socket comes from systemd. */
 	int listen_fd, signal_fd;
 	unsigned children;
 	bool stopping;
@@ -68,7 +68,7 @@ static void serve_in_child(struct companion *c, int fd, uid_t uid)
 	_exit(EXIT_SUCCESS);
 }
 
-/* Returns 0, or -GW_E_PERM: the client is not allowed. */
+/* Returns 0, or a negative gw_error with a sentence in why if the client is not allowed. */
 static int check_peer(const struct companion *c, int fd, uid_t *ret_uid, char *why, size_t size)
 {
 	static struct allow a;
@@ -101,7 +101,9 @@ static void accept_connection(struct companion *c)
 		serve_in_child(c, fd, uid);
 	if (rc || pid < 0)
 		serve_refuse(fd, uid, rc ? rc : -GW_E_STATE,
-			     rc ? why : "a process could not be started");
+			     rc ? why
+				: "the companion cannot start a process for the request; check "
+				  "TasksMax= and memory");
 	c->children += pid > 0;
 	close(fd);
 }
@@ -126,9 +128,7 @@ static int companion_run(struct companion *c)
 				      { .fd = open ? c->listen_fd : -1, .events = POLLIN } };
 		int n = poll(p, 2, may_leave ? IDLE_MS : -1);
 
-		if (n == 0)
-			/* systemd keeps the socket and starts the companion again at the next
-			 * connection */
+		if (n == 0) /* systemd starts the companion again at the next connection. */
 			break;
 		if (p[0].revents)
 			handle_signals(c);
@@ -202,7 +202,8 @@ static int companion_start(struct companion *c)
 	c->options.busy_fd = memfd_create("busy", MFD_CLOEXEC);
 	if (c->signal_fd < 0 || c->options.busy_fd < 0)
 		return companion_fail("cannot start", strerror(errno));
-	/* Clear the environment, because the programs that we start must not depend on it. */
+	/* Clear the environment, because the programs that the companion starts must not
+	 * depend on it. */
 	clearenv();
 	setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin", 1);
 	return companion_run(c);

@@ -28,10 +28,10 @@ struct serving {
 	struct root root;
 	struct wire_request request;
 	struct wire_reply reply;
-	int pidfd[WIRE_TARGETS]; /* of request.target[] */
+	int pidfd[WIRE_TARGETS]; /* One per request.target[]. */
 };
 
-/* Writes the line of the log before the reply, so that the line is in the log when the client
+/* Writes the log line before the reply, so that the line is in the log when the client
  * receives the reply. */
 static void send_reply(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
@@ -45,7 +45,8 @@ static void send_reply(int fd, uid_t uid, const char *what, const struct wire_re
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	/* Errors are ignored: if one of the two cannot be written, the other one still is. */
+	/* Errors are ignored. If the log line cannot be written, the reply is still sent,
+	 * and the other way round. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
 	size = wire_reply_write(r, text);
 	send(fd, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -64,7 +65,7 @@ static uint64_t in_ms(unsigned ms)
 	return clock_mono_ns(clock_real()) + ms * NS_PER_MS;
 }
 
-/* Reads until a newline, a full buffer or the timeout; returns the number of bytes. */
+/* Reads until a newline, a full buffer or the timeout. Returns the number of bytes. */
 static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 {
 	uint64_t now, until = in_ms(ms);
@@ -100,7 +101,8 @@ static int read_request(struct serving *s)
 	else if (wire_read(text, n, &s->request, &why) == 0)
 		return 0;
 	else
-		snprintf(s->reply.words, sizeof(s->reply.words), "not understood: %s", why);
+		snprintf(s->reply.words, sizeof(s->reply.words), "the request is invalid: %s",
+			 why);
 	return -GW_E_ARG;
 }
 
@@ -117,8 +119,8 @@ static bool has_ended(int pidfd)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Locks a process for this request: only one request at a time may work on a process. The lock
- * is released when our process exits. */
+/* Locks a process for this request, because only one request at a time may work on a
+ * process. The lock is released when this process exits. */
 static bool lock_process(const struct serving *s, int64_t pid)
 {
 	struct flock l = {
@@ -176,8 +178,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 	return 0;
 }
 
-/* Removes targets that have ended or whose pid was reused. Returns 0, or the error of the first
- * target that is not allowed. */
+/* Removes targets that have ended, and targets with a pid that was reused. Returns 0, or the
+ * error of the first target that is not allowed. */
 static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;
@@ -286,8 +288,8 @@ static int do_unit(struct serving *s)
 		snprintf(s->reply.words, sizeof(s->reply.words),
 			 "systemctl %s %s: not done in time", verb, r->unit);
 	else if (rc < 0)
-		snprintf(s->reply.words, sizeof(s->reply.words), "%s cannot be run",
-			 s->o->systemctl);
+		snprintf(s->reply.words, sizeof(s->reply.words),
+			 "%s cannot be run; check --systemctl", s->o->systemctl);
 	else if (rc > 0)
 		snprintf(s->reply.words, sizeof(s->reply.words),
 			 "systemctl %s %s: exit status %d; see systemctl status %s", verb,
@@ -303,7 +305,8 @@ static int (*const verbs[])(struct serving *s) = {
 	[WIRE_UNIT_VERB] = do_unit,
 };
 
-/* Describes a request for the log: "signal 15 of 812 and 2 more", "stop ollama.service". */
+/* Describes a request for the log, such as "signal 15 of 812 and 2 more" or "stop
+ * ollama.service". */
 static void describe_request(const struct wire_request *r, char *out, size_t size)
 {
 	int n;
@@ -322,7 +325,7 @@ static void describe_request(const struct wire_request *r, char *out, size_t siz
 
 void serve(int fd, uid_t uid, const struct serve_options *o)
 {
-	static struct serving s; /* one request per process */
+	static struct serving s; /* Each process serves one request. */
 	char what[WIRE_UNIT + 32] = "request";
 	int rc;
 

@@ -9,10 +9,10 @@
 #include <sys/types.h>
 
 struct serve_options {
-	const char *file;      /* the rules */
-	const char *systemctl; /* path of systemctl */
-	unsigned read_ms;      /* longest wait for a request in ms */
-	int busy_fd; /* file in which byte N is locked while a request works on process N */
+	const char *file;      /* Path of the file of rules. */
+	const char *systemctl; /* Path of systemctl. */
+	unsigned read_ms;      /* Longest wait for a request, in milliseconds. */
+	int busy_fd; /* A file in which byte N is locked while a request works on process N. */
 };
 
 /* Reads the request, carries it out, replies on the connection, and writes a line to standard

@@ -30,7 +30,8 @@ static size_t aligned(size_t n, size_t to)
 	return (n + to - 1) & ~(to - 1);
 }
 
-struct cursor { /* over the header fields */
+/* A position in the header fields or in the body. */
+struct cursor {
 	const uint8_t *p;
 	size_t at, end;
 	bool big_endian, bad;
@@ -217,9 +218,10 @@ void bus_call_begin(struct bus_call *c, struct buf *out, uint32_t serial,
 	c->out = out;
 	c->begin = out->len;
 	buf_add(out, head, sizeof(head));
-	put_number(out, 0); /* size of the body, filled in at the end */
+	/* Placeholder for the size of the body; bus_call_end() writes it. */
+	put_number(out, 0);
 	put_number(out, serial);
-	put_number(out, 0); /* size of the fields, filled in at the end */
+	put_number(out, 0); /* Placeholder for the size of the header fields; written below. */
 	put_field(out, c->begin, F_PATH, 'o', m->path);
 	put_field(out, c->begin, F_DESTINATION, 's', m->destination);
 	put_field(out, c->begin, F_INTERFACE, 's', m->interface);
@@ -246,7 +248,7 @@ void bus_put_texts(struct bus_call *c, const char *const *list)
 {
 	size_t at;
 
-	bus_put_u32(c, 0); /* size of the elements, filled in below */
+	bus_put_u32(c, 0); /* Placeholder for the size of the elements; written below. */
 	at = c->out->len;
 	for (; *list; list++)
 		bus_put_text(c, *list);
@@ -256,7 +258,8 @@ void bus_put_texts(struct bus_call *c, const char *const *list)
 void bus_put_no_pairs(struct bus_call *c)
 {
 	bus_put_u32(c, 0);
-	/* the alignment of an element; the padding is needed even in an empty array */
+	/* An element would be aligned to 8 bytes. D-Bus requires this padding even if the
+	 * array is empty. */
 	pad(c->out, c->body, 8);
 }
 

@@ -23,8 +23,8 @@ struct bus_message {
 	size_t body_size;
 };
 
-/* Decodes the first message. Returns its size, 0 if the message is incomplete, or -GW_E_PARSE
- * if the bytes are not D-Bus. */
+/* Decodes the first message in bytes. Returns its size, 0 if the message is incomplete, or
+ * -GW_E_PARSE if the bytes are not D-Bus. */
 long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret);
 
 /* Decodes a body of signature "b". Returns 0 or -GW_E_PARSE. */
@@ -40,17 +40,20 @@ struct bus_method {
 	const char *destination, *path, *interface, *member;
 };
 
-/* Appends a method call to out: begin, put the arguments in the order of the signature, end. */
+/* A method call that is appended to out. Call bus_call_begin(), then one bus_put_*() per
+ * argument in the order of the signature, then bus_call_end(). */
 struct bus_call {
 	struct buf *out;
-	size_t begin, body; /* positions in out */
+	size_t begin, body; /* Positions in out where the message and its body begin. */
 };
 void bus_call_begin(struct bus_call *c, struct buf *out, uint32_t serial,
 		    const struct bus_method *m, const char *signature);
-void bus_put_u32(struct bus_call *c, uint32_t n); /* "u" or "i" */
+void bus_put_u32(struct bus_call *c, uint32_t n); /* Signature "u" or "i". */
 void bus_put_text(struct bus_call *c, const char *s);
-void bus_put_texts(struct bus_call *c, const char *const *list); /* "as"; NULL ends it */
-void bus_put_no_pairs(struct bus_call *c);                       /* an empty "a{sv}" */
+/* Signature "as". The list ends with NULL. */
+void bus_put_texts(struct bus_call *c, const char *const *list);
+/* Signature "a{sv}"; the array is empty. */
+void bus_put_no_pairs(struct bus_call *c);
 void bus_call_end(struct bus_call *c);
 
 /* Appends the first bytes that a connection sends: the user id and, with unix_fds, the request

@@ -26,6 +26,9 @@ const struct config_row config_rows[CONFIG_ROWS] = {
 
 #define CONFIG_NO_MEMORY "out of memory while reading the configuration"
 
+/* The place of an error that has no place, such as "out of memory". */
+static const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
+
 struct config_text {
 	struct config_text *next;
 	char text[];
@@ -112,8 +115,8 @@ void config_faults_done(struct config_faults *f)
 	*f = (struct config_faults){ 0 };
 }
 
-/* Returns the text without the name of the setting at its start, if the place is the option with
- * the same name: "--listen: listen: ..." says it twice. */
+/* Returns the text of the fault. If the place is an option and the text begins with the name
+ * of the same setting, the name is skipped: "--listen: listen: ..." would say it twice. */
 static const char *text_after_name(const struct config_fault *f)
 {
 	const char *name = f->at.name, *text = f->text;
@@ -137,7 +140,6 @@ void config_fault_text(struct buf *out, const struct config_fault *f)
 
 const char *config_keep(struct config_reader *r, const char *s, size_t n)
 {
-	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 	struct config_text *t = malloc(sizeof(*t) + n + 1);
 
 	if (!t) {
@@ -183,7 +185,6 @@ const char *config_files(const struct config *c)
 
 static void join_files(struct config_reader *r)
 {
-	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 	struct buf b;
 
 	buf_init(&b, (size_t)1 << 20);
@@ -328,14 +329,6 @@ static void read_flag(struct config_reader *r, const struct config_flag *f)
 	r->m->place[row - config_rows] = at;
 }
 
-static void config_flags_read(struct config_reader *r, const struct config_flag *flags,
-			      unsigned n)
-{
-	memset(r->given, 0, sizeof(r->given));
-	for (unsigned i = 0; i < n; i++)
-		read_flag(r, &flags[i]);
-}
-
 static void set_defaults(struct config_reader *r)
 {
 	struct config_value v;
@@ -347,8 +340,6 @@ static void set_defaults(struct config_reader *r)
 
 static int config_begin(struct config_reader *r, struct config *c, struct config_faults *faults)
 {
-	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
-
 	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
 	*r = (struct config_reader){ .c = c, .m = c->memory, .faults = faults };
 	if (!r->m)
@@ -405,7 +396,9 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 		return faults->err;
 	config_files_read(&r, path);
 	config_variables_read(&r);
-	config_flags_read(&r, flags, n);
+	memset(r.given, 0, sizeof(r.given));
+	for (unsigned i = 0; i < n; i++)
+		read_flag(&r, &flags[i]);
 	guard_config_profile(&r);
 	config_check(&r);
 	join_files(&r);
@@ -426,28 +419,22 @@ int config_read_files(const struct config *c, struct config_faults *faults)
 	return faults->err;
 }
 
-static int read_text(struct config *c, const char *name, const char *text, size_t size,
-		     bool variables, struct config_faults *faults)
+int config_read_text(struct config *c, const char *name, const char *text, size_t size,
+		     struct config_faults *faults)
 {
 	struct config_reader r;
 
 	if (config_begin(&r, c, faults) == 0) {
 		config_file_text(&r, name, text, size);
-		if (variables)
-			config_variables_read(&r);
+		config_variables_read(&r);
 		guard_config_profile(&r);
 		config_check(&r);
 	}
 	return faults->err;
 }
 
-int config_read_text(struct config *c, const char *name, const char *text, size_t size,
-		     struct config_faults *faults)
-{
-	return read_text(c, name, text, size, false, faults);
-}
-
-/* Writes whole lines. Counts the lines that do not fit. */
+/* Writes the errors, or the warnings, one per line. If some lines do not fit, a last line
+ * says how many. */
 static void faults_to_lines(const struct config_faults *f, bool warnings, char *message,
 			    size_t size)
 {
@@ -510,7 +497,7 @@ int config_load_text(struct config *c, const char *name, const char *text, size_
 
 	if (!f)
 		return no_memory(c, message, size);
-	read_text(c, name, text, n, true, f);
+	config_read_text(c, name, text, n, f);
 	return end_load(c, f, message, size);
 }
 
@@ -576,7 +563,7 @@ const char *config_store_path(const struct config *c, bool simulated, char *out,
 		return out;
 	}
 	if (simulated && !(c->guard_state_dir && *c->guard_state_dir))
-		return NULL; /* simulated data must not be mixed with real data */
+		return NULL; /* Simulated data must not be mixed with real data. */
 	if (!config_state_dir(c, dir, sizeof(dir)))
 		return NULL;
 	snprintf(out, size, "%s/gpuward.db", dir);

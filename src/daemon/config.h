@@ -18,19 +18,20 @@
 #define CONFIG_LIST_MAX 16
 
 struct config_list {
-	const char *item[CONFIG_LIST_MAX + 1]; /* ends with NULL */
+	const char *item[CONFIG_LIST_MAX + 1]; /* The element after the last item is NULL. */
 	unsigned count;
 };
 
 enum config_type {
-	CONFIG_BOOL,     /* bool */
-	CONFIG_COUNT,    /* uint64_t, from least to most */
-	CONFIG_NUMBER,   /* double, from least to most */
-	CONFIG_DURATION, /* uint64_t ns: "1s", or a number of seconds */
-	CONFIG_BYTES,    /* uint64_t: "512MiB", or a number */
-	CONFIG_TEXT,     /* const char *, NULL if empty */
-	CONFIG_CHOICE,   /* const char *, one of a list */
-	CONFIG_LIST,     /* struct config_list */
+	CONFIG_BOOL,   /* A bool. */
+	CONFIG_COUNT,  /* A uint64_t in the range from least to most. */
+	CONFIG_NUMBER, /* A double in the range from least to most. */
+	/* A uint64_t in nanoseconds, written "1s" or as a number of seconds. */
+	CONFIG_DURATION,
+	CONFIG_BYTES,  /* A uint64_t in bytes, written "512MiB" or as a number. */
+	CONFIG_TEXT,   /* A const char *, which is NULL if the text is empty. */
+	CONFIG_CHOICE, /* A const char *, one of the words in the column choices. */
+	CONFIG_LIST,   /* A struct config_list. */
 };
 
 /* The values of all settings. config.def generates the members; each is named section_key. */
@@ -47,7 +48,9 @@ struct config {
 	CONFIG_C_##type section##_##key;
 #include "config.def"
 #undef O
-	void *memory; /* strings, and the origin of each value; freed by config_done() */
+	/* A struct config_memory with the strings and the origin of each value.
+	 * config_done() frees it. */
+	void *memory;
 };
 
 /* One flag of the command line. name is as in config.def, or "section.key" for a setting that
@@ -62,16 +65,17 @@ enum config_source { CONFIG_STANDARD, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_FLAG 
 
 struct config_place {
 	enum config_source from;
-	/* name of the file, the variable, or the flag with its dashes; NULL: the value is a
-	 * default */
+	/* Name of the file, of the variable, or of the flag with its dashes. NULL if the
+	 * value is a default. */
 	const char *name;
-	unsigned line, column; /* position in the file, from 1; line 0: the whole file */
+	/* Position in the file, counted from 1. line is 0 if the whole file is meant. */
+	unsigned line, column;
 };
 
 struct config_fault {
 	struct config_place at;
 	bool warning;
-	char *text; /* a sentence without full stop */
+	char *text; /* A sentence without a full stop. */
 };
 
 /* Errors and warnings, at most CONFIG_FAULTS; `more` counts those that did not fit. */
@@ -79,28 +83,30 @@ struct config_fault {
 struct config_faults {
 	struct config_fault fault[CONFIG_FAULTS];
 	unsigned count, more, errors;
-	int err; /* code of the first error; config_read() returns it */
+	int err; /* The code of the first error. config_read() returns it. */
 };
 void config_faults_done(struct config_faults *f);
 
 /* Writes "file:line:column: sentence", "GPUWARD_LISTEN: sentence" or "--listen: sentence". */
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
-/* Returns why the address of a Prometheus server is invalid, in words; NULL: it is valid. */
+/* Returns why the address of a Prometheus server is invalid, as a sentence. Returns NULL if
+ * it is valid. */
 const char *config_check_prometheus(const char *url);
 
-/* Reads the whole configuration. path is the argument of --config; NULL: the usual files.
- * faults gets every error and warning, sorted by file and line; the caller zeroes faults before the call and frees it
- * with config_faults_done(). Call config_done() even after an error.
- * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a file), -GW_E_ARG (error
- * in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
+/* Reads the whole configuration. path is the argument of --config; if it is NULL, the usual
+ * files are read. faults gets every error and warning, sorted by file and line. The caller
+ * sets faults to zero before the call and frees it with config_faults_done(). Call
+ * config_done() even after an error.
+ * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a file), -GW_E_ARG
+ * (error in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
-/* Checks the files that the configuration names (token, certificates), also after errors of
- * config_read(), whose faults it extends. A file that the
- * service would refuse is reported as an error. A file that is used only later is reported as a
- * warning. Returns the same codes as config_read(). */
+/* Checks the files that the configuration names (token, certificates) and adds to the faults
+ * of config_read(). May be called after config_read() failed. A file that the service would
+ * refuse is an error. A file that is used only later is a warning. Returns the same codes as
+ * config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);
 
 /* Works like config_read(), but writes lines of text to message: the errors, or on success the
@@ -122,7 +128,8 @@ void config_done(struct config *c);
 /* Writes the directory for the state of the service: guard.state_dir, else systemd's state
  * directory, else the user's. Returns out, or NULL if there is none. */
 const char *config_state_dir(const struct config *c, char *out, size_t size);
-/* Writes the path of the database to out. Returns out; NULL: history is in memory only. */
+/* Writes the path of the database to out. Returns out, or NULL if the history is kept in
+ * memory only. */
 const char *config_store_path(const struct config *c, bool simulated, char *out, size_t size);
 /* True if a setting changed that only takes effect at a start. */
 bool config_needs_restart(const struct config *a, const struct config *b);
@@ -137,9 +144,10 @@ void config_print_example(struct buf *out, const struct config *c);
 /* Writes the values (durations in seconds) and their origins as members of the open object. */
 void config_json(struct json *j, const struct config *c);
 
-/* Returns the names of the files that were read, joined by ", ", for a log line; "" if none. */
+/* Returns the names of the files that were read, joined by ", ", for a log line. Returns ""
+ * if there are none. */
 const char *config_files(const struct config *c);
-/* Returns the name of file i; NULL after the last one. */
+/* Returns the name of file i, or NULL after the last file. */
 const char *config_file(const struct config *c, unsigned i);
 
 #endif

@@ -20,8 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* shorter than the buffers of push.h and fleet_ask.h, which the configuration reader does not
- * include */
+/* These limits are smaller than the buffers in push.h and fleet_ask.h. The configuration
+ * reader must not include these headers. */
 #define HTTP_URL_MAX   1000
 #define FLEET_JOB_MAX  500
 #define PUSH_LABEL_MAX 200
@@ -51,7 +51,7 @@ static const char *check_ipv6(const char *text)
 
 	if (!end || end[1] != ':' || !is_port(end + 2))
 		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
-	n = strcspn(text + 1, "%]"); /* the address ends before the interface name (%eth0) */
+	n = strcspn(text + 1, "%]"); /* The address ends before the interface name (%eth0). */
 	if (n >= sizeof(address))
 		return "not an IPv6 address";
 	memcpy(address, text + 1, n);
@@ -300,10 +300,11 @@ static const char *check_push_label(const char *text)
 	if (!text[n] || n == 0 || !text[n + 1])
 		return "a label is written \"name=value\"";
 	if (isdigit((unsigned char)*text) || strncmp(text, "__", 2) == 0)
-		return "a name begins with a letter";
+		return "the name of a label must begin with a letter";
 	for (size_t i = 0; i < n; i++)
 		if (!isalnum((unsigned char)text[i]) && text[i] != '_')
-			return "a name has letters, digits and underscores";
+			return "the name of a label may have only letters, digits and "
+			       "underscores";
 	if ((n == 3 && strncmp(text, "job", n) == 0) ||
 	    (n == 8 && strncmp(text, "instance", n) == 0))
 		return "use the setting of this name in [push]";
@@ -422,7 +423,7 @@ void config_check(struct config_reader *r)
 	guard_config_check(r);
 }
 
-#define SERVICE_USER "gpuward" /* User= of the packaged systemd unit */
+#define SERVICE_USER "gpuward" /* User= of the packaged systemd unit. */
 
 /* Warns if the service's user cannot read the file. Checks the mode bits instead of opening the
  * file, because root can read every file. */
@@ -496,7 +497,7 @@ void config_check_files(struct config_reader *r)
 	static const char unused[] = ", so gpuward does not use it as root";
 
 	warn_unsafe(r, CONFIG_ID_device_nvml_library, r->c->device_nvml_library,
-		    ", and with it what gpuward does as root");
+		    " and so control what gpuward does as root");
 	warn_unsafe(r, CONFIG_ID_push_queue_dir, r->c->push_queue_dir, unused);
 	warn_unsafe(r, CONFIG_ID_guard_record, r->c->guard_record, unused);
 	warn_unsafe(r, CONFIG_ID_history_path, r->c->history_path, unused);

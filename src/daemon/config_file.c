@@ -78,7 +78,7 @@ static bool is_legacy_table(const char *table)
 	return false;
 }
 
-/* True if the table ("": top level) may have this setting. */
+/* True if the table may have this setting. The top level of the file is the table "". */
 static bool has_row(const char *table, unsigned id)
 {
 	return strcmp(config_rows[id].section, table) == 0 ||
@@ -214,7 +214,8 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
 		if ((i == 0 ||
 		     strcmp(config_rows[i].section, config_rows[i - 1].section) != 0) &&
-		    /* the rows of a section are contiguous, so each section is checked once */
+		    /* The rows of a section are contiguous. Therefore each section is
+		     * checked once. */
 		    has_key(config_rows[i].section, n))
 			found[count++] = config_rows[i].section;
 	buf_init_fixed(&b, out, CONFIG_SECTIONS_MAX);
@@ -372,9 +373,11 @@ static void check_permissions(const struct file *f)
 	if (stat(f->name, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH))
 		config_warn(f->r, &at, "every user can write this file; run chmod o-w on it");
 	else if (file_is_unsafe_for_root(f->name))
-		config_warn(f->r, &at,
-			    "other users can change this file or its folder, and with it what "
-			    "gpuward does as root; put it into a folder of root");
+		config_warn(
+			f->r, &at,
+			"other users can change this file or its folder and so control what "
+			"gpuward does as root; move it to a folder that only root can "
+			"write");
 }
 
 static void read_file(struct config_reader *r, const char *path)

@@ -24,9 +24,10 @@ struct config_row {
 	const char *section, *key;
 	enum config_type type;
 	const char *standard;
-	double least, most; /* range of the value: in seconds, in bytes or without a unit */
+	/* The allowed range, in seconds (DURATION), in bytes (BYTES) or without a unit. */
+	double least, most;
 	const char *choices, *flag, *help;
-	size_t offset; /* offset of the member in struct config */
+	size_t offset; /* Offset of the member in struct config. */
 };
 extern const struct config_row config_rows[CONFIG_ROWS];
 
@@ -37,8 +38,8 @@ struct config_memory {
 	struct config_place place[CONFIG_ROWS];
 	const char *file[CONFIG_FILES_MAX + 1];
 	unsigned files;
-	const char *joined; /* the names of the files, for config_files() */
-	/* the entries of [[worker]], [[rule]] and [[schedule]]; see guard_config_read.h */
+	const char *joined; /* The names of all files in one string, for config_files(). */
+	/* The entries of [[worker]], [[rule]] and [[schedule]]; see guard_config_read.h. */
 	struct guard_entry *entries;
 };
 
@@ -47,10 +48,10 @@ struct config_reader {
 	struct config *c;
 	struct config_memory *m;
 	struct config_faults *faults;
-	/* where the current file, or the flags, set each setting */
+	/* For each setting, the place where the current file or the flags set it. */
 	struct config_place given[CONFIG_ROWS];
-	/* the new value was refused, and the setting keeps its old value; checks must not use
-	 * it */
+	/* True if the last value of the setting was refused. The setting then keeps its old
+	 * value, and checks must not use this value. */
 	bool bad[CONFIG_ROWS];
 };
 
@@ -78,14 +79,14 @@ void config_fail(struct config_reader *r, int err, const struct config_place *at
 #define CONFIG_MEANT_MAX 100
 const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX]);
 
-/* Works like config_read(), but reads the text of one file, without environment and flags. name
- * must outlive c. */
+/* Works like config_read(), but reads the text of one file instead of all files, and no flags.
+ * name must outlive c. */
 int config_read_text(struct config *c, const char *name, const char *text, size_t size,
 		     struct config_faults *faults);
 
 struct config_value {
 	bool yes;
-	uint64_t count; /* for COUNT, DURATION (ns) and BYTES */
+	uint64_t count; /* Value of a COUNT, a DURATION (in nanoseconds) or BYTES. */
 	double number;
 	const char *text;
 	struct config_list list;

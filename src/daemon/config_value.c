@@ -13,39 +13,34 @@
 #include <string.h>
 #include <strings.h>
 
+/* Where struct config_value has the value of each type. */
+static const struct {
+	size_t offset, size;
+} members[] = {
+#define MEMBER(name)                                                                          \
+	{                                                                                     \
+		offsetof(struct config_value, name), sizeof(((struct config_value *)0)->name) \
+	}
+	[CONFIG_BOOL] = MEMBER(yes),       [CONFIG_COUNT] = MEMBER(count),
+	[CONFIG_DURATION] = MEMBER(count), [CONFIG_BYTES] = MEMBER(count),
+	[CONFIG_NUMBER] = MEMBER(number),  [CONFIG_TEXT] = MEMBER(text),
+	[CONFIG_CHOICE] = MEMBER(text),    [CONFIG_LIST] = MEMBER(list),
+#undef MEMBER
+};
+
 void config_value_set(struct config *c, const struct config_row *row,
 		      const struct config_value *v)
 {
-	void *at = (char *)c + row->offset;
-
-	switch (row->type) {
-	case CONFIG_BOOL: *(bool *)at = v->yes; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
-	case CONFIG_NUMBER: *(double *)at = v->number; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: *(const char **)at = v->text; break;
-	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
-	}
+	memcpy((char *)c + row->offset, (const char *)v + members[row->type].offset,
+	       members[row->type].size);
 }
 
 void config_value_get(const struct config *c, const struct config_row *row,
 		      struct config_value *ret)
 {
-	const void *at = (const char *)c + row->offset;
-
 	*ret = (struct config_value){ 0 };
-	switch (row->type) {
-	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
-	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
-	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
-	}
+	memcpy((char *)ret + members[row->type].offset, (const char *)c + row->offset,
+	       members[row->type].size);
 }
 
 bool config_value_same(const struct config_row *row, const struct config_value *a,
@@ -193,7 +188,7 @@ static bool take_number(struct config_reader *r, const struct config_row *row,
 		return false;
 	ret->number = v;
 	if (row->type == CONFIG_NUMBER)
-		return true; /* a NUMBER may be negative, so ret->count is not set */
+		return true; /* A NUMBER may be negative; therefore ret->count is not set. */
 	ret->count = (uint64_t)(row->type == CONFIG_DURATION ? v * 1e9 + 0.5 : v);
 	return true;
 }

@@ -26,17 +26,18 @@
 struct name {
 	struct container_resolver *of;
 	char text[CONTAINER_QUERY_NAME], socket[CONTAINER_QUERY_SOCKET];
-	char id[CONTAINER_RESOLVER_ID + 1]; /* "": unknown */
-	struct container_query *query;      /* NULL: no query is running */
-	uint64_t due_ns;                    /* time of the next query */
-	bool logged;                        /* the failure is already logged */
-	bool wanted;
+	char id[CONTAINER_RESOLVER_ID + 1]; /* "" if the id is not known. */
+	struct container_query *query;      /* NULL if no query is running. */
+	uint64_t due_ns;                    /* Time of the next query. */
+	bool logged;                        /* The failure is already logged. */
+	bool wanted;                        /* A worker of the current policy has this name. */
 };
 
 struct container_resolver {
 	struct container_resolver_config config;
 	struct loop_source *timer;
-	/* container names of the policies before and after a reload */
+	/* While a new policy is applied, the array has the names of the old and of the new
+	 * policy. */
 	struct name *name[2 * POLICY_WORKERS];
 	unsigned names;
 };
@@ -78,7 +79,8 @@ static void query_ended(struct name *n)
 	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
 }
 
-/* Logs a failure, but no further failure until the name has been resolved. */
+/* Logs a failure. Further failures of the same name are not logged until the name was
+ * resolved. */
 __attribute__((format(printf, 2, 3))) static void resolver_log(struct name *n, const char *fmt,
 							       ...)
 {
@@ -255,15 +257,16 @@ void container_resolver_free(struct container_resolver *c)
 	free(c);
 }
 
-#define ANSWER_NS  (5 * NS_PER_S)
-#define ANSWER_MAX (256 * 1024) /* a container with many mounts and networks takes 20 kB */
+#define ANSWER_NS (5 * NS_PER_S)
+/* A container with many mounts and networks has an answer of 20 kB. */
+#define ANSWER_MAX (256 * 1024)
 
 struct container_query {
 	struct loop_source *source, *timer;
 	container_query_fn *fn;
 	void *arg;
 	int fd;
-	struct buf in; /* the answer received so far */
+	struct buf in; /* The part of the answer that was received so far. */
 };
 
 int container_query_read(const struct buf *answer, const char *key, char *out, size_t size)

@@ -25,9 +25,10 @@ struct container_resolver_config {
 	void *arg;
 };
 
+/* Returns 0 or -GW_E_NOMEM. */
 int container_resolver_new(const struct container_resolver_config *config,
-			   struct container_resolver **ret); /* 0 or -GW_E_NOMEM */
-void container_resolver_free(struct container_resolver *c);  /* NULL is fine    */
+			   struct container_resolver **ret);
+void container_resolver_free(struct container_resolver *c); /* c may be NULL. */
 
 /* Resolves the container names of this policy from now on. Replaces each name by its id if the
  * id is already known. If refresh is true, queries all names now. */
@@ -45,20 +46,21 @@ int container_resolver_read(const struct buf *answer,
  * blocks. The container resolver knows a name and asks for the id; workload_names knows an id
  * and asks for the name. */
 
-#define CONTAINER_QUERY_SOCKET 108 /* size of the path of a socket, with its NUL */
-#define CONTAINER_QUERY_NAME   128 /* size of a container's name or id, with its NUL */
+#define CONTAINER_QUERY_SOCKET 108 /* Size of a socket path, with its NUL. */
+#define CONTAINER_QUERY_NAME   128 /* Size of a container's name or id, with its NUL. */
 
 struct container_query;
 
-/* Called once per query from the loop. error: 0, or an errno (ETIMEDOUT after 5 s, EMSGSIZE for
- * an answer above 256 KiB). The query no longer exists during the call. */
+/* Called once per query from the loop. error is 0 or an errno: ETIMEDOUT after 5 s, EMSGSIZE
+ * for an answer above 256 KiB. The query no longer exists during the call. */
 typedef void container_query_fn(void *arg, int error, const struct buf *answer);
 
 /* Asks the engine at socket about a container. Returns 0, or a negative errno if the engine
  * cannot be reached; then fn is not called. */
 int container_query_start(struct loop *loop, const char *socket, const char *container,
 			  container_query_fn *fn, void *arg, struct container_query **ret);
-void container_query_cancel(struct container_query *q); /* fn is not called; NULL is fine */
+/* Ends the query without calling fn. q may be NULL. */
+void container_query_cancel(struct container_query *q);
 
 /* Reads a text such as "Id" or "Name" from a complete answer, including the HTTP header.
  * Returns 0, -GW_E_NOENT (no such container) or -GW_E_PARSE (also if the text does not fit). */

@@ -169,13 +169,13 @@ static int query_count(struct gpu_events *g, unsigned figure, bool fails)
 	return g->failed[figure] && ++g->good[figure] >= QUERY_GOOD_TICKS ? -1 : 0;
 }
 
-/* One call that begins to fail or works again. */
+/* A driver call that begins to fail or works again. */
 struct query_change {
 	bool fails;
 	const char *call;
-	char figures[256]; /* keys of the quantities that it reads, separated by ", " */
+	char figures[256]; /* Keys of the quantities that the call reads, separated by ", ". */
 	enum gw_absence why;
-	uint32_t failed; /* number of readings that failed before it works again */
+	uint32_t failed; /* Number of readings that failed before the call works again. */
 };
 
 static void query_add_figure(struct query_change *c, unsigned figure)

@@ -11,29 +11,33 @@
 
 #include "serve/view.h"
 
-/* The readings whose failures are reported: all quantities, then the process list. */
+/* Failures of these readings are reported: all quantities, then the process list. */
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
-#define QUERY_PROCESSES GW_QUANTITIES /* index of the process list */
+#define QUERY_PROCESSES GW_QUANTITIES /* Index of the process list. */
 
 /* Receives the events. */
 struct event_sink {
-	uint64_t (*emit)(void *arg, const struct view_event *e); /* returns the event's id */
+	/* Returns the id of the event. */
+	uint64_t (*emit)(void *arg, const struct view_event *e);
 	void *arg;
 };
 
 /* What the last tick reported about the drivers. */
 struct driver_events {
 	enum gw_cause cause, nvml_cause;
-	char backend[64]; /* the open backends */
+	char backend[64]; /* Names of the open backends. */
 };
 
-/* What the last tick reported about one GPU. Zero it when another GPU gets this position. */
+/* What the last tick reported about one GPU. The caller sets it to zero when another GPU
+ * takes this position. */
 struct gpu_events {
-	bool known; /* the GPU was present at an earlier tick */
+	bool known; /* The GPU was present at an earlier tick. */
 	enum gw_device_state state;
-	/* number of failed readings since the figure began to fail; 0: the figure works */
+	/* Number of failed readings since the figure began to fail. 0 if the figure can be
+	 * read. */
 	uint32_t failed[QUERY_FIGURES];
-	/* number of ticks in a row at which the figure was readable, since its last failure */
+	/* Number of ticks in a row at which the figure could be read, since its last
+	 * failure. */
 	uint8_t good[QUERY_FIGURES];
 };
 
@@ -41,8 +45,8 @@ struct gpu_events {
 void driver_events_follow(struct driver_events *d, const struct event_sink *to,
 			  const struct view *v, const struct reading *r);
 
-/* Emits an event if GPU i is new or its state changed. uuid: NULL if the GPU has none. Returns
- * true if the state changed; a new GPU is no change. */
+/* Emits an event if GPU i is new or its state changed. uuid is NULL if the GPU has none.
+ * Returns true if the state changed; a new GPU does not count as a change. */
 bool gpu_events_follow_state(struct gpu_events *g, const struct event_sink *to,
 			     const struct view *v, unsigned i, const char *uuid);
 

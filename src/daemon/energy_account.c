@@ -105,21 +105,21 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 	if (store_count_known(store))
 		count_save(g, store, "energy", "since", (double)v->energy_since_ns / 1e9);
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
-		v->energy_joules = NAN; /* never measured */
+		v->energy_joules = NAN; /* The energy was never measured. */
 }
 
 struct process_gpu {
-	struct process_energy *energy; /* NULL: the GPU was never measured */
+	struct process_energy *energy; /* NULL if the GPU was never measured. */
 	struct process_history history;
-	bool hidden; /* there may be processes that the service cannot see */
+	bool hidden; /* There may be processes that the service cannot see. */
 };
 
 struct process_account {
 	struct process_gpu *gpu;
 	unsigned gpus;
-	struct view_process *process; /* one per process of the list */
+	struct view_process *process; /* One row per process in the process list. */
 	unsigned process_cap;
-	struct attribute_use *use; /* the processes of one GPU */
+	struct attribute_use *use; /* The processes on one GPU. */
 	unsigned use_cap;
 };
 
@@ -209,7 +209,8 @@ static void account_share(struct process_account *a, const struct view *v, unsig
 	if (!g->energy && !isnan(d->energy_joules)) {
 		g->energy = malloc(sizeof(*g->energy));
 		if (g->energy)
-			/* the service has no baseline: shares include the idle power */
+			/* The service does not measure a baseline. Therefore the shares
+			 * include the idle power. */
 			process_energy_init(g->energy, NAN, NAN);
 	}
 	d->shares.known = false;
@@ -275,7 +276,7 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 	for (unsigned i = 0; i < v->devices; i++)
 		account_share(a, v, i, &device[i], hidden);
 	if (array_reserve(&a->process, &a->process_cap, count + 1, sizeof(*a->process)) != 0)
-		return; /* the next tick tries again */
+		return; /* The next tick tries again. */
 	for (unsigned k = 0; k < count; k++) {
 		const struct gw_process *p = gw_process_list_get(v->processes, k);
 
@@ -295,13 +296,13 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 }
 
 #define KIND_STATE       "workload-energy"
-#define ACCOUNT_GPUS_MAX 256 /* maximum number of GPUs with a stored document */
+#define ACCOUNT_GPUS_MAX 256 /* Maximum number of GPUs with a stored document. */
 
 struct account_gpu {
-	char uuid[96]; /* "": the GPU has none, and nothing is stored */
-	/* energy other than idle energy changed since the last save. A restore counts what the
-	 * counter gained on an empty GPU as idle energy, so a change of the idle energy alone
-	 * need not be saved. */
+	char uuid[96]; /* "" if the GPU has no UUID. Its state is then not stored. */
+	/* True if energy other than idle energy changed since the last save. A restore
+	 * counts what the counter gained on an empty GPU as idle energy. Therefore a change
+	 * of the idle energy alone need not be saved. */
 	bool changed;
 	struct log_latch too_large;
 };
@@ -315,11 +316,11 @@ struct workload_account {
 	struct workload_energy energy;
 	struct account_gpu *gpu;
 	unsigned gpus;
-	const struct view *view; /* the view of the current tick; valid during the tick only */
+	const struct view *view; /* The view of the current tick. NULL between ticks. */
 	uint64_t tick_ns;
-	struct workload *workload; /* one per process of the list */
+	struct workload *workload; /* One row per process in the process list. */
 	unsigned workload_cap;
-	struct workload_use *use; /* the processes of one GPU */
+	struct workload_use *use; /* The processes on one GPU. */
 	unsigned use_cap;
 };
 
@@ -388,8 +389,9 @@ void workload_account_configure(struct workload_account *a,
 	a->config = *config;
 }
 
-/* Logs once that the state of a GPU does not fit. Only names of hundreds of bytes with control
- * characters, which JSON writes as six bytes each, make WORKLOAD_ROWS_MAX rows so large. */
+/* Logs once that the state of a GPU is too large for a stored document. Only names of
+ * hundreds of bytes with control characters, which JSON writes as six bytes each, make
+ * WORKLOAD_ROWS_MAX rows so large. */
 static void account_too_large(struct workload_account *a, struct account_gpu *g, bool on)
 {
 	char line[400];
@@ -410,7 +412,7 @@ static void account_save(struct workload_account *a, unsigned i, bool all)
 	struct account_gpu *g = &a->gpu[i];
 	struct buf text;
 
-	/* until the file is readable, its document must not be replaced */
+	/* Until the store's file is readable, its document must not be replaced. */
 	if (!*g->uuid || (!g->changed && !all) || !a->energy.gpu[i].begun ||
 	    !store_count_known(a->store))
 		return;
@@ -445,7 +447,7 @@ static void account_load_document(void *arg, const char *id, const char *json)
 					     l->counter_j) == 0;
 }
 
-static void account_load(struct workload_account *a, unsigned i, double counter_j)
+void workload_account_late(struct workload_account *a, unsigned i, double counter_j)
 {
 	struct account_load l = { a, i, counter_j, false };
 
@@ -463,12 +465,7 @@ void workload_account_begin(struct workload_account *a, unsigned i, const char *
 	account_save(a, i, true);
 	workload_energy_reset(&a->energy, i);
 	snprintf(a->gpu[i].uuid, sizeof(a->gpu[i].uuid), "%s", uuid ? uuid : "");
-	account_load(a, i, counter_j);
-}
-
-void workload_account_late(struct workload_account *a, unsigned i, double counter_j)
-{
-	account_load(a, i, counter_j);
+	workload_account_late(a, i, counter_j);
 }
 
 static void account_find_workload(const struct workload_account *a, const struct gw_process *p,
@@ -557,7 +554,7 @@ void workload_account_tick(struct workload_account *a, struct view *v)
 
 	v->workloads = &a->energy;
 	if (!account_find_workloads(a, v))
-		return; /* the energy of this tick becomes unattributed */
+		return; /* The energy of this tick becomes unattributed. */
 	a->view = v;
 	for (unsigned i = 0; i < v->devices; i++)
 		account_gpu_tick(a, v, i, seconds);

@@ -11,20 +11,20 @@
 /* gpu_count: the counters of one GPU. They are stored under the GPU's UUID and continue after a
  * restart; a GPU without a UUID has no stored counters. */
 struct gpu_count {
-	char uuid[96]; /* "": the GPU has no UUID */
-	/* energy and measured time of the meters before the current one */
+	char uuid[96]; /* "" if the GPU has no UUID. */
+	/* Energy and measured time of all earlier meters, without the current meter. */
 	double base_j, base_s;
 };
 
-/* Sets g and v to the stored counters of the GPU with this UUID (NULL: none). */
+/* Sets g and v to the stored counters of a GPU. uuid is NULL if the GPU has none. */
 void gpu_count_load(struct gpu_count *g, struct store *store, const char *uuid,
 		    struct view_device *v);
-/* Adds the stored counters to g and v. Call it when the store becomes readable after the start.
- * *ret_joules, *ret_seconds: the stored energy. */
+/* Adds the stored counters to g and v. Call it when the store becomes readable after the
+ * start. *ret_joules and *ret_seconds are the stored energy and its measured time. */
 void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_device *v,
 			  double *ret_joules, double *ret_seconds);
-/* Each function counts what a tick found, in v and in the store. joules, seconds: figures of
- * the current meter; 0: there is no meter. */
+/* These functions add what a tick found to the counters in v and in the store. joules and
+ * seconds are the figures of the current meter, or 0 if there is no meter. */
 void gpu_count_state_change(const struct gpu_count *g, struct store *store,
 			    struct view_device *v);
 void gpu_count_errors(const struct gpu_count *g, struct store *store, const struct gw_device *d,
@@ -39,20 +39,19 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 
 struct process_account;
 
-/* devices: the maximum number of GPUs. Returns NULL if out of memory. */
+/* devices is the maximum number of GPUs. Returns NULL if out of memory. */
 struct process_account *process_account_new(unsigned devices);
 void process_account_free(struct process_account *a);
 
-/* Forgets what is known about the GPU at position i, because another GPU has this position
- * now. */
+/* Forgets everything about the GPU at position i, because another GPU has this position now. */
 void process_account_reset(struct process_account *a, unsigned i);
 
 /* Adds the energy that an earlier run of the service counted to the counter of GPU i. */
 void process_account_shift(struct process_account *a, unsigned i, double joules,
 			   double seconds);
 
-/* Adds one tick: sets v->process, and the shares and the history of each view_device. hidden:
- * processes outside our pid namespace are invisible. */
+/* Adds one tick: sets v->process, and the shares and the history of each view_device. hidden
+ * is true if the service cannot see processes outside its pid namespace. */
 void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
 			  bool hidden);
 
@@ -66,13 +65,13 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 struct workload_account;
 
 struct workload_account_config {
-	double keep_s;    /* time for which an ended workload keeps its row */
-	unsigned history; /* maximum number of stored workloads */
+	double keep_s;    /* Seconds for which an ended workload keeps its row. */
+	unsigned history; /* Maximum number of stored workloads. */
 };
 
-/* devices: the maximum number of GPUs. names: borrowed; NULL: the control group is the only
- * source of names. log is called when the state of a GPU becomes too large for the store.
- * Returns NULL if out of memory. */
+/* devices is the maximum number of GPUs. names is borrowed; if it is NULL, names come only
+ * from the control group. log is called when the state of a GPU becomes too large for the
+ * store. Returns NULL if out of memory. */
 struct workload_account *workload_account_new(unsigned devices, struct store *store,
 					      struct workload_names *names,
 					      const struct workload_account_config *config,
@@ -82,8 +81,9 @@ void workload_account_free(struct workload_account *a);
 void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);
 
-/* Call it when another GPU takes position i. Stores the rows of the old GPU and loads those of
- * the new one. uuid, counter_j: UUID (NULL: none) and stored energy count of the new GPU. */
+/* Call it when another GPU takes position i. Stores the rows of the old GPU and loads those
+ * of the new one. uuid is NULL if the new GPU has none. counter_j is its stored energy
+ * count. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
 /* Adds what the store has about GPU i. Call it when the store becomes readable after the
@@ -93,8 +93,8 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 /* Adds one tick: sets v->workloads and v->process_workload. */
 void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds the state of each GPU that changed to the next commit of the store. all: adds the state
- * of every GPU, for the end of the service. */
+/* Adds the state of each GPU that changed to the next commit of the store. If all is true,
+ * adds the state of every GPU; the service does this when it ends. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif

@@ -24,7 +24,8 @@
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
-/* duration for reader_look(); longer than the usual time between two scrapes */
+/* For this time after a request, the reader reads the SM utilisation of every process. It is
+ * longer than the usual time between two scrapes. */
 #define LOOK_NS (35 * NS_PER_S)
 /* A client that sends two requests within this time keeps the reader awake. If no request comes
  * for this time, the reader reads less often. */
@@ -44,28 +45,34 @@ struct engine {
 	struct reader *reader;
 	struct settings *settings;
 	struct guard_start guard_start;
-	struct guard_service *guarding; /* NULL: no guard, or it has not started yet */
-	struct token_counter *tokens;   /* NULL: no guard, so no server is known */
+	/* NULL if there is no guard, or if it has not started yet. */
+	struct guard_service *guarding;
+	/* NULL if there is no guard: without a guard, no server is known. */
+	struct token_counter *tokens;
 	const struct clock *clock;
 	struct view view;
-	struct view_device *device; /* array of DEVICES_MAX; has the same positions as `gpu` */
+	/* Array of DEVICES_MAX. It has the same positions as `gpu`. */
+	struct view_device *device;
 	struct gpu_state *gpu;
 	struct process_account *account;
-	struct workload_names *names; /* NULL: out of memory */
+	struct workload_names *names; /* NULL if the memory was not sufficient. */
 	struct workload_account *workloads;
-	struct metering *metering; /* the meter that the view uses; NULL: none */
+	struct metering *metering; /* The meter that the view uses. NULL if there is none. */
 	bool retiring;
 	struct driver_events driver;
-	/* failed attempts to initialise NVML that the context had counted at the last tick */
+	/* The number of failed attempts to initialise NVML at the last tick. The context
+	 * counts them. */
 	unsigned long init_failures;
-	uint64_t next_event;
-	char unopened[400]; /* last logged reason why the GPUs could not be opened */
-	/* monotonic time of the last event "a driver is being removed"; 0: never */
+	/* The ids of this run are not below this id; the store numbers the events. */
+	uint64_t least_event;
+	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
+	/* Monotonic time of the last event "a driver is being removed". 0 if there was none. */
 	uint64_t gone_ns;
-	uint64_t watched_ns; /* monotonic time of the last request of a client; 0: never */
+	/* Monotonic time of the last request of a client. 0 if there was none. */
+	uint64_t watched_ns;
 	struct loop_source *stored_timer;
-	/* publish the view at this time, even if its counters are not stored; 0: nothing waits
-	 * to be published */
+	/* At this time the view is published even if its counters are not stored. 0 if no
+	 * view waits to be published. */
 	uint64_t stored_by_ns;
 };
 
@@ -74,12 +81,12 @@ static uint64_t engine_emit(void *arg, const struct view_event *given)
 	struct engine *e = arg;
 	struct view_event x = *given;
 
-	x.id = ++e->next_event;
+	x.id = e->least_event;
 	x.wall_ns = clock_wall_ns(e->clock);
 	x.simulated = view_simulated(&e->view);
-	store_add_event(e->config.store, &x);
-	/* pass the event to the store's thread now, so that its id is not used again after kill
-	 * -9 */
+	x.id = store_add_event(e->config.store, &x);
+	/* Pass the event to the store's thread now. Otherwise its id could be used again
+	 * after kill -9. */
 	store_commit(e->config.store);
 	e->config.happened(e->config.arg, &x);
 	return x.id;
@@ -112,7 +119,8 @@ static void count_init_failures(struct engine *e)
 	store_set_count(e->config.store, "init_failures", (double)e->view.init_failures);
 }
 
-/* Call it when another GPU takes position i. Loads the stored counts of that GPU. */
+/* Prepares position i for another GPU: clears the data of the old GPU and loads the stored
+ * counts of the new one. */
 static void begin_device(struct engine *e, unsigned i, const char *uuid)
 {
 	struct view_device *v = &e->device[i];
@@ -129,8 +137,6 @@ static void begin_device(struct engine *e, unsigned i, const char *uuid)
 /* Handles a store that becomes readable late: adds its counts to what was counted so far. */
 static void recall_late(struct engine *e)
 {
-	if (store_last_event(e->config.store) > e->next_event)
-		e->next_event = store_last_event(e->config.store);
 	e->view.init_failures += (uint64_t)store_count(e->config.store, "init_failures");
 	for (unsigned i = 0; i < DEVICES_MAX; i++) {
 		struct gpu_state *s = &e->gpu[i];
@@ -278,21 +284,14 @@ static void read_status(struct view_self *ret)
 		fclose(f);
 }
 
-/* Fills the process figures in *ret; other members stay unchanged. Counts descriptors only if
- * `all` is true, because that is the most expensive part. */
-static void self_read(struct view_self *ret, bool all)
-{
-	ret->cpu_seconds = cpu_seconds();
-	read_status(ret);
-	if (all)
-		ret->descriptors = count_entries("/proc/self/fd");
-}
-
 static void count_self(struct engine *e, const struct reading *r)
 {
 	struct view_self *s = &e->view.self;
 
-	self_read(s, e->view.tick % 10 == 1);
+	s->cpu_seconds = cpu_seconds();
+	read_status(s);
+	if (e->view.tick % 10 == 1) /* Counting the descriptors is the most expensive part. */
+		s->descriptors = count_entries("/proc/self/fd");
 	s->wakeups = loop_wakeups(e->config.loop);
 	s->ticks++;
 	s->ticks_missed = r->missed;
@@ -334,7 +333,7 @@ static void begin_guard(struct engine *e)
 	err = token_counter_new(
 		&(struct token_counter_config){ .loop = e->config.loop,
 						.store = e->config.store,
-						.interval_s = e->config.models_s,
+						.interval_s = e->config.settings.models_s,
 						.emit = engine_emit,
 						.arg = e },
 		&e->tokens);
@@ -420,7 +419,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	workload_account_tick(e->workloads, v);
 	count_self(e, r);
 	if (v->tick == 1)
-		/* restore settings that an earlier run may have left changed */
+		/* Restore settings that an earlier run may have left changed. */
 		settings_restore(e->settings);
 	if (e->guard_start.waits)
 		begin_guard(e);
@@ -435,7 +434,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
 	now = clock_mono_ns(e->clock);
-	if (!e->stored_by_ns) /* else an older view waits: its limit counts */
+	/* Otherwise an older view still waits, and its time limit counts. */
+	if (!e->stored_by_ns)
 		e->stored_by_ns = now + STORED_MAX_NS;
 	publish(e, now);
 }
@@ -508,7 +508,7 @@ static int op_manage(void *arg, const struct manage_order *order)
 {
 	struct engine *e = arg;
 
-	return e->config.manage ? settings_order(e->settings, order) : -GW_E_NOSUPPORT;
+	return e->config.settings.manage ? settings_order(e->settings, order) : -GW_E_NOSUPPORT;
 }
 
 static int op_managed(void *arg, int ticket, struct manage_result *ret)
@@ -558,21 +558,15 @@ const struct view *engine_view(struct engine *e)
 	return &e->view;
 }
 
-void engine_set_models(struct engine *e, double interval_s)
+void engine_configure(struct engine *e, const struct engine_settings *settings)
 {
-	e->config.models_s = interval_s;
+	e->config.settings = *settings;
+	e->view.interval_ns = settings->interval_ns;
+	reader_set_interval(e->reader, settings->interval_ns);
+	reader_set_profile(e->reader, settings->profile);
+	workload_account_configure(e->workloads, &settings->workloads);
 	if (e->tokens)
-		token_counter_set_interval(e->tokens, interval_s);
-}
-
-void engine_set_workloads(struct engine *e, const struct workload_account_config *config)
-{
-	workload_account_configure(e->workloads, config);
-}
-
-void engine_set_manage(struct engine *e, bool on)
-{
-	e->config.manage = on;
+		token_counter_set_interval(e->tokens, settings->models_s);
 }
 
 void engine_moved(struct engine *e, bool gone)
@@ -601,31 +595,11 @@ void engine_set_guard(struct engine *e, struct guard_settings *settings)
 	guard_start_set(&e->guard_start, settings);
 }
 
-void engine_set_interval(struct engine *e, uint64_t interval_ns)
-{
-	e->view.interval_ns = interval_ns;
-	reader_set_interval(e->reader, interval_ns);
-}
-
-void engine_set_profile(struct engine *e, bool on)
-{
-	reader_set_profile(e->reader, on);
-}
-
-/* Returns the id after which the event ids of this run begin. Ids must grow across restarts,
- * because clients resume from the last id that they received. Without a readable store, derives
- * the id from the wall clock, so that it is larger than all earlier ids. */
-static uint64_t first_event(const struct engine *e, uint64_t last)
-{
-	return last || store_lasting(e->config.store) ? last
-						      : clock_wall_ns(e->clock) / NS_PER_MS;
-}
-
 static void begin_view(struct engine *e)
 {
 	struct store *store = e->config.store;
 
-	e->view = (struct view){ .interval_ns = e->config.interval_ns,
+	e->view = (struct view){ .interval_ns = e->config.settings.interval_ns,
 				 .unopened = "the drivers are being opened for the first time",
 				 .device = e->device,
 				 .ops = &operations,
@@ -639,13 +613,16 @@ static void begin_view(struct engine *e)
 static int begin_reader(struct engine *e)
 {
 	struct reader_config reader = { .options = e->config.options,
-					.interval_ns = e->config.interval_ns,
+					.interval_ns = e->config.settings.interval_ns,
 					.cache_dir = e->config.cache_dir,
 					.ready = engine_tick,
 					.failed = engine_cannot_open,
 					.arg = e };
+	int err = reader_new(e->config.loop, &reader, &e->reader);
 
-	return reader_new(e->config.loop, &reader, &e->reader);
+	if (!err)
+		reader_set_profile(e->reader, e->config.settings.profile);
+	return err;
 }
 
 static int begin_settings(struct engine *e)
@@ -676,7 +653,7 @@ static int begin_workloads(struct engine *e)
 
 	(void)workload_names_new(&names, &e->names);
 	e->workloads = workload_account_new(DEVICES_MAX, e->config.store, e->names,
-					    &e->config.workloads, workload_warning, e);
+					    &e->config.settings.workloads, workload_warning, e);
 	return e->workloads ? 0 : -GW_E_NOMEM;
 }
 
@@ -708,7 +685,11 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	e->account = process_account_new(DEVICES_MAX);
 	if (!e->device || !e->gpu || !e->account || begin_workloads(e) != 0)
 		goto fail;
-	e->next_event = first_event(e, store_last_event(config->store));
+	/* Event ids must grow across restarts, because clients resume from the last id that
+	 * they received. If the store does not know the ids of earlier runs, the wall clock
+	 * gives a larger id. */
+	if (!store_lasting(config->store))
+		e->least_event = clock_wall_ns(e->clock) / NS_PER_MS + 1;
 	begin_view(e);
 	err = loop_add_timer(config->loop, publish, e, &e->stored_timer);
 	if (err)
@@ -748,12 +729,12 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	int err = engine_end_guard(e, timeout_ns);
 
 	if (!e || err)
-		return err; /* the hanging thread may still use e */
+		return err; /* The hanging thread may still use e. */
 	workload_account_save(e->workloads, true);
 	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)
-		return err; /* the hanging thread may still use e */
+		return err; /* The hanging thread may still use e. */
 	settings_free(e->settings);
 	engine_release(e);
 	return 0;

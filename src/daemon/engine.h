@@ -15,23 +15,32 @@
 
 struct engine;
 
-struct engine_config {
-	const struct gw_options *options; /* options of the GPU context */
+/* The settings that a reload can change. */
+struct engine_settings {
 	uint64_t interval_ns;
-	bool manage;                  /* GPU settings may be changed */
-	struct guard_settings *guard; /* the engine takes ownership; NULL: no guard */
+	bool profile; /* Each tick also reads GW_TIER_PROFILE. */
+	bool manage;  /* Clients may change GPU settings. */
 	struct workload_account_config workloads;
-	/* seconds between two queries to an inference server; 0: servers are not queried */
+	/* Seconds between two queries to an inference server. 0: servers are not queried. */
 	double models_s;
-	const char *hpc_job_mapping_dir; /* see workload_names.h; NULL: none */
-	const char *cache_dir;           /* for sensor profiles; NULL: the XDG default */
+};
+
+struct engine_config {
+	struct engine_settings settings;
+	const struct gw_options *options; /* Options of the GPU context. */
+	struct guard_settings
+		*guard; /* The engine takes ownership. NULL if there is no guard. */
+	const char *hpc_job_mapping_dir; /* See workload_names.h. NULL if there is none. */
+	/* Folder for sensor profiles. NULL: the XDG default. */
+	const char *cache_dir;
 	struct loop *loop;
-	struct store *store; /* borrowed */
-	/* Called for each new view; view.snap may be NULL. What the last view points to may be
-	 * freed when it returns. */
+	struct store *store; /* Borrowed. */
+	/* Called for each new view, in which snap may be NULL. Data of the previous view may
+	 * be freed when this function returns. */
 	void (*changed)(void *arg);
-	/* Called after `changed`, as soon as the counters of the view are stored: the view may be
-	 * sent to clients. If the next view comes first, it is called once for both. */
+	/* Called after `changed`, as soon as the counters of the view are stored. The view
+	 * may then be sent to clients. If the next view comes before that, it is called once
+	 * for both views. */
 	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
@@ -44,10 +53,10 @@ struct engine_config {
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int engine_new(const struct engine_config *config, struct engine **ret);
 
-/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free()
- * stops the guard too; call this function before it to handle the events that the guard emits
- * while it stops. Returns 0, or -GW_E_STATE if a thread hangs; the thread and the engine are
- * then left behind. e may be NULL. */
+/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free() also
+ * stops the guard; call this function before it to handle the events that the guard emits
+ * while it stops. Returns 0, or -GW_E_STATE if a thread hangs. The thread and the engine
+ * then stay in memory. e may be NULL. */
 int engine_end_guard(struct engine *e, uint64_t timeout_ns);
 /* Stops and frees the engine. Returns the same as reader_free(): 0, or -GW_E_STATE if a thread
  * hangs. */
@@ -57,12 +66,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns);
  * changes it. */
 const struct view *engine_view(struct engine *e);
 
-void engine_set_interval(struct engine *e, uint64_t interval_ns);
-/* Sets whether each tick also reads GW_TIER_PROFILE. */
-void engine_set_profile(struct engine *e, bool on);
-void engine_set_manage(struct engine *e, bool on);
-void engine_set_workloads(struct engine *e, const struct workload_account_config *config);
-void engine_set_models(struct engine *e, double interval_s);
+void engine_configure(struct engine *e, const struct engine_settings *settings);
 /* Call it when the kernel reports that a driver was loaded or unloaded (uevent.h). */
 void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */

@@ -104,7 +104,7 @@ static void asker_close(struct asker *a)
 	buf_done(&a->reply);
 }
 
-/* Writes why a request failed before it was answered. */
+/* Writes why a request got no answer. */
 static void describe_transport(const struct asker *a, int rc, char *out, size_t size)
 {
 	if (a->reply.err == -GW_E_SIZE)
@@ -117,7 +117,7 @@ static void describe_transport(const struct asker *a, int rc, char *out, size_t 
 		snprintf(out, size, "%s", *a->error ? a->error : curl_library.strerror(rc));
 }
 
-/* Writes why an answer is a refusal: the reason from the reply, and what to do. */
+/* Writes why the server refused the query: the reason from its reply, and what to do. */
 static void describe_status(const struct asker *a, long status, char *out, size_t size)
 {
 	char words[200];
@@ -149,7 +149,7 @@ static void describe_status(const struct asker *a, long status, char *out, size_
 
 enum asker_outcome {
 	ASKER_GO_ON,
-	ASKER_STOP, /* further queries would fail for the same reason */
+	ASKER_STOP, /* Further queries would fail for the same reason. */
 };
 
 static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fleet_query q,
@@ -162,8 +162,8 @@ static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fle
 
 	if (now_ns + NS_PER_MS >= a->until_ns) {
 		snprintf(problem, size,
-			 "not asked, because the earlier queries took the whole %.0f s; "
-			 "--deadline allows more",
+			 "not sent, because the earlier queries took all %.0f s; set a longer "
+			 "--deadline",
 			 (double)a->timeout_ns / 1e9);
 		return ASKER_STOP;
 	}

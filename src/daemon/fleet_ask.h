@@ -11,19 +11,21 @@
 
 #include <stdatomic.h>
 
-/* maximum bytes of an address; config_check_prometheus() refuses a longer one */
+/* Maximum bytes of an address. config_check_prometheus() refuses a longer one. */
 #define FLEET_URL_MAX   1000
 #define FLEET_PATH_MAX  1024
-#define FLEET_REPLY_MAX (8u << 20) /* bytes of one answer */
+#define FLEET_REPLY_MAX (8u << 20) /* Maximum bytes of one answer. */
 
 struct fleet_server {
-	char url[FLEET_URL_MAX]; /* http://HOST:9090, or with a path: http://HOST/prometheus */
-	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX]; /* paths; "": none */
+	/* Such as http://HOST:9090, or with a path: http://HOST/prometheus. */
+	char url[FLEET_URL_MAX];
+	/* Paths. "" if there is none. */
+	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX];
 };
 
-/* Sends all queries. Returns 0 with *ret even if some or all of them failed: each answer has
- * the reason. When *stop becomes true, the wait ends within a second; stop may be NULL. Errors:
- * -GW_E_NOMEM. */
+/* Sends all queries. Returns 0 with *ret even if some or all of them failed; each answer
+ * then has the reason. When *stop becomes true, the wait ends within a second. stop may be
+ * NULL. Error: -GW_E_NOMEM. */
 int fleet_ask(const struct fleet_server *s, const struct fleet_question *x, uint64_t timeout_ns,
 	      const atomic_bool *stop, struct fleet **ret);
 

@@ -14,7 +14,7 @@
 #define TIMEOUT_NS (20 * NS_PER_S)
 #define KEEP_NS    (60 * NS_PER_S)
 #define END_NS     (2 * NS_PER_S)
-#define ROWS       200 /* maximum number of rows per list: attention, workloads, models */
+#define ROWS       200 /* Maximum number of rows per list: attention, workloads, models. */
 
 struct fleet_watch {
 	struct mailbox box;
@@ -23,12 +23,12 @@ struct fleet_watch {
 	char job[600];
 	atomic_bool stop;
 	struct fleet_source source;
-	/* shared with the thread; protected by the lock of the mailbox */
+	/* These members are shared with the thread. The lock of the mailbox protects them. */
 	bool asking;
-	struct fleet *fresh; /* the result that the main thread has not taken yet */
-	uint64_t fresh_ns;   /* monotonic time at which the request for that result was sent */
-	int error;           /* no fleet could be made: out of memory */
-	/* used by the main thread only */
+	struct fleet *fresh; /* The result that the main thread has not taken yet. */
+	uint64_t fresh_ns;   /* Monotonic time at which the request for that result was sent. */
+	int error;           /* Not 0 if the memory was not sufficient to make a fleet. */
+	/* These members are used by the main thread only. */
 	bool started;
 	uint64_t asked_ns, look_ns;
 	struct fleet_state last;
@@ -68,9 +68,7 @@ static void watch_run(void *arg)
 
 	mailbox_lock(&w->box);
 	while (!w->box.stop) {
-		bool asking = w->asking;
-
-		if (!asking) {
+		if (!w->asking) {
 			mailbox_wait(&w->box, UINT64_MAX);
 			continue;
 		}
@@ -81,8 +79,8 @@ static void watch_run(void *arg)
 	mailbox_unlock(&w->box);
 }
 
-/* Takes the result of the thread. If a request found nothing, the fleet of the previous request
- * stays, and clients see its age. The caller holds the lock. */
+/* Takes the result of the thread. If a request found nothing, the fleet of the previous
+ * request is kept, and clients see its age. The caller holds the lock. */
 static void watch_take(struct fleet_watch *w)
 {
 	struct fleet_state *s = &w->last;
@@ -198,12 +196,12 @@ void fleet_watch_tick(struct fleet_watch *w)
 	mailbox_lock(&w->box);
 	asking = w->asking;
 	if (!asking)
-		watch_take(w); /* an answer that came after the last look */
+		watch_take(w); /* This takes an answer that came after the last look. */
 	mailbox_unlock(&w->box);
 	if (asking)
-		return; /* the thread still writes the answer; the next tick tries again */
+		return; /* The thread still writes the answer. The next tick tries again. */
 	fleet_free(w->last.fleet);
 	w->last = (struct fleet_state){ .fleet = NULL };
 	w->asked_ns = 0;
-	malloc_trim(0); /* the answers of a large fleet take megabytes */
+	malloc_trim(0); /* The answers of a large fleet take megabytes. */
 }

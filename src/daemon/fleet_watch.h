@@ -14,11 +14,11 @@
 struct config;
 struct fleet_watch;
 
-/* job: the value of the label "job" that selects the series of gpuward in Prometheus; NULL:
- * "gpuward". The thread starts at the first look. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
+/* job is the value of the label "job" that selects the series of gpuward in Prometheus. NULL
+ * means "gpuward". The thread starts at the first look. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int fleet_watch_new(const struct fleet_server *server, const char *job,
 		    const struct clock *clock, struct fleet_watch **ret);
-void fleet_watch_free(struct fleet_watch *w); /* NULL is allowed */
+void fleet_watch_free(struct fleet_watch *w); /* w may be NULL. */
 
 /* Makes *w follow the configuration: creates, replaces or frees it if the server, its files or
  * the job changed. Returns 0, or -GW_E_NOMEM with *w = NULL. */

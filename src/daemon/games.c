@@ -12,11 +12,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define KIND "guard-game" /* kind of the documents in the store */
+#define KIND "guard-game" /* Kind of the documents in the store. */
 
 struct watched {
 	struct games *games;
-	int fd; /* pidfd of the process; -1: none */
+	int fd; /* pidfd of the process. -1 if there is none. */
 	struct loop_source *source;
 };
 
@@ -258,7 +258,7 @@ int games_new(struct loop *loop, struct store *store,
 	store_each_document(store, KIND, GUARD_VIEW_GAMES, games_load,
 			    &(struct games_loading){ g, now_ns });
 	store_commit(store);
-	if (games_slot(g, 0) != 0) /* at least one game was loaded */
+	if (games_slot(g, 0) != 0) /* At least one game was loaded. */
 		games_notify(g);
 	*ret = g;
 	return 0;

@@ -92,7 +92,7 @@ int guard_entry_kind(const struct guard_entry *e)
 					: -GW_E_NOENT;
 }
 
-/* Returns the URL; NULL: none. */
+/* Returns the URL of the worker, or NULL if it has none. */
 static const char *guard_entry_url(const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
@@ -109,7 +109,7 @@ const char *guard_entry_http(const struct guard_entry *e)
 	return url && strncmp(url, "http", 4) == 0 ? url : NULL;
 }
 
-/* Returns the port of a URL on this machine; 0 if the URL is on another machine. */
+/* Returns the port of a URL on this machine, or 0 if the URL is on another machine. */
 static unsigned local_port(const char *url)
 {
 	static const char *const local[] = { "127.", "localhost", "[::1]" };
@@ -190,7 +190,7 @@ struct knob {
 	enum config_id id;
 	enum guard_key key;
 	enum { KNOB_SCALED, KNOB_BYTES, KNOB_RATIO, KNOB_COUNT, KNOB_BOOL } how;
-	double scale; /* factor that converts the setting to nanoseconds */
+	double scale; /* Factor that converts the setting to nanoseconds. */
 	size_t offset;
 };
 
@@ -449,7 +449,7 @@ static void make_health(const struct config *c, struct guard_settings *ret)
 		.clean_ns = scale(c->health_clean_s, 1e9),
 	};
 	for (unsigned i = 0; i < c->health_xid.count; i++)
-		/* cannot fail: config_check() has read it before */
+		/* This cannot fail, because config_check() has already read the item. */
 		(void)xid_rule_read(c->health_xid.item[i], &ret->health.xid[i]);
 }
 
@@ -514,8 +514,8 @@ int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *mes
 	}
 	err = guard_config_make(&c, &s);
 	config_done(&c);
-	/* the policy owns everything that the other settings point to, so nothing else must be
-	 * freed */
+	/* The policy owns everything that the other settings point to. Therefore nothing
+	 * else must be freed. */
 	*ret = s.policy;
 	return err;
 }

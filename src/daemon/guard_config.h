@@ -14,16 +14,16 @@
 
 struct guard_settings {
 	struct policy policy;
-	/* mode in the configuration; policy.mode is the mode in force */
+	/* The mode in the configuration. policy.mode is the mode that is used now. */
 	enum guard_mode configured;
 	bool health_enabled;
 	struct health_options health;
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
 	struct budget_options budget;
-	/* path of the recording (recording.h); NULL: nothing is recorded */
+	/* Path of the recording (recording.h). NULL if nothing is recorded. */
 	const char *record;
-	uint64_t record_limit; /* maximum size of the recording in bytes; 0: no limit */
+	uint64_t record_limit; /* Maximum size of the recording in bytes. 0 means no limit. */
 };
 
 /* Makes the settings from a valid configuration. Returns 0, or -GW_E_NOMEM; *ret is then

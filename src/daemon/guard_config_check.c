@@ -41,7 +41,7 @@ static bool kind_is(unsigned kind, unsigned traits)
 
 static const struct {
 	enum guard_key key;
-	unsigned traits; /* traits of the kinds that may have the key */
+	unsigned traits; /* Traits of the kinds that may have the key. */
 } kind_keys[] = {
 	{ GUARD_KEY_url, KIND_HTTP | KIND_UNIT | KIND_CONTAINER },
 	{ GUARD_KEY_token_file, KIND_HTTP },
@@ -106,9 +106,9 @@ static bool resumes(const struct guard_entry *e)
 }
 
 static const struct {
-	enum policy_trait trait; /* trait of the kinds that need the key */
+	enum policy_trait trait; /* Trait of the kinds that need the key. */
 	enum guard_key key;
-	bool to_resume; /* the key is needed only if the guard resumes the worker */
+	bool to_resume; /* The key is needed only if the guard resumes the worker. */
 	const char *what;
 } needs[] = {
 	{ KIND_UNIT, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
@@ -241,8 +241,8 @@ static void warn_name_alone(struct config_reader *r, const struct guard_entry *e
 		if (k != GUARD_KEY_match_name && e->given[k])
 			return;
 	config_warn(r, &e->place[GUARD_KEY_match_name],
-		    "every process of every user can have this name, and would then be taken "
-		    "for the worker: add match.unit, match.exe, match.cgroup or match.uid");
+		    "any user can start a process with this name, and the guard would treat it "
+		    "as this worker: add match.unit, match.exe, match.cgroup or match.uid");
 }
 
 static void check_worker(struct config_reader *r, const struct guard_entry *e)
@@ -327,9 +327,9 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 	return true;
 }
 
-/* Returns a text that says why two workers would be the same process; NULL if they may differ.
- * Only one process listens on a port or has its pid in a file, and a unit belongs to one
- * worker. */
+/* Returns a text that says why two workers would be the same process, or NULL if they may
+ * differ. Only one process listens on a port or has its pid in a file, and a unit belongs to
+ * one worker. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -444,7 +444,8 @@ static void check_schedule_worker(struct config_reader *r, struct guard_entry *e
 	e->refused[GUARD_KEY_worker] = true;
 }
 
-/* Returns the number of time spans; 0 if one of them is invalid, which was then reported. */
+/* Returns the number of time spans. If one of them is invalid, reports the error and returns
+ * 0. */
 static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 {
 	const struct config_list *l = &e->value[GUARD_KEY_evict].list;
@@ -541,7 +542,7 @@ static void check_health(struct config_reader *r)
 		    c->health_throttle_c, c->health_evict_c);
 }
 
-#define SOCKET_PATH 108 /* sizeof sun_path */
+#define SOCKET_PATH 108 /* Size of sun_path. */
 
 static void check_paths(struct config_reader *r)
 {
@@ -629,16 +630,12 @@ static void warn_hook(struct config_reader *r, const struct guard_entry *e, enum
 static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 {
 	char advice[MOVE_ADVICE_SIZE];
-	struct root root;
 
 	while (e && (e->table != GUARD_WORKER || guard_entry_kind(e) < 0 ||
 		     !move_is_checkpoint((unsigned)guard_entry_kind(e))))
 		e = e->next;
-	if (!e || root_open(&root, NULL) != 0)
-		return;
-	if (move_pages_advice(host_memory_pages(&root), advice))
+	if (e && move_pages_advice(host_memory_pages_now(), advice))
 		config_warn(r, &e->place[GUARD_KEY_kind], "%s", advice);
-	root_close(&root);
 }
 
 /* Checks the pidfile, the hooks and the token_file of each worker. Only warns: without its

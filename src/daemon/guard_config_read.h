@@ -23,7 +23,7 @@ enum guard_key {
 };
 
 struct guard_key_row {
-	unsigned of; /* tables that may have the key; bits of enum guard_table */
+	unsigned of; /* The tables that may have the key, as bits of enum guard_table. */
 	struct config_row row;
 };
 extern const struct guard_key_row guard_keys[GUARD_KEYS];
@@ -33,10 +33,10 @@ extern const char *const guard_table_names[GUARD_TABLES];
 struct guard_entry {
 	struct guard_entry *next;
 	enum guard_table table;
-	unsigned number; /* position among the entries of the same table, from 1 */
+	unsigned number; /* Position among the entries of the same table, counted from 1. */
 	struct config_place at;
 	bool given[GUARD_KEYS];
-	bool refused[GUARD_KEYS]; /* the key is given, but its value is invalid */
+	bool refused[GUARD_KEYS]; /* The key is given, but its value is invalid. */
 	struct config_place place[GUARD_KEYS];
 	struct config_value value[GUARD_KEYS];
 };
@@ -47,22 +47,24 @@ void guard_config_forms(struct config_reader *r, struct guard_entry *e);
 void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
 			 const char *value, const char *why);
 
-/* Functions that return properties of an entry, for the checks and for the policy. */
-/* Returns the string of a key; NULL if it is not given. */
+/* The functions below return properties of an entry, for the checks and for the policy. */
+
+/* Returns the string of a key, or NULL if the key is not given. */
 static inline const char *guard_entry_text(const struct guard_entry *e, enum guard_key key)
 {
 	return e->given[key] ? e->value[key].text : NULL;
 }
-/* returns the kind of the worker; negative: unknown */
+/* Returns the kind of the worker. A negative number means that the kind is unknown. */
 int guard_entry_kind(const struct guard_entry *e);
 /* Returns url if it is an HTTP address, else NULL. */
 const char *guard_entry_http(const struct guard_entry *e);
-/* Returns match.port, or else the port of url; 0: none. */
+/* Returns match.port, or else the port of url. Returns 0 if there is none. */
 unsigned guard_entry_port(const struct guard_entry *e);
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
-bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */
-/* returns the number of the signal; 0: unknown name */
+/* True if the entry has a key match.*. If identity is true, match.uid alone does not count. */
+bool guard_entry_matches(const struct guard_entry *e, bool identity);
+/* Returns the number of the signal, or 0 if no signal has this name. */
 int guard_signal(const char *name);
 
 #endif

@@ -44,8 +44,8 @@ static bool has_key(enum guard_table t, unsigned key)
 static const char match[] = "match.";
 #define MATCH (sizeof(match) - 1)
 
-/* True if n has the name of this key. in_match: n is in the match table of the entry, not in
- * the entry itself. */
+/* True if n has the name of this key. in_match is true if n is in the match table of the
+ * entry, not in the entry itself. */
 static bool is_named(unsigned key, bool in_match, const struct toml_node *n)
 {
 	const char *name = guard_keys[key].row.key;
@@ -81,8 +81,8 @@ static const char *other_table(bool in_match, const struct toml_node *n)
 	return NULL;
 }
 
-/* Returns the key match.NAME for NAME, for an error message: with "port" the user probably
- * meant "match.port". */
+/* Returns the key match.NAME for NAME, or NULL. For an error message: a user who writes
+ * "port" probably means "match.port". */
 static const char *find_in_match(enum guard_table t, const char *name)
 {
 	char full[CONFIG_SHOWN_MAX + MATCH];
@@ -293,8 +293,8 @@ static bool is_part(const char *at, size_t n, const char *name)
 	return n == strlen(name) && memcmp(at, name, n) == 0;
 }
 
-/* Returns where the worker's own API path begins, or NULL. The part before it may belong to a
- * proxy. */
+/* Returns where the worker's own API path begins, or NULL. The part before it may belong to
+ * a proxy. */
 static const char *worker_path(const char *path)
 {
 	while (*path) {

@@ -20,34 +20,34 @@
 #include <time.h>
 
 #define GPUS    SCENE_GPUS
-#define IDLE_NS (10 * NS_PER_S) /* after this time the power of an idle GPU is steady */
-/* a figure is passed to the guard again if it changed by more than this ratio */
+#define IDLE_NS (10 * NS_PER_S) /* After this time, the power of an idle GPU is steady. */
+/* A figure is passed to the guard again if it changed by more than this ratio. */
 #define CHANGE 0.1
 
-/* Xids that are in the kernel log at the first tick count as past; only entries since the
- * driver was last loaded are used. Later entries are read at each tick, for drivers that
- * report no events. An Xid that both the kernel log and the driver report is passed on
- * once. Entries in the log of the real kernel are never about simulated GPUs. */
+/* Xids that are in the kernel log at the first tick count as past. Of these, only entries
+ * since the last load of the driver are used. Later entries are read at each tick, for
+ * drivers that report no events. If both the kernel log and the driver report an Xid, it is
+ * passed on once. Entries in the log of the real kernel are never about simulated GPUs. */
 
-#define PAST 256 /* maximum number of Xids kept from before the start */
-/* number of recent Xids that are kept, to notice if the other source (kernel log or driver)
- * reports the same Xid */
+#define PAST 256 /* Maximum number of Xids that are kept from before the start. */
+/* Number of recent Xids that are kept. They show whether the other source (kernel log or
+ * driver) has reported the same Xid. */
 #define RECENT 16
-/* reports of the same Xid by both sources within this time count as one */
+/* If both sources report the same Xid within this time, the reports count as one. */
 #define SAME_NS (5 * NS_PER_S)
 
 struct recent_xid {
 	char uuid[96];
 	unsigned xid;
-	uint64_t ns; /* monotonic time of the report; 0: free slot */
-	bool by_log; /* true: the kernel log reported the Xid; false: the driver */
+	uint64_t ns; /* Monotonic time of the report. 0 if the slot is free. */
+	bool by_log; /* True if the kernel log reported the Xid, false if the driver did. */
 };
 
 struct xid_log {
 	struct kernel_log *log;
-	bool real;       /* the log is that of the real kernel, not of another root */
-	bool begun;      /* the entries from before the start were reported */
-	char state[200]; /* "ok", or why the log cannot be read */
+	bool real;       /* The log is that of the real kernel, not of another root. */
+	bool begun;      /* The entries from before the start were reported. */
+	char state[200]; /* "ok", or why the log cannot be read. */
 	struct kernel_log_record past[PAST];
 	unsigned pasts;
 	struct recent_xid recent[RECENT];
@@ -140,23 +140,20 @@ static bool xid_event(const struct xid_log *l, const struct view *v,
 }
 
 static void xid_log_report_past(struct xid_log *l, const struct view *v, uint64_t now_ns,
-				void (*found)(void *arg, const struct driver_event *e,
-					      bool past),
-				void *arg)
+				struct guard_service *g)
 {
 	unsigned first = l->pasts > PAST ? l->pasts - PAST : 0;
 	struct driver_event e;
 
 	for (unsigned i = first; i < l->pasts; i++)
 		if (xid_event(l, v, &l->past[i % PAST], now_ns, &e))
-			found(arg, &e, true);
+			guard_service_xid(g, &e, true);
 	l->begun = true;
 }
 
-/* Reads new entries and calls found for each Xid of a device in the view. */
+/* Reads new entries and passes each Xid of a GPU in the view to g. */
 static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
-			 void (*found)(void *arg, const struct driver_event *e, bool past),
-			 void *arg)
+			 struct guard_service *g)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -170,21 +167,22 @@ static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_n
 		} else if (kind == KERNEL_LOG_XID && xid_event(l, v, &r, now_ns, &e)) {
 			e.mono_ns = now_ns;
 			if (xid_is_new(l, e.uuid, r.xid, true, now_ns))
-				found(arg, &e, false);
+				guard_service_xid(g, &e, false);
 		}
 	}
 	if (!l->begun)
-		xid_log_report_past(l, v, now_ns, found, arg);
+		xid_log_report_past(l, v, now_ns, g);
 }
 
 struct gpu_budget {
 	char uuid[96];
 	struct budget budget;
-	bool reported; /* the guard received a first report */
-	bool over;     /* a cap was exceeded at the last report */
+	bool reported; /* The guard received a first report. */
+	bool over;     /* A cap was exceeded at the last report. */
 };
 
-struct guard_inputs_parts { /* replaced by a reload */
+/* The parts that a reload replaces. */
+struct guard_inputs_parts {
 	const struct policy *policy;
 	struct idle_economy economy[POLICY_WORKERS];
 	struct idle_figures reported[POLICY_WORKERS];
@@ -200,7 +198,7 @@ struct guard_inputs {
 	struct guard_inputs_parts *parts;
 	struct unattributed_use unattributed[GPUS];
 	char unattributed_why[GPUS][200];
-	/* bit n is set if it was reported that one process matches this worker and worker n */
+	/* Bit n is set if it was reported that one process matches this worker and worker n. */
 	uint32_t conflicts[POLICY_WORKERS];
 };
 
@@ -404,11 +402,6 @@ static void learn_economy(const struct guard_inputs *b, const struct view *v, un
 	guard_service_economy(b->g, i, f.after_ns, rint(f.idle_w), rint(f.reload_j));
 }
 
-static void found_xid(void *arg, const struct driver_event *e, bool past)
-{
-	guard_service_xid(arg, e, past);
-}
-
 void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -417,7 +410,7 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 		check_unattributed(b, v, i, now);
 	if (v->guard)
 		check_conflicts(b, v->guard);
-	xid_log_tick(b->xids, v, now, found_xid, b->g);
+	xid_log_tick(b->xids, v, now, b->g);
 	for (unsigned i = 0; v->snap && i < v->devices; i++)
 		check_caps(b, v, i, now);
 	for (unsigned i = 0; v->snap && i < b->parts->policy->workers; i++)
@@ -469,11 +462,11 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	free(b->parts);
 	b->parts = p;
-	/* the learned figures belong to the old workers */
+	/* The reported conflicts belong to the old workers. */
 	memset(b->conflicts, 0, sizeof(b->conflicts));
 }
 
-/* Writes a game as "pid 4711 game.exe"; "" if no game runs. */
+/* Writes a game as "pid 4711 game.exe". Writes "" if no game runs. */
 static void game_text(int64_t pid, char *out, size_t size)
 {
 	struct proc p = { .name = "" };
@@ -498,7 +491,7 @@ static void games_changed(void *arg, unsigned count, int64_t latest)
 
 	game_text(latest, game, sizeof(game));
 	guard_service_games(g, count, game);
-	/* g->scenes is NULL while the games of an earlier run are loaded at the start */
+	/* g->scenes is NULL while the games of an earlier run are loaded at the start. */
 	if (g->scenes)
 		scene_thread_trigger(g->scenes);
 }

@@ -1,9 +1,9 @@
-/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log, games,
- * the energy of idle models, caps of power and energy. It also emits events about unattributed
- * GPU use and about processes that match two workers.
- *
- * Runs at the engine's ticks, on the main thread. Like everything that the guard receives, its
- * findings go to the guard through guard_recorder.c. */
+/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log,
+ * games, the energy of idle models, and whether power and energy exceed their caps. It also
+ * emits events about unattributed GPU use and about processes that match two workers.
+ * 
+ * It runs at the engine's ticks, on the main thread. Everything that it finds goes to the
+ * guard through guard_recorder.c. */
 #ifndef GW_DAEMON_GUARD_INPUTS_H
 #define GW_DAEMON_GUARD_INPUTS_H
 
@@ -20,13 +20,14 @@ struct guard_inputs;
 int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
-/* New settings (borrowed) are applied in two steps. guard_inputs_prepare() does what can fail
- * and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts, or free() frees
- * them. A change forgets what was learned about workers, checks caps again and keeps games. */
+/* New settings (borrowed) are applied in two steps. guard_inputs_prepare() does what can
+ * fail and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts and takes
+ * ownership of them, or the caller frees them with free(). A change forgets what was learned
+ * about workers, checks caps again and keeps games. */
 struct guard_inputs_parts;
 int guard_inputs_prepare(const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);
-void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p); /* takes p */
+void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p);
 
 void guard_inputs_tick(struct guard_inputs *b, const struct view *v);
 /* Call it when a driver reports an Xid. Returns false if the Xid was already found in the

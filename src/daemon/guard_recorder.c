@@ -15,17 +15,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* number of scenes that are written as changes between two whole scenes. Whole scenes make it
- * possible to read a part of the file alone. */
+/* Number of scenes between two whole scenes; they are written as changes. Whole scenes make
+ * it possible to read a part of the file alone. */
 #define WHOLE_SCENES 600
 
 struct guard_recorder {
 	struct guard *guard;
 	struct recording_file file;
-	bool rename_failed; /* a rename failed and was already logged */
+	bool rename_failed; /* A rename failed and was already logged. */
 	struct buf line;
-	struct scene last; /* the last scene that was recorded */
-	unsigned scenes;   /* number of scenes since the last whole scene was written */
+	struct scene last; /* The last scene that was recorded. */
+	unsigned scenes;   /* Number of scenes since the last whole scene was written. */
 };
 
 static bool is_recording(const struct guard_service *g)
@@ -51,7 +51,7 @@ static void write_line(struct guard_service *g)
 	buf_clear(&t->line);
 }
 
-/* If a file is open, calls a function of recording.h that adds a line. */
+/* Adds a line to the recording, if a file is open. write is a function of recording.h. */
 #define RECORD(g, write, ...)                                     \
 	do {                                                      \
 		if (is_recording(g)) {                            \
@@ -102,7 +102,7 @@ static void write_gpu_inputs(struct buf *out, const struct guard_gpu_inputs *t, 
 		recording_foreign(out, t->gpu, t->foreign, now);
 }
 
-/* Writes the inputs that are already in effect when a recording begins while the guard runs. */
+/* Writes the inputs that already apply when a recording begins while the guard runs. */
 static void write_standing(struct guard_service *g, uint64_t now)
 {
 	struct buf *out = &g->recorder->line;
@@ -259,7 +259,7 @@ void guard_service_observe(struct guard_service *g, const struct scene *s)
 	guard_observe(t->guard, s);
 }
 
-/* Returns the worker that waits for this order; -1 if none waits any more. */
+/* Returns the worker that waits for this order, or -1 if no worker waits for it any more. */
 static int worker_of(const struct guard_service *g, uint64_t order)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
@@ -373,13 +373,17 @@ bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
 	return guard_next_order(g->recorder->guard, ret);
 }
 
-bool guard_service_next_decision(struct guard_service *g, struct guard_decision *ret)
+bool guard_service_next_decision(void *service, struct guard_decision *ret)
 {
+	const struct guard_service *g = service;
+
 	return guard_next_decision(g->recorder->guard, ret);
 }
 
-bool guard_service_next_record(struct guard_service *g, struct guard_record *ret)
+bool guard_service_next_record(void *service, struct guard_record *ret)
 {
+	const struct guard_service *g = service;
+
 	return guard_next_record(g->recorder->guard, ret);
 }
 

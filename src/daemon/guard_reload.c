@@ -1,8 +1,8 @@
 /* guard_reload: replaces the configuration of a running guard.
- *
- * An order that is under way finishes under the old configuration. The new configuration waits
- * for it, and after a while no new orders are given. After the change the scene thread may
- * still be in a driver call, so the old settings are kept until that thread uses the new
+ * 
+ * An order that is running finishes under the old configuration. The new configuration waits
+ * for it, and after a while no new orders start. After the change the scene thread may still
+ * be in a driver call. Therefore the old settings are kept until that thread uses the new
  * policy. The mode that a person sets takes effect in the same way. */
 #include "guard_service_parts.h"
 
@@ -16,11 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* if a reload has waited this long, no new orders are given, so that the reload can take
- * place */
+/* If a reload has waited this long, no new orders start, so that the reload can take place. */
 #define HOLD_BACK_NS (5 * NS_PER_S)
-/* after a reload has waited this long, new orders are given again, because a contender may need
- * a GPU */
+/* If a reload has waited this long, new orders start again, because a contender may need a
+ * GPU. */
 #define GIVE_UP_NS (20 * NS_PER_S)
 
 struct retired {
@@ -35,8 +34,8 @@ static void settings_free(struct guard_settings *s)
 	free(s);
 }
 
-/* Returns how a person can resume a worker that the guard no longer manages. kind < 0:
- * unknown. */
+/* Returns how a person can resume a worker that the guard no longer manages. A negative kind
+ * is unknown. */
 static const char *how_to_resume(int kind)
 {
 	static const struct {
@@ -70,9 +69,9 @@ static void log_gone(struct guard_service *g, const struct guard_record *r, int 
 			  r->worker, r->level, how_to_resume(kind));
 }
 
-/* True if the worker of this record may still be evicted. False after a reboot. True for a kind
- * that stops its process, because the process may still be stopped. For other kinds true if one
- * of the recorded processes still runs, or if none is recorded. */
+/* True if the worker of this record may still be evicted. After a reboot it is not. A kind
+ * that stops its process may still be stopped. Another kind may be evicted if one of the
+ * recorded processes still runs, or if none is recorded. */
 static bool may_be_evicted(const struct root *root, const struct guard_record *r,
 			   const struct guard_record_more *more, int kind)
 {
@@ -161,13 +160,6 @@ static void move_decisions(struct guard_service *g, const int *now)
 	g->view.decisions = n;
 }
 
-/* Marks all records as unsaved, because the worker indices changed. */
-static void retry_unsaved(struct guard_service *g)
-{
-	if (g->journal.unsaved)
-		g->journal.unsaved = UINT32_MAX;
-}
-
 static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
 {
 	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
@@ -176,13 +168,6 @@ static bool same_settings(const struct guard_settings *a, const struct guard_set
 	       a->capacity_enabled == b->capacity_enabled &&
 	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
 	       text_same(a->record, b->record) && a->record_limit == b->record_limit;
-}
-
-static void retire_settings(struct guard_service *g, struct retired *place,
-			    struct guard_settings *old)
-{
-	*place = (struct retired){ old, g->reload.retired };
-	g->reload.retired = place;
 }
 
 static void release_retired(struct guard_service *g)
@@ -194,16 +179,6 @@ static void release_retired(struct guard_service *g)
 		settings_free(r->settings);
 		free(r);
 	}
-}
-
-static void log_change(struct guard_service *g, unsigned fresh, unsigned left)
-{
-	unsigned n = g->settings->policy.workers;
-
-	guard_service_log(
-		g, "info",
-		"the guard uses the new configuration: %u worker%s, %u added, %u removed", n,
-		n == 1 ? "" : "s", fresh, left);
 }
 
 static void apply_settings(struct guard_service *g, struct retired *place,
@@ -226,7 +201,8 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 	for (unsigned i = 0; i < old->policy.workers; i++)
 		left += now[i] < 0;
 	move_decisions(g, now);
-	retry_unsaved(g);
+	if (g->journal.unsaved) /* The worker indices changed. Mark all records as unsaved. */
+		g->journal.unsaved = UINT32_MAX;
 	action_policy(g->action, &next->policy, from);
 	guard_service_formers(records, &next->policy, &formers);
 	scene_thread_policy(g->scenes, &next->policy, &formers);
@@ -238,13 +214,18 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 		if (from[i] < 0)
 			guard_service_give_notes(g, records, i);
 	guard_service_record_open(g);
-	retire_settings(g, place, old);
+	*place = (struct retired){ old, g->reload.retired };
+	g->reload.retired = place;
 	guard_service_health_swapped(g);
 	if (news && g->reload.mode_only)
 		guard_service_log(g, "info", "the guard's mode is now %s",
 				  guard_modes[next->policy.mode]);
 	else if (news)
-		log_change(g, fresh, left);
+		guard_service_log(g, "info",
+				  "the guard uses the new configuration: %u worker%s, %u "
+				  "added, %u removed",
+				  next->policy.workers, next->policy.workers == 1 ? "" : "s",
+				  fresh, left);
 }
 
 /* Everything that the change needs. It is acquired first, so that a failure leaves nothing half
@@ -291,8 +272,8 @@ static void swap_settings(struct guard_service *g)
 		for (unsigned i = 0; i < c.leaving->count; i++)
 			part_with_worker(g, &c.leaving->record[i], c.leaving->kind[i]);
 		apply_settings(g, c.place, c.records);
-		/* the scene in the view comes from the scene thread and has the old worker
-		 * indices */
+		/* The scene in the view comes from the scene thread and has the old worker
+		 * indices. */
 		if (g->view.scene)
 			guard_verdicts(g->guard, &g->view.scene);
 		guard_service_view(g);
@@ -389,10 +370,10 @@ void guard_reload_close(struct guard_service *g)
 
 /* The mode that a person sets is state, not configuration. It is a document in the store
  * that outlives restarts and reloads, until a person returns to the configured mode. A
- * change takes effect like a reload that only changes the mode, so that an order under way
- * finishes first and a recording has the change. */
+ * change takes effect like a reload that only changes the mode. So a running order finishes
+ * first, and a recording has the change. */
 
-#define MODE_KIND "guard-mode" /* kind of the document in the store */
+#define MODE_KIND "guard-mode" /* Kind of the document in the store. */
 #define MODE_ID   "mode"
 
 static bool mode_find(const char *word, enum guard_mode *ret)
@@ -435,11 +416,6 @@ void guard_mode_load(struct guard_service *g)
 				  "the guard's mode is %s, set at run time by %s; gpuward "
 				  "guard mode config returns to the configured mode",
 				  guard_modes[g->mode.mode], g->mode.who);
-}
-
-void guard_mode_fit(const struct guard_service *g, struct guard_settings *s)
-{
-	s->policy.mode = g->mode.chosen ? g->mode.mode : s->configured;
 }
 
 static void store_mode(struct guard_service *g)

@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #define RESTORE_NS (10 * NS_PER_S)
-/* time between two scenes if there is no worker; then only clients use the scenes */
+/* Time between two scenes if there is no worker. Then only clients use the scenes. */
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
 /* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* time to observe workers that resumed while the service stops */
+/* Time to observe workers that resumed while the service stops. */
 #define LAST_SCENE_NS NS_PER_S
-/* shortest and longest pause before the guard is started again after a failure */
+/* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)
 #define START_MOST_NS  (60 * NS_PER_S)
 
@@ -42,9 +42,10 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-#define SCENES_KEY "guard-all/looks" /* count of scenes in the store */
+#define SCENES_KEY "guard-all/looks" /* The store's count of scenes. */
 
-/* Returns a number that differs, almost certainly, if other processes are on the GPUs. */
+/* Returns a hash of the processes on the GPUs. A different set almost certainly has another
+ * hash. */
 static uint64_t process_set(const struct scene *s)
 {
 	uint64_t sum = s->processes;
@@ -55,14 +56,15 @@ static uint64_t process_set(const struct scene *s)
 			     p->id.start_ticks * UINT64_C(0xc2b2ae3d27d4eb4f) ^ p->gpu;
 
 		x ^= x >> 29;
-		sum += x * UINT64_C(0xbf58476d1ce4e5b9); /* the order does not matter */
+		/* A sum, because the order of the processes does not matter. */
+		sum += x * UINT64_C(0xbf58476d1ce4e5b9);
 	}
 	return sum;
 }
 
-/* Reports other processes on the GPUs. An open of a GPU alone is not reported: monitoring
- * programs open GPUs every few seconds. Returns true if a GPU was opened or closed since the
- * last scene. */
+/* Reports that other processes are on the GPUs. An open of a GPU alone is not reported,
+ * because monitoring programs open GPUs every few seconds. Returns true if a GPU was opened
+ * or closed since the last scene. */
 static bool follow_processes(struct guard_service *g, const struct scene *s)
 {
 	const uint64_t before = g->view.counts.triggered, set = process_set(s);
@@ -209,18 +211,10 @@ static int open_guard(struct guard_service *g, const struct guard_service_record
 	return 0;
 }
 
-static int open_scene_thread(struct guard_service *g, const struct guard_service_records *r)
-{
-	struct scene_builder_formers formers;
-
-	guard_service_formers(r, &g->settings->policy, &formers);
-	return scene_thread_new(g->config.loop, g->config.ctx, &g->settings->policy, &formers,
-				scene_ready, g, &g->scenes);
-}
-
 static int open_all(struct guard_service *g)
 {
 	struct guard_service_records *r = NULL;
+	struct scene_builder_formers formers;
 	int err = g->outcome_fd < 0 ? -GW_E_IO
 				    : action_new(&g->settings->policy, &worker_all,
 						 g->outcome_fd, &g->action);
@@ -236,32 +230,30 @@ static int open_all(struct guard_service *g)
 	if (!err)
 		err = loop_add_fd(g->config.loop, g->outcome_fd, EPOLLIN, outcomes_ready, g,
 				  &g->outcome_source);
-	if (!err)
-		err = open_scene_thread(g, r);
+	if (!err) {
+		guard_service_formers(r, &g->settings->policy, &formers);
+		err = scene_thread_new(g->config.loop, g->config.ctx, &g->settings->policy,
+				       &formers, scene_ready, g, &g->scenes);
+	}
 	free(r);
 	return err ? err : guard_service_events_open(g);
 }
 
-/* Warns if the service may not see properties of processes that the policy needs. A worker then
- * seems absent, or a rule never matches. */
-static void log_visibility(struct guard_service *g, const struct policy *p)
+void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
-	if (proc_visibility_missing(p, proc_visibility_now(), text))
+	s->policy.mode = g->mode.chosen ? g->mode.mode : s->configured;
+	/* If the service may not see a property that the policy needs, a worker seems absent or
+	 * a rule never matches. */
+	if (proc_visibility_missing(&s->policy, proc_visibility_now(), text))
 		guard_service_log(g, "warning", "%s", text);
-}
-
-void guard_service_fit(struct guard_service *g, struct guard_settings *s)
-{
-	guard_mode_fit(g, s);
-	log_visibility(g, &s->policy);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
 		return;
 	s->policy.mode = GUARD_OBSERVE;
 	guard_service_log(g, "warning",
-			  "another gpuward uses the same journal: this one only observes; stop "
-			  "one of the two");
+			  "another gpuward uses the same journal: this gpuward only observes; "
+			  "stop one of the two services");
 }
 
 /* Starts the guard. Needs an open context. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
@@ -278,8 +270,8 @@ static int guard_service_new(const struct guard_service_config *config,
 		free(g);
 		return -GW_E_NOMEM;
 	}
-	g->gpus.facts =
-		(struct worker_facts){ -1, -1, -1 }; /* unknown until the first reading */
+	/* Unknown until the first reading. */
+	g->gpus.facts = (struct worker_facts){ -1, -1, -1 };
 	*settings = *config->settings;
 	g->config = *config;
 	if (!g->config.clock)
@@ -347,7 +339,7 @@ struct guard_service *guard_start_try(struct guard_start *s,
 				      const struct guard_service_config *config, bool first)
 {
 	struct guard_service_config with = *config;
-	struct guard_settings copy; /* the settings must remain after a failure */
+	struct guard_settings copy; /* The settings must remain after a failure. */
 	struct guard_service *g = NULL;
 	int err;
 
@@ -388,8 +380,8 @@ static bool has_unverified(const struct guard_service *g)
 	return false;
 }
 
-/* Observes resumed workers once more, so that they are verified and counted. Gives no new
- * orders. */
+/* Observes resumed workers once more, so that they are verified and counted. No new orders
+ * start. */
 static void observe_last(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + LAST_SCENE_NS;
@@ -469,7 +461,7 @@ int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
 	loop_remove(g->outcome_source);
 	if (g->outcome_fd >= 0)
 		close(g->outcome_fd);
-	guard_service_events_close(g);
+	loop_remove(g->driver.source);
 	guard_service_devices_close(g);
 	guard_service_rooms_close(g);
 	guard_service_lock_close(g);

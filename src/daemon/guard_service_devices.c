@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Returns the index of the GPU with this UUID; -1: there is no such GPU. */
+/* Returns the index of the GPU with this UUID, or -1 if there is no such GPU. */
 static int guard_service_device_of(const struct guard_service *g, const char *uuid)
 {
 	for (unsigned i = 0; i < g->gpus.count; i++)
@@ -41,14 +41,6 @@ void guard_service_count_eviction(struct guard_service *g, const struct guard_de
 		g->gpus.evictions[i] = count;
 }
 
-static void load_evictions(struct guard_service *g, unsigned i)
-{
-	char key[160];
-
-	evictions_key(key, sizeof(key), g->gpus.uuid[i]);
-	g->gpus.evictions[i] = store_count_now(g->config.store, key);
-}
-
 static void forget_capacity(struct guard_service *g, unsigned i)
 {
 	capacity_free(g->gpus.capacity[i]);
@@ -65,7 +57,7 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 	}
 	if (!g->gpus.capacity[i] && capacity_new(&g->gpus.capacity[i]) != 0)
 		return;
-	if (!v->guard) /* the headroom is unknown without the guard */
+	if (!v->guard) /* Without the guard, the headroom is unknown. */
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
@@ -75,13 +67,16 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 
 static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
 {
+	char key[160];
+
 	if (strcmp(g->gpus.uuid[i], uuid) == 0)
 		return;
 	guard_service_health_forget(g, i);
 	forget_capacity(g, i);
 	snprintf(g->gpus.uuid[i], sizeof(g->gpus.uuid[i]), "%s", uuid);
 	guard_counts_load_xids(&g->tally, g->config.store, uuid);
-	load_evictions(g, i);
+	evictions_key(key, sizeof(key), g->gpus.uuid[i]);
+	g->gpus.evictions[i] = store_count_now(g->config.store, key);
 }
 
 static void read_device(struct guard_service *g, const struct view *v, unsigned i)
@@ -246,11 +241,6 @@ int guard_service_events_stop(struct guard_service *g)
 	return event_watch_free(g->driver.watch) == 0 ? 0 : -GW_E_STATE;
 }
 
-void guard_service_events_close(struct guard_service *g)
-{
-	loop_remove(g->driver.source);
-}
-
 /* Passes the consequences for the workers on this GPU to the guard. */
 static void update_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
@@ -357,7 +347,7 @@ void guard_service_health_event(struct guard_service *g, const struct driver_eve
 		health_past(g->gpus.health[i], &event);
 	} else {
 		health_event(g->gpus.health[i], &event);
-		g->gpus.health_ns[i] = 0; /* read the GPU's health again with the next tick */
+		g->gpus.health_ns[i] = 0; /* The next tick reads the GPU's health again. */
 	}
 	evaluate(g, (unsigned)i);
 }

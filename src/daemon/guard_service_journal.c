@@ -1,6 +1,6 @@
-/* guard_service_journal: logs decisions, stores records, counts and durations of moves, and gives
- * orders only after their records are stored. If records cannot be stored, it refuses evictions
- * above level 2. */
+/* guard_service_journal: logs decisions, and stores records, counts and durations of moves.
+ * An order is carried out only after its record is stored. If records cannot be stored,
+ * evictions above level 2 are refused. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -14,16 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Xids with a number below this limit are counted; NVIDIA's numbers are below 200 */
+/* Xids with a number below this limit are counted. NVIDIA's numbers are below 200. */
 #define XID_MOST           1024
-#define XID_UNKNOWN_NUMBER 999     /* number under which larger Xids are counted */
-#define KIND               "guard" /* kind of the documents in the store */
+#define XID_UNKNOWN_NUMBER 999     /* Larger Xids are counted under this number. */
+#define KIND               "guard" /* Kind of the documents in the store. */
 _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
 
-/* highest level of an eviction that needs no journal, because the worker itself can undo it */
+/* Highest level of an eviction that needs no journal, because the worker itself can undo it. */
 #define SAFE_LEVEL 2
 
-/* Writes the store key of a counter. worker NULL: the sum of all workers. */
+/* Writes the store key of a counter. If worker is NULL, the counter is the sum of all
+ * workers. */
 static void count_key(char *out, size_t size, const char *worker, unsigned cell)
 {
 	char name[48];
@@ -115,7 +116,7 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
-	store_commit(s); /* clients see the counts when they are stored */
+	store_commit(s); /* Clients see the counts when they are stored. */
 }
 
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -136,8 +137,8 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 /* Moves: how long each worker took to leave its GPU and to return. They are stored, so that
  * estimates can use them after a restart of the service. */
 
-#define MOVE_KIND      "move" /* kind of the documents in the store; their id is the worker */
-#define MOVE_DOCUMENTS 64     /* includes workers that are no longer configured */
+#define MOVE_KIND      "move" /* Kind of the documents in the store. Their id is the worker. */
+#define MOVE_DOCUMENTS 64     /* Includes workers that are no longer configured. */
 #define MOVE_TEXT_MAX  32768
 
 static const char *const way_keys[] = { "leave", "return" };
@@ -171,7 +172,7 @@ static void save_moves(struct store *s, const struct move_worker *w)
 	}
 	json_object_end(&j);
 	json_end(&j);
-	/* if the store is full, only the estimates after the next start are worse */
+	/* If the store is full, only the estimates after the next start are worse. */
 	if (!text.err)
 		(void)store_put_row(s, MOVE_KIND, w->name, text.p, text.len, MOVE_DOCUMENTS);
 	buf_done(&text);
@@ -186,7 +187,7 @@ static uint64_t number_of(const struct json_doc *o, const char *key, int64_t mos
 
 static struct move read_move(const struct json_doc *o)
 {
-	const char *cause = json_doc_string(o, "cause"); /* NULL in older files */
+	const char *cause = json_doc_string(o, "cause"); /* NULL in older files. */
 	struct move m = {
 		.wall_ns = number_of(o, "wall_ns", INT64_MAX),
 		.bytes = number_of(o, "bytes", INT64_C(1) << 60),
@@ -239,20 +240,8 @@ void guard_moves_load(struct moves *m, struct store *s, const struct policy *p)
 	store_each_document(s, MOVE_KIND, MOVE_DOCUMENTS, load_worker, &l);
 }
 
-static enum host_pages pages_now(void)
-{
-	enum host_pages pages = HOST_PAGES_UNKNOWN;
-	struct root root;
-
-	if (root_open(&root, NULL) != 0)
-		return pages;
-	pages = host_memory_pages(&root);
-	root_close(&root);
-	return pages;
-}
-
-/* If a worker's move ended with this decision, stores how long the move took. cause: why the
- * worker may not run. */
+/* If a worker's move ended with this decision, stores how long the move took. cause says why
+ * the worker may not run. */
 static void moves_save(struct guard_service *g, const char *worker,
 		       const struct guard_decision *d, const char *cause)
 {
@@ -265,7 +254,7 @@ static void moves_save(struct guard_service *g, const char *worker,
 	    !moves_follow(w, d, &s, &way, &one))
 		return;
 	one.wall_ns = clock_wall_ns(g->config.clock);
-	one.pages = pages_now();
+	one.pages = host_memory_pages_now();
 	one.simulated = guard_view_simulated(&g->view);
 	if (way == MOVE_LEAVE)
 		snprintf(one.cause, sizeof(one.cause), "%s", cause);
@@ -277,7 +266,7 @@ static void moves_save(struct guard_service *g, const char *worker,
 struct guard_line {
 	struct log_pair pair[16];
 	unsigned pairs;
-	char reasons[160]; /* value of the pair "reason" */
+	char reasons[160]; /* Value of the pair "reason". */
 };
 
 static void line_add(struct guard_line *l, struct log_pair pair)
@@ -307,8 +296,8 @@ static void line_add_result(struct guard_line *l, const struct guard_decision *d
 		line_add(l, LOG_I("freed_bytes", (int64_t)d->freed_bytes));
 }
 
-/* Fills the pairs of a decision; unknown values are omitted. Borrows the decision and the name.
- * threshold_c is the temperature at which workers are moved; NAN: unknown. */
+/* Fills the pairs of a decision. Unknown values are omitted. Borrows the decision and the
+ * name. threshold_c is the temperature at which workers are moved, or NAN if it is unknown. */
 static void guard_line(struct guard_line *ret, const struct guard_decision *d,
 		       const char *worker, double threshold_c)
 {
@@ -379,7 +368,7 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
-	/* g->view may be older than the policy */
+	/* g->view may be older than the policy. */
 	guard_view_cause(&(struct guard_view){ .policy = &g->settings->policy,
 					       .guard = g->guard,
 					       .requested = g->requested },
@@ -404,7 +393,7 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
 			continue;
-		/* delete the old restore data, because it would load a second model */
+		/* Delete the old restore data, because it would load a second model. */
 		if (!r->evicted)
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));
@@ -422,8 +411,8 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r)
 	return err;
 }
 
-/* Stores a record. A failed write is retried; until it succeeds, the worker is not evicted at a
- * level above SAFE_LEVEL. */
+/* Stores a record. A failed write is retried. Until it succeeds, the worker is not evicted
+ * at a level above SAFE_LEVEL. */
 static void save_record(struct guard_service *g, unsigned worker, const struct guard_record *r)
 {
 	uint32_t bit = UINT32_C(1) << worker;
@@ -503,7 +492,7 @@ static const char *start_order(void *ctx, const struct guard_order *o)
 
 	return !err                 ? NULL
 	       : err == -GW_E_PERM  ? NOT_KEPT
-	       : err == -GW_E_STATE ? "another order for this worker is under way"
+	       : err == -GW_E_STATE ? "another order for this worker is running"
 				    : "cannot start a thread (check LimitNPROC and memory)";
 }
 
@@ -536,16 +525,6 @@ static enum guard_kept records_kept(void *ctx)
 	return kept;
 }
 
-static bool next_decision(void *ctx, struct guard_decision *ret)
-{
-	return guard_service_next_decision(ctx, ret);
-}
-
-static bool next_record(void *ctx, struct guard_record *ret)
-{
-	return guard_service_next_record(ctx, ret);
-}
-
 static bool next_order(void *ctx, struct guard_order *ret)
 {
 	struct guard_service *g = ctx;
@@ -559,9 +538,9 @@ static void take_outcome(void *ctx, const struct guard_outcome *o)
 }
 
 static const struct guard_pump pump = {
-	.next_decision = next_decision,
+	.next_decision = guard_service_next_decision,
 	.report = log_decision,
-	.next_record = next_record,
+	.next_record = guard_service_next_record,
 	.keep = keep_record,
 	.kept = records_kept,
 	.next_order = next_order,
@@ -594,14 +573,6 @@ void guard_service_log_decisions(struct guard_service *g)
 		log_decision(g, &d);
 }
 
-/* Clears `failed` when all writes have succeeded. The store retries failed writes in order, so
- * a newer write cannot hide a failure. */
-static void check_recovered(struct guard_service *g)
-{
-	if (g->journal.failed && !g->journal.writing && store_flush(g->config.store, 0) == 0)
-		g->journal.failed = false;
-}
-
 void guard_service_journal_view(struct guard_service *g)
 {
 	struct store *s = g->config.store;
@@ -615,25 +586,22 @@ void guard_service_journal_view(struct guard_service *g)
 		       : "the journal cannot be written; evictions above level 2 are refused";
 }
 
-/* Cancels resume orders of workers that must leave again. Otherwise a contender would wait
- * until the worker's model is loaded. */
-static void cancel_obsolete(struct guard_service *g)
-{
-	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		if (guard_resume_is_obsolete(g->guard, i))
-			action_cancel(g->action, i);
-}
-
 void guard_service_pump(struct guard_service *g)
 {
-	check_recovered(g);
-	if (g->journal.writing) { /* orders wait until their records are stored */
+	/* The store retries failed writes in order. So a newer write cannot hide a failure. */
+	if (g->journal.failed && !g->journal.writing && store_flush(g->config.store, 0) == 0)
+		g->journal.failed = false;
+	if (g->journal.writing) { /* Orders wait until their records are stored. */
 		guard_service_log_decisions(g);
 	} else {
 		retry_unsaved(g);
 		guard_pump(&pump, g);
 	}
-	cancel_obsolete(g);
+	/* Cancel resume orders of workers that must leave again. Otherwise a contender would
+	 * wait until the worker's model is loaded. */
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (guard_resume_is_obsolete(g->guard, i))
+			action_cancel(g->action, i);
 	guard_service_journal_view(g);
 }
 
@@ -642,7 +610,7 @@ void guard_service_pump(struct guard_service *g)
 struct loading {
 	struct guard_service_records *to;
 	const struct guard_service *g;
-	unsigned others; /* number of records of workers that are not in the configuration */
+	unsigned others; /* Number of records of workers that are not in the configuration. */
 };
 
 /* Loads a record. The number of records of removed workers is limited, so that configured

@@ -34,11 +34,11 @@ static void lock_name(const char *uuid, char *out, size_t size)
 			*p = '_';
 }
 
-/* Writes the i-th directory to try for the lock files. A service that may not write to the first
- * one uses a later one. Returns false after the last one. */
+/* Writes the i-th directory to try for the lock files. A service that may not write to the
+ * first one uses a later one. Returns false after the last one. */
 static bool lock_directory(unsigned i, char *out, size_t size)
 {
-	/* set by systemd; may contain several directories */
+	/* systemd sets this variable. It may name several directories. */
 	const char *given = getenv("RUNTIME_DIRECTORY");
 
 	switch (i) {
@@ -52,7 +52,7 @@ static bool lock_directory(unsigned i, char *out, size_t size)
 	case 2: snprintf(out, size, "/tmp"); break;
 	default: return false;
 	}
-	return geteuid() != 0; /* root does not use directories that every user can write */
+	return geteuid() != 0; /* Root does not use directories that every user can write. */
 }
 
 /* Opens a lock file that belongs to this user. EACCES in the first directory means that the
@@ -97,9 +97,9 @@ static int lock_file(int fd, const char *path, int64_t *ret_pid, char *message, 
 	return err;
 }
 
-/* Takes the lock of a GPU, which is held until *ret_fd is closed. Returns 0; -GW_E_STATE if
- * another guard holds the lock, with the pid of that guard in *ret_pid (0: unknown); -GW_E_PERM
- * if no lock file can be created. On error, message names the file. */
+/* Takes the lock of a GPU. The lock is held until *ret_fd is closed. Returns 0; -GW_E_STATE
+ * if another guard holds the lock, with its pid in *ret_pid (0 if unknown); -GW_E_PERM if no
+ * lock file can be created. On error, message names the file. */
 static int take_lock(const char *uuid, int *ret_fd, int64_t *ret_pid, char *message,
 		     size_t size)
 {
@@ -167,8 +167,8 @@ static void become_observer(struct guard_service *g, struct guard_service_lock *
 	l->foreign = true;
 	guard_service_foreign(g, l->uuid, who);
 	guard_service_log(g, "warning",
-			  "%s already guards %s (%s): this one only observes its workers; stop "
-			  "one of the two",
+			  "%s already guards %s (%s): this gpuward only observes the workers "
+			  "there; stop one of the two services",
 			  who, l->uuid, why);
 }
 
@@ -178,7 +178,8 @@ static void become_actor(struct guard_service *g, struct guard_service_lock *l)
 		return;
 	l->foreign = false;
 	guard_service_foreign(g, l->uuid, NULL);
-	guard_service_log(g, "info", "no other gpuward guards %s any more; this one takes over",
+	guard_service_log(g, "info",
+			  "no other gpuward guards %s any more; this gpuward guards it now",
 			  l->uuid);
 }
 

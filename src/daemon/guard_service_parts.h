@@ -22,38 +22,40 @@
 
 #define GUARD_SERVICE_DEVICES SCENE_GPUS
 #define GUARD_SERVICE_LOOK_NS (5 * NS_PER_MS)
-#define GUARD_SERVICE_OWNERS  32 /* maximum number of reservations */
+#define GUARD_SERVICE_OWNERS  32 /* Maximum number of reservations. */
 
 /* The owner process of a reservation. The reservation ends when the process exits. */
 struct owner {
 	struct guard_service *g;
-	uint64_t id; /* id of the reservation; 0: free slot */
-	int fd;      /* pidfd of the process */
+	uint64_t id; /* Id of the reservation. 0 if the slot is free. */
+	int fd;      /* pidfd of the process. */
 	struct loop_source *source;
 };
 
 /* The lock of one GPU. */
 struct guard_service_lock {
 	char uuid[96];
-	int fd;            /* -1: not held */
-	bool foreign;      /* another service acts on this GPU */
-	uint64_t retry_ns; /* monotonic time of the next attempt to take the lock */
+	int fd;            /* -1 if the lock is not held. */
+	bool foreign;      /* Another service acts on this GPU. */
+	uint64_t retry_ns; /* Monotonic time of the next attempt to take the lock. */
 };
 
-struct guard_recorder; /* owns the guard; only guard_recorder.c changes the guard */
-struct retired;        /* old settings that a thread may still read */
+struct guard_recorder; /* Owns the guard. Only guard_recorder.c changes the guard. */
+struct retired;        /* Old settings that a thread may still read. */
 
-/* Decisions and the records that the store must have before an order is given. */
+/* Decisions, and the records that must be in the store before an order is carried out. */
 struct guard_service_journal {
 	struct loop_source *timer;
-	bool writing; /* orders wait until their records are stored */
-	bool failed;  /* the last write failed */
-	/* bit set of workers with unsaved records; guard_service_pump() saves them again */
+	bool writing; /* Orders wait until their records are stored. */
+	bool failed;  /* The last write failed. */
+	/* Workers with unsaved records, one bit per worker. guard_service_pump() saves them
+	 * again. */
 	uint32_t unsaved;
-	/* bit set of workers with an order that waits until its restore data is stored */
+	/* Workers with an order that waits until its restore data is stored, one bit per
+	 * worker. */
 	uint32_t learnt;
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided; /* number of decisions since the start */
+	uint64_t decided; /* Number of decisions since the start. */
 };
 
 /* Health and capacity of the GPUs. All arrays are indexed by GPU; the view borrows some of
@@ -62,21 +64,22 @@ struct guard_service_gpus {
 	struct health *health[GUARD_SERVICE_DEVICES];
 	struct capacity *capacity[GUARD_SERVICE_DEVICES];
 	char uuid[GUARD_SERVICE_DEVICES][96];
-	/* monotonic time of the next check of the health; 0: at the next tick */
+	/* Monotonic time of the next health check. 0 means the next tick. */
 	uint64_t health_ns[GUARD_SERVICE_DEVICES];
 	enum health_level health_emitted[GUARD_SERVICE_DEVICES];
-	double evictions[GUARD_SERVICE_DEVICES]; /* number, including those of earlier runs */
+	/* Number of evictions, including those of earlier runs. */
+	double evictions[GUARD_SERVICE_DEVICES];
 	unsigned count;
-	uint64_t process_set;      /* hash of the set of processes in the last scene */
-	struct worker_facts facts; /* whether a checkpoint is possible */
+	uint64_t process_set;      /* Hash of the set of processes in the last scene. */
+	struct worker_facts facts; /* What decides whether a checkpoint is possible. */
 };
 
 /* Events of the drivers. */
 struct guard_service_driver {
 	struct event_watch *watch;
 	struct loop_source *source;
-	struct event_queue events; /* filled by the watch thread */
-	/* last logged reason why no GPU is watched; "": GPUs are watched */
+	struct event_queue events; /* The watch thread fills this queue. */
+	/* The last logged reason why no GPU is watched. "" if GPUs are watched. */
 	char unwatched[80];
 };
 
@@ -84,39 +87,40 @@ struct guard_service_driver {
 struct guard_service_locks {
 	struct guard_service_lock of[GUARD_SERVICE_DEVICES];
 	unsigned count;
-	bool unlocked_logged; /* it was logged that no lock file can be created */
+	bool unlocked_logged; /* It was logged that no lock file can be created. */
 };
 
 /* A new configuration that waits until it can be applied. */
 struct guard_service_reload {
-	/* new settings that wait until no order is under way; NULL: no new settings */
+	/* New settings that wait until no order is running. NULL if there are none. */
 	struct guard_settings *next;
-	uint64_t since_ns; /* monotonic time since which `next` waits */
-	bool logged;       /* the long wait was logged */
-	bool mode_only;    /* only the mode is new, because a person set it */
+	uint64_t since_ns; /* Monotonic time since which `next` waits. */
+	bool logged;       /* The long wait was logged. */
+	bool mode_only;    /* Only the mode is new, because a person set it. */
 	struct retired *retired;
 };
 
 struct guard_service {
 	struct guard_service_config config;
 	struct guard_settings *settings;
-	const struct guard *guard; /* read-only */
+	const struct guard *guard; /* Read-only. */
 	struct guard_recorder *recorder;
 	struct action *action;
 	struct scene_thread *scenes;
-	int outcome_fd; /* readable when an order has an outcome */
+	int outcome_fd; /* Readable when an order has an outcome. */
 	struct loop_source *outcome_source;
-	bool paused; /* the drivers are released, so no scene is built */
-	bool ending; /* no more orders are given */
+	bool paused; /* The drivers are released, therefore no scene is built. */
+	bool ending; /* No more orders are carried out. */
 	struct guard_view view;
 	struct {
-		bool loaded; /* view.counts includes what earlier runs counted */
-		/* number of scenes of all runs; view.counts has those up to the last tick, because
-		 * a count is stored only once per tick */
+		bool loaded; /* view.counts includes what earlier runs counted. */
+		/* Number of scenes of all runs. view.counts has the number at the last tick,
+		 * because a count is stored only once per tick. */
 		uint64_t scenes;
 	} counts;
-	struct guard_counters tally; /* counters of the guard, including earlier runs */
-	struct moves moves;          /* the latest moves of each worker, also of earlier runs */
+	struct guard_counters tally; /* Counters of the guard, including earlier runs. */
+	/* The latest moves of each worker, also of earlier runs. */
+	struct moves moves;
 	struct guard_operations operations;
 	struct guard_view_requested requested[POLICY_WORKERS];
 	struct guard_service_journal journal;
@@ -125,11 +129,12 @@ struct guard_service {
 	struct guard_inputs *inputs;
 	struct guard_service_locks lock;
 	struct guard_service_reload reload;
-	struct guard_view_mode mode; /* the mode that a person set */
+	struct guard_view_mode mode; /* The mode that a person set. */
 
 	/* Reservations. */
 	struct owner owner[GUARD_SERVICE_OWNERS];
-	uint64_t room[GUARD_SERVICE_OWNERS]; /* ids of stored reservations; 0: free slot */
+	/* Ids of stored reservations. 0 if the slot is free. */
+	uint64_t room[GUARD_SERVICE_OWNERS];
 };
 
 /* Returns the time of the configured clock. */
@@ -137,8 +142,9 @@ static inline uint64_t guard_service_time_ns(const struct guard_service *g)
 {
 	return clock_mono_ns(g->config.clock);
 }
-uint64_t guard_service_real_ns(void); /* time of the real clock; used for health only */
-/* Emits an event with one sentence; returns its id. */
+/* Returns the time of the real clock. Used for health only. */
+uint64_t guard_service_real_ns(void);
+/* Emits an event with one sentence. Returns its id. */
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -154,53 +160,54 @@ void guard_service_log_decisions(struct guard_service *g);
  * is full; the store then still has the older record. */
 int guard_service_keep(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
-/* call after guard_service_keep() if guard_service_pump() does not follow */
+/* Call it after guard_service_keep() if guard_service_pump() does not follow. */
 void guard_service_commit(struct guard_service *g);
 /* Continues the orders that waited for the store, if it has written their records. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
-/* loads the counters and creates the timer */
+/* Loads the counters and creates the timer. */
 int guard_service_journal_open(struct guard_service *g);
-void guard_service_journal_view(struct guard_service *g); /* updates view.journal */
+/* Updates view.journal. */
+void guard_service_journal_view(struct guard_service *g);
 /* Records of earlier runs. */
 struct guard_service_records {
-	struct guard_record record[4 * POLICY_WORKERS]; /* also records of removed workers */
+	/* Also has records of removed workers. */
+	struct guard_record record[4 * POLICY_WORKERS];
 	struct guard_record_more more[4 * POLICY_WORKERS];
 	unsigned count;
 };
-int guard_service_records_read(
-	struct guard_service *g,
-	struct guard_service_records **ret); /* the caller frees *ret with free() */
+/* Reads all records. The caller frees *ret with free(). Returns 0 or -GW_E_NOMEM. */
+int guard_service_records_read(struct guard_service *g, struct guard_service_records **ret);
 /* Finds the former root processes of the policy's workers. */
 void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
-/* Stores who requested the last hold or eviction of a worker, and why (`by`); "" if that is
- * unknown. */
+/* Stores who requested the last hold or eviction of a worker, and why (`by`). `by` is "" if
+ * that is unknown. */
 void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
 const char *guard_service_requested(const struct guard_service *g, const char *worker);
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
 /* Counters of the guard. They are in the store and continue after a restart. */
-/* Loads the sums and the counts of the policy's workers; call again after a reload. */
+/* Loads the sums and the counts of the policy's workers. Call it again after a reload. */
 void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
-/* Loads the Xid counts of a GPU; only the first call per GPU reads the store. */
+/* Loads the Xid counts of a GPU. Only the first call per GPU reads the store. */
 void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
 
-/* Count a decision or an Xid, and store the new counts. */
+/* These functions count a decision or an Xid, and store the new counts. */
 void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d);
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
 			  unsigned xid);
 
-/* Loads the durations of the moves of the policy's workers; call again after a reload. */
+/* Loads the durations of the moves of the policy's workers. Call it again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
 
-/* guard_recorder.c: all input of the guard goes through these functions; no other file can
+/* guard_recorder.c: all input of the guard goes through these functions. No other file can
  * change the guard. */
-int guard_recorder_new(struct guard_service *g,
-		       const struct guard_service_records *r); /* also creates the guard */
+/* Creates the recorder and the guard. Returns 0 or -GW_E_NOMEM. */
+int guard_recorder_new(struct guard_service *g, const struct guard_service_records *r);
 void guard_recorder_free(struct guard_service *g);
 /* Opens the recording that g->settings names, or keeps it open if the file is the same. */
 void guard_service_record_open(struct guard_service *g);
@@ -223,8 +230,8 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Sets the time at which a reason is expected to end, and the sentence about that. Not
- * recorded, because no decision depends on it. */
+/* Sets the time at which a reason is expected to end, and the sentence about that. The call
+ * is not recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);
@@ -232,8 +239,9 @@ void guard_service_games(struct guard_service *g, unsigned count, const char *ga
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,
 			   double idle_w, double reload_j);
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret);
-bool guard_service_next_decision(struct guard_service *g, struct guard_decision *ret);
-bool guard_service_next_record(struct guard_service *g, struct guard_record *ret);
+/* Functions of struct guard_pump. service is the struct guard_service. */
+bool guard_service_next_decision(void *service, struct guard_decision *ret);
+bool guard_service_next_record(void *service, struct guard_record *ret);
 
 /* guard_service_devices.c */
 void guard_service_devices_tick(struct guard_service *g, const struct view *v);
@@ -249,19 +257,20 @@ int guard_service_events_open(struct guard_service *g);
 void guard_service_events_check(struct guard_service *g);
 /* Stops the watch thread. Returns 0, or -GW_E_STATE if the thread hangs. */
 int guard_service_events_stop(struct guard_service *g);
-void guard_service_events_close(struct guard_service *g);
-/* Handles an Xid. past: it is older than this run and only changes the GPU's health. */
+/* Handles an Xid. past is true if the Xid is older than this run; it then only changes the
+ * GPU's health. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
 
-/* Health; i is the device index. */
+/* Health of the GPU with index i. */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
-/* Handles a driver event. past: the event is older than this run. */
+/* Handles a driver event. past is true if the event is older than this run. */
 void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
 				bool past);
-void guard_service_health_swapped(struct guard_service *g); /* call after g->settings changed */
-/* Returns the temperature at which workers leave the GPU of a decision; NAN: unknown or not
- * monitored. */
+/* Call it after g->settings changed. */
+void guard_service_health_swapped(struct guard_service *g);
+/* Returns the temperature at which workers leave the GPU of a decision. NAN if it is unknown
+ * or not monitored. */
 double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d);
 /* Works like guard_view_ops.clear. */
 int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
@@ -271,29 +280,29 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 /* Loads the reservations of an earlier run. Call it before the first scene. */
 void guard_service_rooms_open(struct guard_service *g);
 void guard_service_rooms_close(struct guard_service *g);
-/* removes the reservations that ended */
+/* Removes the reservations that ended. */
 void guard_service_rooms_tick(struct guard_service *g);
 
 /* guard_service_lock.c */
-void guard_service_lock_look(struct guard_service *g,
-			     const struct scene *s); /* call before the guard observes */
+/* Takes or releases the locks of the GPUs in the scene. Call it before the guard observes. */
+void guard_service_lock_look(struct guard_service *g, const struct scene *s);
 void guard_service_lock_close(struct guard_service *g);
 
-/* guard_reload.c: call these only where no worker index is in use. */
+/* guard_reload.c: call these functions only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
-/* Makes the guard use the mode that a person set, when no order is under way. */
+/* Makes the guard use the mode that a person set, when no order is running. */
 void guard_reload_mode(struct guard_service *g);
-bool guard_reload_waits(const struct guard_service *g); /* true: give no new orders */
-void guard_reload_drop(struct guard_service *g);        /* drops the waiting settings */
-/* frees the old settings; call it when no thread reads them any more */
+/* True if no new orders may start, because a reload waits. */
+bool guard_reload_waits(const struct guard_service *g);
+/* Drops the waiting settings. */
+void guard_reload_drop(struct guard_service *g);
+/* Frees the old settings. Call it when no thread reads them any more. */
 void guard_reload_close(struct guard_service *g);
 
 /* Loads the mode that a person set in an earlier run. */
 void guard_mode_load(struct guard_service *g);
-/* Replaces the configured mode of new settings by the mode that a person set. */
-void guard_mode_fit(const struct guard_service *g, struct guard_settings *s);
-/* Stores the mode that a person chose; NULL: back to the configured mode. The choice is on disk
- * when the journal has been written. */
+/* Stores the mode that a person chose. NULL returns to the configured mode. The choice is on
+ * disk when the journal has been written. */
 void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
 
 #endif

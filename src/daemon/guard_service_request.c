@@ -17,9 +17,9 @@
  * not ended and have a living owner. This happens before the guard observes the first
  * scene, so that no worker resumes into reserved memory. */
 
-#define KIND "guard-room" /* kind of the documents in the store */
+#define KIND "guard-room" /* Kind of the documents in the store. */
 
-static void reservation_release(struct guard_service *g, uint64_t id);
+static void op_release(void *engine, uint64_t id);
 
 static void forget_owner(struct owner *o)
 {
@@ -37,7 +37,7 @@ static void owner_ended(void *arg, int fd, uint32_t events)
 	(void)fd;
 	(void)events;
 	forget_owner(o);
-	reservation_release(g, id);
+	op_release(g, id);
 }
 
 /* Returns a free slot, or NULL. The slot of an expired reservation is freed. */
@@ -140,16 +140,10 @@ void guard_service_rooms_tick(struct guard_service *g)
 			remove_reservation(g, &g->room[i]);
 }
 
-static void reservation_made(struct guard_service *g, uint64_t id, int fd, uint64_t start_ticks)
+static void op_release(void *engine, uint64_t id)
 {
-	watch_owner(g, id, fd);
-	store_reservation(g, id, start_ticks);
-}
+	struct guard_service *g = engine;
 
-/* Stores a new reservation. fd: pidfd of the owner, now owned by the guard service; -1:
- * none. */
-static void reservation_release(struct guard_service *g, uint64_t id)
-{
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
 		if (id && g->owner[i].id == id)
 			forget_owner(&g->owner[i]);
@@ -159,8 +153,8 @@ static void reservation_release(struct guard_service *g, uint64_t id)
 	scene_thread_trigger(g->scenes);
 }
 
-/* True if there is no owner, or if the owner is alive. *ret_fd is the owner's pidfd; -1:
- * none. */
+/* True if there is no owner, or if the owner is alive. *ret_fd is the owner's pidfd, or -1
+ * if there is none. */
 static bool check_owner(const struct guard_room_record *r, int *ret_fd)
 {
 	*ret_fd = -1;
@@ -251,7 +245,7 @@ static void note_requester(struct guard_service *g, unsigned worker, enum guard_
 		guard_service_set_requested(g, g->settings->policy.worker[worker].name, who);
 }
 
-/* Begins an operation for an accepted request; the client can follow it. */
+/* Begins an operation for an accepted request. The client can follow the operation. */
 static void begin_operation(struct guard_service *g, unsigned worker, enum guard_request what,
 			    const char *who)
 {
@@ -322,7 +316,7 @@ static int find_process(int64_t *pid, const struct guard_client *by, uint64_t *r
 
 	if (err)
 		return err;
-	err = peer_process_process(&root, *pid, by, pid, ret_start_ticks, message, size);
+	err = peer_process_find(&root, *pid, by, pid, ret_start_ticks, message, size);
 	root_close(&root);
 	return err;
 }
@@ -345,7 +339,8 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	guard_service_for(g, by->uid);
 	err = guard_service_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);
 	if (!err) {
-		reservation_made(g, *ret_id, fd, start_ticks);
+		watch_owner(g, *ret_id, fd);
+		store_reservation(g, *ret_id, start_ticks);
 		snprintf(text, sizeof(text), "new reservation of %.0f MiB",
 			 (double)bytes / 1048576);
 		audit(g, by->who, text);
@@ -362,11 +357,6 @@ static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
 	struct guard_service *g = engine;
 
 	return guard_reservation_ready(g->guard, id, message, size);
-}
-
-static void op_release(void *engine, uint64_t id)
-{
-	reservation_release(engine, id);
 }
 
 /* Checks whether the client may register this game. The limit of evictions per user also
@@ -414,8 +404,8 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	/* reset the user, because otherwise, if no game was added, the next input would have
-	 * this user */
+	/* Reset the user. Otherwise, if no game was added, the next input would have this
+	 * user. */
 	guard_service_for(g, -1);
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {

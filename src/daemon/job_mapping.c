@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILES_MAX 512 /* one per GPU and MIG instance: 64 GPUs with 7 instances each */
+#define FILES_MAX 512 /* One per GPU and MIG instance: 64 GPUs with 7 instances each. */
 #define FILE_MAX  4096
 #define ID_MAX    32
 #define AGE_NS    NS_PER_S
@@ -20,9 +20,9 @@
 struct job_file {
 	unsigned gpu;
 	int instance;
-	/* monotonic time at which the file was read; 0: it must be read again */
+	/* Monotonic time at which the file was read. 0 if the file must be read again. */
 	uint64_t read_ns;
-	char ids[96]; /* ids of the jobs, joined by commas; "": no job */
+	char ids[96]; /* Ids of the jobs, joined by commas. "" if there is no job. */
 };
 
 struct job_mapping {
@@ -30,9 +30,10 @@ struct job_mapping {
 	const struct clock *clock;
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
-	/* descriptor of inotify; -1: none, and a change is noticed up to one second late */
+	/* Descriptor of inotify. Without one (-1), a change is noticed up to one second
+	 * late. */
 	int inotify;
-	int watch; /* watch descriptor of the folder; -1: the folder is not watched */
+	int watch; /* Watch descriptor of the folder. -1 if the folder is not watched. */
 	bool logged;
 	struct job_file *file;
 	unsigned files, cap;
@@ -124,7 +125,8 @@ static int mapping_open(struct job_mapping *m)
 	return fd;
 }
 
-/* Reads a regular file, cut after its last whole line if it is longer than the buffer. */
+/* Reads a regular file. If it is longer than the buffer, the text ends after its last whole
+ * line. */
 static void mapping_read(int folder, const char *name, char *text, size_t size)
 {
 	int fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -137,7 +139,7 @@ static void mapping_read(int folder, const char *name, char *text, size_t size)
 		return;
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return; /* a FIFO or a device */
+		return; /* It is a FIFO or a device. */
 	}
 	while (n > 0 && used < size - 1) {
 		n = read(fd, text + used, size - 1 - used);

@@ -1,10 +1,12 @@
-/* job_mapping: reads the directory in which a batch system's prolog records the jobs of a GPU.
- *
- * dcgm-exporter reads the same directory with --hpc-job-mapping-dir: one file per GPU, named by
- * its index ("0") or by GPU and MIG GPU instance ("0.7"), with one job id per line. A file is
- * read at most once per second, or earlier if inotify reports a change. Only one thread may use
- * a job_mapping, and a call blocks while it reads one regular file of at most 4 KiB; the caller
- * makes sure that the directory is on a local file system, so that the read is short. */
+/* job_mapping: reads the directory in which a batch system's prolog records the jobs of a
+ * GPU.
+ * 
+ * dcgm-exporter reads the same directory with --hpc-job-mapping-dir. It has one file per
+ * GPU, named by the index of the GPU ("0") or by GPU and MIG GPU instance ("0.7"), with one
+ * job id per line. A file is read at most once per second, or earlier if inotify reports a
+ * change. Only one thread may use a job_mapping. A call blocks while it reads one regular
+ * file of at most 4 KiB, so the caller makes sure that the directory is on a local file
+ * system. */
 #ifndef GW_DAEMON_JOB_MAPPING_H
 #define GW_DAEMON_JOB_MAPPING_H
 
@@ -19,11 +21,11 @@ struct job_mapping;
  * in between. Returns NULL if out of memory. */
 struct job_mapping *job_mapping_new(const char *folder, const struct clock *clock,
 				    void (*log)(void *arg, const char *sentence), void *arg);
-void job_mapping_free(struct job_mapping *m); /* NULL is allowed */
+void job_mapping_free(struct job_mapping *m); /* m may be NULL. */
 
-/* Writes the ids of the jobs on a GPU, each once, joined by commas. gpu_instance: the MIG GPU
- * instance; -1: none. An instance without its own file has the jobs of its GPU. Ids that do not
- * fit are left out. Returns false if no job is recorded. */
+/* Writes the ids of the jobs on a GPU, each once, joined by commas. gpu_instance is the MIG
+ * GPU instance, or -1 if there is none. An instance without its own file has the jobs of its
+ * GPU. Ids that do not fit are left out. Returns false if no job is recorded. */
 bool job_mapping_find(struct job_mapping *m, unsigned gpu, int gpu_instance, char *out,
 		      size_t size);
 

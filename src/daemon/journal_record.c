@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Writes the id of this boot; "" if it is unknown. */
+/* Writes the id of this boot, or "" if it is unknown. */
 static void guard_record_boot(char out[static 64])
 {
 	struct root root;
@@ -58,7 +58,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 		json_array_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "boot", boot); /* pids are only valid within one boot */
+	json_string(&j, "boot", boot); /* Pids are only valid within one boot. */
 	add_processes(&j, "put_away", r->put_away, r->put_away_count);
 	add_processes(&j, "roots", r->root, r->roots);
 	json_string(&j, "kind", more->kind);
@@ -105,7 +105,7 @@ void guard_game_write(struct buf *out, const struct guard_game_record *r)
 }
 
 #define BYTES_MAX (INT64_C(1) << 60)
-#define NOBODY    INT64_MAX /* start time that no process has */
+#define NOBODY    INT64_MAX /* A start time that no process has. */
 
 /* Returns NULL if text is not JSON. */
 static struct json_doc *parse_object(const char *text)
@@ -116,7 +116,7 @@ static struct json_doc *parse_object(const char *text)
 	return json_doc_new(text, strlen(text), &o, message, sizeof(message)) == 0 ? o : NULL;
 }
 
-/* Returns a number from 0 to max; 0 if a damaged file has something else. */
+/* Returns a number from 0 to max. Returns 0 if a damaged file has something else. */
 static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max)
 {
 	int64_t n;

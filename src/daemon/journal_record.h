@@ -11,11 +11,12 @@ struct buf;
 
 /* What is recorded about a worker in addition to struct guard_record. */
 struct guard_record_more {
-	char kind[24]; /* kind of the worker; "": unknown */
-	bool past;     /* the record is from another boot; set when it is read, never written */
-	/* who requested the last hold or eviction, and why; "": unknown */
+	char kind[24]; /* Kind of the worker. "" if it is unknown. */
+	/* The record is from another boot. Set when the record is read, never written. */
+	bool past;
+	/* Who requested the last hold or eviction, and why. "" if that is unknown. */
 	char requested_by[256];
-	/* restore data in the format of the worker's kind; may be "" */
+	/* Restore data in the format of the worker's kind. May be "". */
 	char notes[WORKER_NOTES_SIZE];
 };
 
@@ -27,14 +28,15 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 int guard_record_read(const char *json, struct guard_record *ret,
 		      struct guard_record_more *ret_more);
 
-/* A reservation with the start time of its owner process and the wall time of its end (0: no
- * end). */
+/* A reservation with the start time of its owner process and the wall time of its end. The
+ * wall time is 0 if the reservation has no end. */
 struct guard_room_record {
-	struct guard_reservation room; /* only the members id, gpu, bytes and pid are stored */
+	struct guard_reservation room; /* Only the members id, gpu, bytes and pid are stored. */
 	uint64_t start_ticks, until_wall_ns;
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
-int guard_room_read(const char *json, struct guard_room_record *ret); /* 0 or -GW_E_PARSE */
+/* Returns 0 or -GW_E_PARSE. */
+int guard_room_read(const char *json, struct guard_room_record *ret);
 
 /* A registered game: a process with its start time. Times are monotonic, so they are only valid
  * within this boot. */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST_FD 3 /* SD_LISTEN_FDS_START of sd_listen_fds(3) */
+#define FIRST_FD 3 /* SD_LISTEN_FDS_START of sd_listen_fds(3). */
 
 /* Reads a decimal number. Returns false if the variable is missing or invalid. */
 static bool env_number(const char *variable, uint64_t *ret)
@@ -49,7 +49,8 @@ static int parse_address(struct notify *n, const char *text, char *message, size
 	n->to.sun_family = AF_UNIX;
 	memcpy(n->to.sun_path, text, len + 1);
 	n->size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + 1);
-	if (*text == '@') { /* abstract socket: begins with NUL, no terminator */
+	/* The name of an abstract socket begins with NUL and has no NUL at its end. */
+	if (*text == '@') {
 		n->to.sun_path[0] = '\0';
 		n->size--;
 	}
@@ -146,13 +147,13 @@ bool notify_status(const struct notify *n, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text + used, sizeof(text) - used, fmt, ap);
 	va_end(ap);
-	for (char *p = text; *p; p++) /* a line break would start another variable assignment */
+	for (char *p = text; *p; p++) /* A line break would start another assignment. */
 		if (*p == '\n')
 			*p = ' ';
 	return notify_send(n, text);
 }
 
-/* Writes the i-th of colon-separated names. */
+/* Writes name i of a list that is separated by colons. */
 static void socket_name(const char *names, unsigned i, char *out, size_t size)
 {
 	for (; names && i; i--) {
@@ -186,7 +187,7 @@ static int adopt_sockets(struct notify_socket *ret, char *message, size_t size)
 
 	if (!getenv("LISTEN_FDS") || !env_number("LISTEN_PID", &pid) ||
 	    pid != (uint64_t)getpid())
-		return 0; /* no sockets, or they are for another process */
+		return 0; /* There are no sockets, or they are for another process. */
 	if (!env_number("LISTEN_FDS", &count) || count > NOTIFY_SOCKETS) {
 		snprintf(message, size, "LISTEN_FDS must be a number up to %d, not \"%.20s\"",
 			 NOTIFY_SOCKETS, getenv("LISTEN_FDS"));

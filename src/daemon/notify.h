@@ -13,10 +13,10 @@
 #include <sys/un.h>
 
 struct notify {
-	int fd; /* socket to the service manager; -1: systemd did not start the service */
+	int fd; /* Socket to the service manager. -1 if systemd did not start the service. */
 	struct sockaddr_un to;
 	socklen_t size;
-	/* maximum time between two calls of notify_watchdog(); 0: there is no watchdog */
+	/* Maximum time between two calls of notify_watchdog(). 0 if there is no watchdog. */
 	uint64_t watchdog_ns;
 };
 
@@ -31,14 +31,14 @@ bool notify_ready(const struct notify *n);
 bool notify_reloading(const struct notify *n, uint64_t mono_ns);
 bool notify_stopping(const struct notify *n);
 bool notify_watchdog(const struct notify *n);
-/* Sets the text in `systemctl status`; line breaks become spaces. */
+/* Sets the text in `systemctl status`. Line breaks become spaces. */
 bool notify_status(const struct notify *n, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 #define NOTIFY_SOCKETS 16
 struct notify_socket {
 	int fd;
-	char name[64]; /* FileDescriptorName= of the socket unit; "": not set */
+	char name[64]; /* FileDescriptorName= of the socket unit. "" if it is not set. */
 };
 
 /* Takes the sockets of LISTEN_FDS if LISTEN_PID is this process, and sets close-on-exec.

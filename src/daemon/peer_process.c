@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PF_KTHREAD 0x00200000u /* linux/sched.h */
+#define PF_KTHREAD 0x00200000u /* From linux/sched.h. */
 
 /* True for a kernel thread. The flags are the ninth field of stat; the process name in the
  * second field may contain any character. */
@@ -22,7 +22,8 @@ static bool is_kernel_thread(const struct root *root, int64_t pid)
 	       (flags & PF_KTHREAD);
 }
 
-/* Returns the process's pid in its own namespace; 0 if that is our namespace, or unknown. */
+/* Returns the process's pid in its own namespace. Returns 0 if that is our namespace, or if
+ * it is unknown. */
 static int64_t inner_pid(const struct root *root, int64_t pid)
 {
 	char path[64], text[4096], *p;
@@ -41,15 +42,16 @@ static int64_t inner_pid(const struct root *root, int64_t pid)
 	return n > 1 ? inner : 0;
 }
 
-/* Returns the pid in our namespace for the pid `named` that a client sent; 0 if it is
- * unknown. */
+/* Returns the pid in our namespace for the pid `named` that a client sent. Returns 0 if it
+ * is unknown. */
 static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_client *by)
 {
 	int64_t inside;
 
 	if (by->pid < 0)
 		return named;
-	if (by->pid == 0) /* the client is in a parent namespace: the kernel shows no pid */
+	/* The client is in a parent namespace. The kernel shows no pid for it. */
+	if (by->pid == 0)
 		return 0;
 	inside = inner_pid(root, by->pid);
 	if (!inside)
@@ -57,9 +59,8 @@ static int64_t outer_pid(const struct root *root, int64_t named, const struct gu
 	return inside == named ? by->pid : 0;
 }
 
-int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
-			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
-			 size_t size)
+int peer_process_find(const struct root *root, int64_t named, const struct guard_client *by,
+		      int64_t *ret_pid, uint64_t *ret_start_ticks, char *message, size_t size)
 {
 	int64_t pid = outer_pid(root, named, by);
 

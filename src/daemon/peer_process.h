@@ -11,11 +11,11 @@
 #include "base/root.h"
 #include "serve/guard_view.h"
 
-/* Finds the pid in our namespace and the start time (ticks since boot). Returns 0, or -GW_E_ARG
- * with a sentence in message: no such process, ambiguous, or a kernel thread. */
-int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
-			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
-			 size_t size);
+/* Finds the pid in our namespace and the start time (ticks since boot). Returns 0, or
+ * -GW_E_ARG with a sentence in message: no such process, an ambiguous pid, or a kernel
+ * thread. */
+int peer_process_find(const struct root *root, int64_t named, const struct guard_client *by,
+		      int64_t *ret_pid, uint64_t *ret_start_ticks, char *message, size_t size);
 
 /* Works like proc_open(), in the real /proc. */
 int peer_process_open(struct proc_id id, int *ret_fd);

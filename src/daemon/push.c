@@ -36,7 +36,8 @@ void push_settings_make(const struct config *c, const char *state_dir, bool simu
 	struct push_identity *id = &ret->id;
 	struct push_server *s = &ret->server;
 
-	memset(ret, 0, sizeof(*ret)); /* clears the padding too, because memcmp() compares it */
+	/* Also clears the padding, because memcmp() compares it. */
+	memset(ret, 0, sizeof(*ret));
 	if (gethostname(id->host, sizeof(id->host) - 1) != 0)
 		snprintf(id->host, sizeof(id->host), "localhost");
 #define COPY(to, from) snprintf(to, sizeof(to), "%s", (from) ? (from) : "")
@@ -58,7 +59,7 @@ void push_settings_make(const struct config *c, const char *state_dir, bool simu
 	ret->queue_bytes = c->push_queue_bytes;
 }
 
-/* Gives a copy of a record to the writer thread. */
+/* Passes a copy of a record to the writer thread. */
 static void hand_over(struct push *p, const struct push_record *r)
 {
 	struct push_pending x = { .r = *r, .p = malloc(r->n + 1) }, old = { .p = NULL };
@@ -69,7 +70,7 @@ static void hand_over(struct push *p, const struct push_record *r)
 	}
 	memcpy(x.p, r->p, r->n);
 	mailbox_lock(&p->writer);
-	if (p->waiting == PUSH_PENDING_MAX) { /* the disk hangs */
+	if (p->waiting == PUSH_PENDING_MAX) { /* The disk hangs. */
 		old = p->pending[0];
 		memmove(p->pending, p->pending + 1, --p->waiting * sizeof(p->pending[0]));
 		p->before_next -= p->before_next > 0;
@@ -82,9 +83,9 @@ static void hand_over(struct push *p, const struct push_record *r)
 	free(old.p);
 }
 
-/* Makes a record of the metrics page. With `end`, makes a record that marks all series stale;
- * without that record, a server shows the last values for five more minutes. The time of the
- * end record is always after the last page, even if the clock was set back. */
+/* Makes a record of the metrics page. If `end` is true, makes a record that marks all series
+ * stale. Without that record, a server shows the last values for five more minutes. The time
+ * of the end record is always after the last page, even if the clock was set back. */
 static void make_record(struct push *p, bool end)
 {
 	struct metrics_sink sink = { push_encoder_sample, p->main.encoder };
@@ -132,12 +133,12 @@ static void push_timer(void *arg, uint64_t now_ns)
 	make_record(p, false);
 	push_look(p);
 	p->main.due_ns += step;
-	if (p->main.due_ns <= now_ns) /* late: missed records are skipped */
+	if (p->main.due_ns <= now_ns) /* The timer is late. Missed records are skipped. */
 		p->main.due_ns = now_ns + step;
 	loop_set_time(p->main.timer, p->main.due_ns);
 }
 
-/* Logs a problem when it begins. When it ends, logs `good`, or nothing if `good` is "". */
+/* Logs a problem when it begins. When it ends, logs `good`, unless `good` is "". */
 static void log_problem(struct push *p, struct log_latch *latch, const char *problem,
 			const char *effect, const char *good)
 {
@@ -168,7 +169,7 @@ const struct view_push *push_look(struct push *p)
 	mailbox_unlock(&p->sender);
 	log_problem(p, &p->main.problem, p->main.shown.problem, "; samples wait in the queue",
 		    p->main.shown.success_wall_ns ? "push: the server accepts samples again"
-						  /* this server has accepted no sample yet */
+						  /* This server has accepted no sample yet. */
 						  : "");
 	log_problem(p, &p->main.queue_problem, p->main.shown.queue_problem, "",
 		    "push: the queue takes records again");
@@ -183,9 +184,9 @@ const struct view_push *push_look(struct push *p)
 	return &p->main.shown;
 }
 
-/* Changes the settings (copied) without waiting. The threads first finish their work with the
- * old settings, which takes some seconds if the server hangs; then they open the queue of the
- * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
+/* Changes the settings (copied) without waiting. The threads first finish their work with
+ * the old settings, which takes some seconds if the server hangs. Then they open the queue
+ * of the new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
  * -GW_E_NOMEM; nothing is pushed then. */
 static int push_apply(struct push *p, const struct push_settings *settings)
 {
@@ -237,7 +238,7 @@ static void push_release(struct push *p)
 	free(p);
 }
 
-/* Starts the threads; nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
+/* Starts the threads. Nothing is pushed before push_apply(). Returns 0, -GW_E_NOMEM or
  * -GW_E_IO. */
 static int push_new(const struct push_config *config, struct push **ret)
 {
@@ -247,7 +248,7 @@ static int push_new(const struct push_config *config, struct push **ret)
 	if (!p)
 		return -GW_E_NOMEM;
 	p->config = *config;
-	p->state = PUSH_PAUSED; /* until push_apply() sets the settings */
+	p->state = PUSH_PAUSED; /* Until push_apply() sets the settings. */
 	p->main.refusal_ns = clock_mono_ns(clock_real()) - REFUSAL_EVERY;
 	p->main.chance = clock_wall_ns(config->clock);
 	p->send.chance = ~p->main.chance;
@@ -280,7 +281,8 @@ int push_change(struct push **p, const struct push_config *config,
 		err = push_new(config, p);
 	if (!err)
 		err = push_apply(*p, settings);
-	if (err && *p) /* no settings are equal to these, so that the next call tries again */
+	/* No settings equal zero bytes, so the next call tries again. */
+	if (err && *p)
 		memset(&(*p)->main.settings, 0, sizeof((*p)->main.settings));
 	return err;
 }
@@ -298,7 +300,7 @@ void push_free(struct push *p)
 	atomic_store(&p->until_ns, clock_mono_ns(clock_real()) + PUSH_STOP_NS);
 	hangs |= mailbox_stop(&p->sender, 2 * PUSH_STOP_NS) != 0;
 	if (hangs)
-		loop_remove(p->main.timer); /* the threads still use the other members */
+		loop_remove(p->main.timer); /* The threads still use the other members. */
 	else
 		push_release(p);
 }

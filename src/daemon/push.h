@@ -15,17 +15,17 @@
 
 struct config;
 
-/* The settings of the push; compare with memcmp(). */
+/* The settings of the push. Compare them with memcmp(). */
 struct push_settings {
-	struct push_server server; /* url "": no push */
+	struct push_server server; /* If the url is "", nothing is pushed. */
 	struct push_identity id;
 	enum push_protocol protocol;
 	uint64_t interval_ns, queue_bytes;
-	char dir[PUSH_PATH_MAX]; /* folder of the queue; "": unknown */
+	char dir[PUSH_PATH_MAX]; /* Folder of the queue. "" if it is unknown. */
 };
 
-/* state_dir: folder for the state of the service; NULL: unknown. Data of simulated GPUs has its
- * own queue. */
+/* state_dir is the folder for the state of the service, or NULL if it is unknown. Data of
+ * simulated GPUs has its own queue. */
 void push_settings_make(const struct config *c, const char *state_dir, bool simulated,
 			struct push_settings *ret);
 
@@ -43,7 +43,7 @@ struct push;
 
 /* Makes the push follow new settings. Creates *p if it is NULL and the settings have a url.
  * *ret_changed is false if the settings are the same as before. Returns 0, -GW_E_NOMEM or
- * -GW_E_IO; after an error nothing is pushed, and the next call tries again. */
+ * -GW_E_IO. After an error nothing is pushed, and the next call tries again. */
 int push_change(struct push **p, const struct push_config *config,
 		const struct push_settings *settings, bool *ret_changed);
 
@@ -51,24 +51,25 @@ int push_change(struct push **p, const struct push_config *config,
  * that still wait are sent after the next start. */
 void push_free(struct push *p);
 
-/* Returns the current figures of the push, valid until the next call; logs what changed. */
+/* Logs what changed, and returns the current figures of the push. They are valid until the
+ * next call. */
 const struct view_push *push_look(struct push *p);
 
 /* Returns the delay before attempt n + 1 after n failures: from one second (or the interval, if
  * that is shorter) to one minute (or four intervals). chance is from 0 to 1. */
 uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
 
-/* The file for node_exporter's textfile collector. It is replaced by a rename, so that a reader
- * sees the old or the new text, never a mix. It is not synced: it need not survive a crash, and
- * a slow disk would delay the loop. */
+/* The file for node_exporter's textfile collector. It is replaced by a rename, so that a
+ * reader sees the old or the new text, never a mix. It is not synced to disk, because it
+ * need not survive a crash, and a slow disk would delay the loop. */
 #define TEXTFILE_PATH_MAX 4096
 
 struct textfile {
 	char path[TEXTFILE_PATH_MAX];
-	/* path of the temporary file. It is in the same directory, and its name does not end in
+	/* Path of the temporary file. It is in the same directory. Its name does not end in
 	 * .prom, so that node_exporter does not collect it. */
 	char temp[TEXTFILE_PATH_MAX + 16];
-	int error; /* error of the last write; 0: success */
+	int error; /* Error of the last write. 0 if it succeeded. */
 };
 
 /* Sets the path. Returns 0, -GW_E_ARG (the name must end in ".prom" for the collector) or
@@ -80,7 +81,7 @@ int textfile_init(struct textfile *f, const char *path, char *message, size_t si
 int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
 		   char *message, size_t size);
 
-/* Deletes the file, so that the values of a stopped service are not collected for ever. */
+/* Deletes the file, so that the values of a stopped service are not collected forever. */
 void textfile_done(struct textfile *f);
 
 #endif

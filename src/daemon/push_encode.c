@@ -14,8 +14,9 @@
 #include <string.h>
 #include <zlib.h>
 
-#define RECORD_MAX (32u << 20) /* bytes of one page, before compression */
-/* maximum number of labels of one series: those of metrics_text.h, the identity and the name */
+#define RECORD_MAX (32u << 20) /* Maximum bytes of one page, before compression. */
+/* Maximum number of labels of one series: those of metrics_text.h, the identity and the
+ * name. */
 #define LABELS_MAX 64
 
 /* A series in one block of memory: its type, its name, and its labels sorted by name. Each
@@ -33,7 +34,7 @@ struct push_label {
 /* The series of one page, with a hash table to find them. */
 struct push_page {
 	struct buf series;
-	uint64_t *hash; /* open addressing; 0: free */
+	uint64_t *hash; /* Open addressing. A free slot is 0. */
 	size_t slots, used;
 };
 
@@ -47,8 +48,9 @@ struct push_encoder {
 	struct buf raw, packed;
 	int err;
 	struct {
-		size_t resource, scope, metric, data; /* open messages of OTLP; 0: none */
-		char name[PUSH_TEXT_MAX];             /* the open metric */
+		/* Positions of the open messages of OTLP. 0 if a message is not open. */
+		size_t resource, scope, metric, data;
+		char name[PUSH_TEXT_MAX]; /* Name of the open metric. */
 		enum metric_type type;
 	} otlp;
 };
@@ -74,7 +76,7 @@ static uint64_t series_hash(const char *p, size_t n)
 {
 	const uint64_t h = text_hash(TEXT_HASH_START, p, n);
 
-	return h ? h : 1; /* 0 marks a free slot */
+	return h ? h : 1; /* 0 marks a free slot. */
 }
 
 /* Returns the slot of a hash, or the free slot where the hash belongs. */
@@ -108,7 +110,7 @@ static int page_grow(struct push_page *p)
 	return 0;
 }
 
-/* Returns 1, 0 if the page has this hash already, or -GW_E_NOMEM. */
+/* Adds a hash to the page. Returns 1, 0 if the page already has this hash, or -GW_E_NOMEM. */
 static int page_add(struct push_page *p, uint64_t hash)
 {
 	if (page_has(p, hash))
@@ -151,7 +153,7 @@ static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, un
 			*at++ = *pairs++;
 		*at++ = '\0';
 		l.value = at;
-		pairs += strlen(pairs) < 2 ? strlen(pairs) : 2; /* =" */
+		pairs += strlen(pairs) < 2 ? strlen(pairs) : 2; /* Skips the characters =". */
 		for (; *pairs && *pairs != '"'; pairs++) {
 			bool escaped = *pairs == '\\' && pairs[1];
 
@@ -171,8 +173,8 @@ static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, un
 static struct push_series series_add(struct buf *out, const struct metric *m, const char *base,
 				     const char *more)
 {
-	/* names and values have NULs instead of quotes, so they are never longer than the
-	 * pairs */
+	/* Names and values have NULs instead of quotes. Therefore they are never longer than
+	 * the pairs. */
 	char text[2 * METRIC_LABELS_SIZE + 2];
 	struct push_label l[LABELS_MAX];
 	unsigned n = 0;
@@ -186,7 +188,7 @@ static struct push_series series_add(struct buf *out, const struct metric *m, co
 	buf_addc(out, '\0');
 	for (unsigned i = 0; i < n; i++) {
 		if (i > 0 && strcmp(l[i].name, l[i - 1].name) == 0)
-			continue; /* a name must not occur twice */
+			continue; /* A name must not occur twice. */
 		buf_add(out, l[i].name, strlen(l[i].name) + 1);
 		buf_add(out, l[i].value, strlen(l[i].value) + 1);
 	}
@@ -235,8 +237,8 @@ static void add_target(struct push_label *l, unsigned *n, const char *name, cons
 	l[(*n)++] = (struct push_label){ name, value };
 }
 
-/* Adds a label of the configuration; a label of the series has priority, as with Prometheus'
- * external_labels. */
+/* Adds a label of the configuration. A label of the series with the same name has priority,
+ * as with external_labels of Prometheus. */
 static void add_external(struct push_label *l, unsigned *n, const char *name, const char *value)
 {
 	for (unsigned i = 0; i < *n; i++)
@@ -360,7 +362,7 @@ static const char *otlp_unit(const char *unit)
 	return "";
 }
 
-/* Begins a metric unless it is open. m is NULL for a series that disappeared. */
+/* Begins a metric, unless it is already open. m is NULL for a series that disappeared. */
 static void otlp_open_metric(struct push_encoder *e, const char *name, enum metric_type type,
 			     const struct metric *m)
 {
@@ -401,13 +403,6 @@ static void otlp_series(struct push_encoder *e, const char *series, const struct
 	protobuf_close(&e->raw, point);
 }
 
-static void otlp_end(struct push_encoder *e)
-{
-	otlp_close_metric(e);
-	protobuf_close(&e->raw, e->otlp.scope);
-	protobuf_close(&e->raw, e->otlp.resource);
-}
-
 uint64_t push_otlp_rejected(const char *p, size_t n, char *message, size_t size)
 {
 	struct protobuf_field f, part;
@@ -415,7 +410,7 @@ uint64_t push_otlp_rejected(const char *p, size_t n, char *message, size_t size)
 
 	message[0] = '\0';
 	for (const char *end = p + n; protobuf_next(&p, end, &f);) {
-		if (f.number != 1 || !f.p) /* partial_success */
+		if (f.number != 1 || !f.p) /* Field 1 is partial_success. */
 			continue;
 		for (const char *at = f.p; protobuf_next(&at, f.p + f.n, &part);) {
 			if (part.number == 1 && !part.p && part.v <= INT64_MAX)
@@ -533,13 +528,15 @@ static void mark_stale(struct push_encoder *e)
 	}
 }
 
-/* Frees the memory that is needed only to make a record, so that it is not held between two
- * records. */
+/* Also frees the memory that is needed only to make a record. */
 int push_encoder_end(struct push_encoder *e, struct push_record *ret)
 {
 	mark_stale(e);
-	if (e->protocol == PUSH_OTLP)
-		otlp_end(e);
+	if (e->protocol == PUSH_OTLP) {
+		otlp_close_metric(e);
+		protobuf_close(&e->raw, e->otlp.scope);
+		protobuf_close(&e->raw, e->otlp.resource);
+	}
 	if (!e->err)
 		e->err = e->raw.err;
 	if (!e->err && e->protocol == PUSH_OTLP)

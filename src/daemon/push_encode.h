@@ -10,13 +10,15 @@
 
 #include <stdint.h>
 
-enum push_protocol { PUSH_REMOTE_WRITE = 1, PUSH_OTLP = 2 }; /* stored in the queue */
+/* The queue stores these numbers. */
+enum push_protocol { PUSH_REMOTE_WRITE = 1, PUSH_OTLP = 2 };
 
 #define PUSH_LABELS_MAX 16
 #define PUSH_TEXT_MAX   256
 
-/* Labels that every series gets in addition to its own. Remote write: labels; OTLP: attributes
- * of the resource (service.name, service.instance.id, host.name and the labels). */
+/* What every series gets in addition to its own labels. With remote write, these are labels.
+ * With OTLP, they are attributes of the resource (service.name, service.instance.id,
+ * host.name and the labels). */
 struct push_identity {
 	char job[PUSH_TEXT_MAX], instance[PUSH_TEXT_MAX], host[PUSH_TEXT_MAX];
 	struct {
@@ -30,16 +32,16 @@ struct push_record {
 	enum push_protocol protocol;
 	int64_t time_ms;
 	uint32_t samples;
-	uint32_t raw_bytes; /* size of the payload before compression */
-	/* Remote write: elements of Snappy, without the length. OTLP: gzip. */
+	uint32_t raw_bytes; /* Size of the payload before compression. */
+	/* The payload. Remote write: elements of Snappy, without the length. OTLP: gzip. */
 	const char *p;
 	size_t n;
 };
 
 struct push_encoder;
 
-/* start_ns: wall time at which the counters of OTLP begin. id is borrowed. Returns 0 or
- * -GW_E_NOMEM. */
+/* start_ns is the wall time at which the counters of OTLP begin. id is borrowed. Returns 0
+ * or -GW_E_NOMEM. */
 int push_encoder_new(enum push_protocol protocol, const struct push_identity *id,
 		     uint64_t start_ns, struct push_encoder **ret);
 void push_encoder_free(struct push_encoder *e);
@@ -47,14 +49,15 @@ void push_encoder_free(struct push_encoder *e);
 /* Begins the record of a page. */
 void push_encoder_begin(struct push_encoder *e, int64_t time_ms);
 
-/* Adds a sample. It is a callback for struct metrics_sink; arg is the encoder. Ignores a second
- * sample of the same series in one record, because a server would refuse the whole request. */
+/* Adds a sample. It is a callback for struct metrics_sink, and arg is the encoder. Ignores a
+ * second sample of the same series in one record, because a server would refuse the whole
+ * request. */
 void push_encoder_sample(void *arg, const struct metric *m, const char *base, const char *more,
 			 double value);
 
-/* Adds the staleness markers and compresses. *ret is valid until the next begin. Returns 0,
- * -GW_E_NOMEM or -GW_E_SIZE (the page is too large). A page without any sample marks all series
- * stale, for the end of the service. */
+/* Adds the staleness markers and compresses the record. *ret is valid until the next begin.
+ * Returns 0, -GW_E_NOMEM or -GW_E_SIZE (the page is too large). A page without any sample
+ * marks all series stale; the service does this when it ends. */
 int push_encoder_end(struct push_encoder *e, struct push_record *ret);
 
 /* Returns the time for a record, or -1 if no record may be made. Times never go back: if the
@@ -64,8 +67,8 @@ int push_encoder_end(struct push_encoder *e, struct push_record *ret);
 #define PUSH_CLOCK_BACK_MS (3600 * INT64_C(1000))
 int64_t push_time(int64_t last_ms, int64_t wall_ms);
 
-/* Reads the answer of an OTLP server. Returns the number of samples that the server rejected,
- * with its sentence in message; 0: none. */
+/* Reads the answer of an OTLP server. Returns the number of samples that the server
+ * rejected, with the server's sentence in message. Returns 0 if it rejected none. */
 uint64_t push_otlp_rejected(const char *p, size_t n, char *message, size_t size);
 
 #endif

@@ -66,7 +66,7 @@ static size_t receive_answer(char *p, size_t one, size_t n, void *arg)
 	memcpy(a->body + a->n, p, part);
 	a->n += part;
 	a->body[a->n] = '\0';
-	return n; /* the rest is not needed; the time limit ends an endless answer */
+	return n; /* The rest is not needed. The time limit ends an endless answer. */
 }
 
 static int check_until(void *arg, int64_t down_all, int64_t down, int64_t up_all, int64_t up)
@@ -102,7 +102,8 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 
 	for (; *more; more++)
 		list = add_header(list, *more);
-	/* do not wait for "100 Continue" before the body is sent */
+	/* With this header, libcurl does not wait for "100 Continue" before it sends the
+	 * body. */
 	list = add_header(list, "Expect:");
 	if (*token) {
 		snprintf(line, sizeof(line), "Authorization: Bearer %s", token);
@@ -112,7 +113,7 @@ static struct curl_slist *make_headers(enum push_protocol protocol, const char *
 	return list;
 }
 
-/* Returns 0 if the handle is ready; otherwise a->message says why not. */
+/* Prepares the handle. Returns 0, or an error with the reason in a->message. */
 static int prepare_handle(struct push_http *h, struct push_answer *a)
 {
 	const struct curl_callbacks x = { h->error, receive_answer, a, check_until, h };

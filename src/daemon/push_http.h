@@ -15,22 +15,23 @@
 
 struct push_server {
 	char url[PUSH_PATH_MAX], user[PUSH_TEXT_MAX];
-	/* paths; "": none */
+	/* Paths. "" if there is none. */
 	char token_file[PUSH_PATH_MAX], password_file[PUSH_PATH_MAX], ca_file[PUSH_PATH_MAX];
 };
 
 struct push_answer {
-	int status;             /* HTTP status; 0: no answer */
-	uint64_t retry_after_s; /* 0: not given */
-	char body[4096];        /* first bytes of the answer */
+	int status;             /* HTTP status. 0 if there was no answer. */
+	uint64_t retry_after_s; /* 0 if the server did not send Retry-After. */
+	char body[4096];        /* The first bytes of the answer. */
 	size_t n;
-	char message[600]; /* what happened, in one sentence */
+	char message[600]; /* What happened, in one sentence. */
 };
 
 struct push_http;
 
-/* server is borrowed. *until_ns: monotonic time at which a running request is cancelled.
- * Another thread may change it; libcurl checks it about once per second. */
+/* Borrows server. A running request is cancelled at the monotonic time *until_ns. Another
+ * thread may change *until_ns; libcurl checks it about once per second. Returns 0 or
+ * -GW_E_NOMEM. */
 int push_http_new(const struct push_server *server, const _Atomic uint64_t *until_ns,
 		  struct push_http **ret);
 void push_http_free(struct push_http *h);
@@ -42,8 +43,9 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 /* What to do with a batch after an answer. */
 enum push_verdict {
 	PUSH_ACCEPTED,
-	PUSH_AGAIN,   /* keep it: the server, the network or the configuration is at fault */
-	PUSH_REFUSED, /* drop it: the server will never accept this data */
+	/* Keep the batch. The server, the network or the configuration is at fault. */
+	PUSH_AGAIN,
+	PUSH_REFUSED, /* Drop the batch. The server will never accept this data. */
 };
 enum push_verdict push_http_verdict(int status);
 

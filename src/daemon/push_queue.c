@@ -21,29 +21,29 @@
 
 #define STATE_MAGIC UINT32_C(0x53757747)
 #define STATE_SIZE  40
-/* The state need not be on disk after each request: after a loss of power, at most this number
- * of requests is sent again. */
+/* The state need not be on disk after each request. After a loss of power, at most this
+ * number of requests is sent again. */
 #define STATE_SYNC 20
 
 struct push_segment {
 	uint64_t number;
-	uint64_t size;    /* position after the last record */
-	uint64_t samples; /* number of samples in the records that wait */
-	uint64_t bytes;   /* size of the records that wait */
+	uint64_t size;    /* Position after the last record. */
+	uint64_t samples; /* Number of samples in the records that wait. */
+	uint64_t bytes;   /* Size of the records that wait. */
 };
 
 struct push_queue {
-	pthread_mutex_t lock; /* protects everything below; held during disk writes */
+	pthread_mutex_t lock; /* Protects everything below. It is held during disk writes. */
 	char dir[2048];
 	uint64_t limit, segment_max;
-	struct push_segment *segment; /* oldest first; records are added to the last one */
+	struct push_segment *segment; /* Oldest first. Records are added to the last one. */
 	unsigned segments;
-	uint64_t front; /* position of the next record in the first segment */
+	uint64_t front; /* Position of the next record in the first segment. */
 	uint64_t next_number;
-	int active; /* descriptor of the last segment, open for writing; -1: none */
-	/* records, or the name of the last segment, may not be on disk */
+	int active; /* Descriptor of the last segment, open for writing. -1 if there is none. */
+	/* Records, or the name of the last segment, may not be on disk yet. */
 	bool unsynced, unsynced_name;
-	int state; /* descriptor of the file "state", which is also the lock of the folder */
+	int state; /* Descriptor of the file "state", which is also the lock of the folder. */
 	uint64_t state_writes;
 	struct push_queue_status status;
 	/* A copy of status with its own lock, so that a reader never waits for the disk. */
@@ -76,7 +76,8 @@ static void write_state(struct push_queue *q)
 	push_put64(text + 24, q->front);
 	push_put64(text + 32, (uint64_t)q->status.last_ms);
 	push_put32(text + 4, push_checksum(0, text + 8, STATE_SIZE - 8));
-	/* If the state cannot be written, records are sent again after a restart: no loss. */
+	/* If the state cannot be written, records are sent again after a restart. Nothing is
+	 * lost. */
 	(void)push_write_at(q->state, text, STATE_SIZE, q->state_writes % 2 * STATE_SIZE);
 	if (q->state_writes % STATE_SYNC == 0)
 		(void)fdatasync(q->state);
@@ -137,8 +138,8 @@ static void forget_last(struct push_queue *q)
 		q->front = 0;
 }
 
-/* Deletes segments whose records were all removed. The last segment stays while records can be
- * appended to it. */
+/* Deletes segments from which all records were removed. The last segment stays while records
+ * can be appended to it. */
 static void delete_sent(struct push_queue *q)
 {
 	while (q->segments > 1 && q->front >= q->segment[0].size)
@@ -159,9 +160,9 @@ static int begin_segment(struct push_queue *q)
 	if (fd < 0)
 		return -1;
 	if (q->active >= 0) {
+		/* Sync the old segment now; push_queue_sync() syncs only the new one. */
 		if (q->unsynced)
-			(void)fdatasync(
-				q->active); /* push_queue_sync() syncs only the new segment */
+			(void)fdatasync(q->active);
 		close(q->active);
 	}
 	q->active = fd;
@@ -214,9 +215,9 @@ static int append_record(struct push_queue *q, const struct push_record *r)
 	return 0;
 }
 
-/* Skips damaged bytes at the front: advances to the next valid record of the first segment, or
- * to its end, and counts what is lost. Returns false if memory or descriptors are missing: then
- * nothing is skipped. */
+/* Skips damaged bytes at the front: advances to the next valid record of the first segment,
+ * or to its end, and counts what is lost. If memory or descriptors are missing, skips
+ * nothing and returns false. */
 static bool skip_damage(struct push_queue *q, char *message, size_t size)
 {
 	struct push_segment *s = &q->segment[0];
@@ -235,7 +236,8 @@ static bool skip_damage(struct push_queue *q, char *message, size_t size)
 	free(p);
 	lost = s->samples > left.samples ? s->samples - left.samples : 0;
 	push_segment_path(q->dir, s->number, path, sizeof(path));
-	if (s->bytes > left.bytes) /* else it was reported when the queue was opened */
+	/* Otherwise the damage was reported when the queue was opened. */
+	if (s->bytes > left.bytes)
 		snprintf(message, size,
 			 "%llu bytes of %s %s and are skipped; about %llu samples are lost",
 			 (unsigned long long)(s->bytes - left.bytes), path,
@@ -328,7 +330,7 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b)
 
 	pthread_mutex_lock(&q->lock);
 	s = q->segments ? &q->segment[0] : NULL;
-	/* the segment may have been dropped in the meantime, because the queue was full */
+	/* The segment may have been dropped in the meantime, because the queue was full. */
 	if (s && s->number == b->segment && b->end > q->front) {
 		uint64_t bytes = b->end - q->front < s->bytes ? b->end - q->front : s->bytes;
 
@@ -353,7 +355,7 @@ void push_queue_sync(struct push_queue *q)
 		folder = open(q->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	q->unsynced = q->unsynced_name = false;
 	queue_unlock(q);
-	if (fd >= 0) { /* without the lock: the disk may be slow */
+	if (fd >= 0) { /* This happens without the lock, because the disk may be slow. */
 		(void)fdatasync(fd);
 		close(fd);
 	}
@@ -377,7 +379,7 @@ static int by_number(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Appends a line to a message, as far as there is room. */
+/* Appends a line to a message, as far as there is space. */
 __attribute__((format(printf, 3, 4))) static void add_line(char *message, size_t size,
 							   const char *format, ...)
 {
@@ -413,11 +415,10 @@ static int list_segments(struct push_queue *q, char *message, size_t size)
 		if (number >= q->next_number)
 			q->next_number = number + 1;
 		if (push_segment_refusal(&st)) {
-			add_line(
-				message, size,
-				"%s/%s is not a file of the push queue (%s) and is left alone; "
-				"remove it",
-				q->dir, e->d_name, push_segment_refusal(&st));
+			add_line(message, size,
+				 "%s/%s is not a file of the push queue (%s) and is ignored; "
+				 "remove it",
+				 q->dir, e->d_name, push_segment_refusal(&st));
 			continue;
 		}
 		more = realloc(q->segment, (q->segments + 1) * sizeof(*q->segment));
@@ -519,8 +520,9 @@ static void leave_folder(struct push_queue *q)
 	q->unsynced = q->unsynced_name = false;
 }
 
-/* Refuses a folder (parent: the one above it) that other users can change, because root would
- * write there. In a sticky folder such as /tmp only the new folder itself must be safe. */
+/* Refuses a folder that other users can change, because root would write there. If parent is
+ * true, checks the folder above it. In a sticky folder such as /tmp only the new folder
+ * itself must be safe. */
 static int refuse_unsafe(const struct push_queue *q, bool parent, char *message, size_t size)
 {
 	const char *end = strrchr(q->dir, '/');
@@ -534,7 +536,7 @@ static int refuse_unsafe(const struct push_queue *q, bool parent, char *message,
 		 "other users can change the push queue in %s; set push.queue_dir to a folder "
 		 "that only root can write",
 		 q->dir);
-	return -GW_E_ARG; /* the message has the remedy */
+	return -GW_E_ARG; /* The message has the remedy. */
 }
 
 /* Opens the folder, or creates it, and finds the records that wait in it. */
@@ -577,8 +579,8 @@ static bool active_is_gone(const struct push_queue *q)
 	return q->active >= 0 && fstat(q->active, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Makes the folder again if somebody deleted or replaced it; without this check, records would
- * go to a file that has no name any more. Returns 0 with a notice ("" for none), or an
+/* Makes the folder again if it was deleted or replaced. Without this check, records would go
+ * to a file that has no name any more. Returns 0 with a notice or "" in message, or an
  * error. */
 static int find_folder(struct push_queue *q, char *message, size_t size)
 {

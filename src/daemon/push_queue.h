@@ -1,10 +1,11 @@
 /* push_queue: keeps records that wait to be pushed in files, so that the records survive an
  * outage of the server, kill -9 and a loss of power.
- *
- * The folder has segments, numbered files to which records are appended, and "state", the
- * position up to which the server has accepted everything. Damaged bytes are skipped, and when
- * the queue is full, the oldest segment is deleted. One thread may add records while another
- * thread takes them; a second process cannot open the same folder. */
+ * 
+ * The folder has two kinds of files. Records are appended to segments, which are numbered.
+ * The file "state" has the position up to which the server has accepted everything. Damaged
+ * bytes are skipped, and when the queue is full, the oldest segment is deleted. One thread
+ * may add records while another thread takes them. A second process cannot open the same
+ * folder. */
 #ifndef GW_DAEMON_PUSH_QUEUE_H
 #define GW_DAEMON_PUSH_QUEUE_H
 
@@ -12,17 +13,17 @@
 
 struct push_queue;
 
-/* Opens the folder, or creates it (mode 0700), and reads all segments, which can take seconds.
- * limit: size of all segments. message gets a sentence after an error, and a notice of one or
- * several lines ("" for none) after success. Returns 0, -GW_E_STATE (another
- * process uses the folder) or an error of file_replace(). */
+/* Opens the folder, or creates it (mode 0700), and reads all segments, which can take
+ * seconds. limit is the maximum size of all segments together. message gets a sentence after
+ * an error, and a notice of one or several lines, or "", after success. Returns 0,
+ * -GW_E_STATE (another process uses the folder) or an error of file_replace(). */
 int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, char *message,
 		    size_t size);
 void push_queue_close(struct push_queue *q);
 
 /* Appends a record without waiting for the disk. If the queue or the disk is full, drops the
- * oldest segment. If somebody deleted the folder, makes it again. Returns 0 with a notice (""
- * for none), or an error with a sentence; the record is then not in the queue. */
+ * oldest segment. If the folder was deleted, makes it again. Returns 0 with a notice or ""
+ * in message, or an error with a sentence; the record is then not in the queue. */
 int push_queue_add(struct push_queue *q, const struct push_record *r, char *message,
 		   size_t size);
 
@@ -31,12 +32,13 @@ struct push_batch {
 	enum push_protocol protocol;
 	unsigned records;
 	uint64_t samples, raw_bytes;
-	uint64_t segment, end; /* position after the last record */
+	uint64_t segment, end; /* Position after the last record. */
 };
 
 /* Appends the payloads of the next records to out: at least one, and further ones as long as
- * they have at most raw_max bytes in all before compression. message names records that are
- * lost because they were damaged or missing; "": none. Returns false if the queue is empty. */
+ * all of them have at most raw_max bytes before compression. message says which records are
+ * lost because they were damaged or missing; it is "" if none are lost. Returns false if the
+ * queue is empty. */
 bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 		     struct push_batch *ret, char *message, size_t size);
 
@@ -48,9 +50,11 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b);
 void push_queue_sync(struct push_queue *q);
 
 struct push_queue_status {
-	uint64_t bytes;   /* size of the records that wait */
-	uint64_t dropped; /* samples that were deleted because the queue was full or damaged */
-	int64_t last_ms;  /* time of the newest record that was ever added; 0: none */
+	uint64_t bytes; /* Size of the records that wait. */
+	/* Number of samples that were deleted because the queue was full or damaged. */
+	uint64_t dropped;
+	/* Time of the newest record that was ever added. 0 if there was none. */
+	int64_t last_ms;
 };
 void push_queue_status(struct push_queue *q, struct push_queue_status *ret);
 

@@ -8,10 +8,10 @@
 #include <zlib.h>
 
 #define MAGIC UINT32_C(0x50757747) /* "GwuP" */
-/* minimum size of a sample: its value has eight bytes. A head that claims more samples than fit
- * is damaged. */
+/* Minimum size of a sample: its value has eight bytes. A head that claims more samples than
+ * fit is damaged. */
 #define SAMPLE_MIN 8
-/* A larger file is not a segment: no record is appended beyond PUSH_SEGMENT_MAX. */
+/* A larger file is not a segment, because no record is appended beyond PUSH_SEGMENT_MAX. */
 #define SEGMENT_SANE ((uint64_t)PUSH_SEGMENT_MAX + PUSH_RECORD_MAX + PUSH_RECORD_HEAD)
 #define PATH_BYTES   2100
 
@@ -46,9 +46,10 @@ uint32_t push_checksum(uint32_t before, const char *p, size_t n)
 	return (uint32_t)crc32(before, (const Bytef *)p, (uInt)n);
 }
 
-/* The head of a record: magic, checksum of everything after it, length of the payload, length
- * before compression (4 bytes each), time in milliseconds (8), samples, protocol (4 each). Then
- * the payload. All numbers are little-endian. */
+/* A record is a head and a payload. The head has a magic number, the checksum of everything
+ * after it, the length of the payload and its length before compression (4 bytes each), the
+ * time in milliseconds (8 bytes), the number of samples and the protocol (4 bytes each). All
+ * numbers are little-endian. */
 
 static uint32_t record_checksum(const char *head, const char *payload, size_t n)
 {
@@ -94,7 +95,8 @@ size_t push_record_find(const char *p, size_t n, size_t from, struct push_record
 	return n;
 }
 
-/* Returns the samples of the damaged record at a position; 0: the head cannot be read. */
+/* Returns the number of samples in the damaged record at a position, or 0 if its head cannot
+ * be read. */
 static uint64_t lost_samples(const char *p, size_t n, size_t at)
 {
 	struct push_record r;
@@ -111,7 +113,8 @@ void push_record_scan(const char *p, size_t n, size_t front, struct push_scan *r
 
 	*ret = (struct push_scan){ .first = n };
 	for (size_t at = 0, found; at < n; at = found + PUSH_RECORD_HEAD + r.n) {
-		size_t bad = at > front ? at : front; /* damage before the front is no loss */
+		/* Damage before the front is not a loss. */
+		size_t bad = at > front ? at : front;
 
 		found = push_record_find(p, n, at, &r);
 		if (found > bad) {
@@ -156,7 +159,7 @@ int push_segment_create(const char *dir, uint64_t *number)
 
 	while ((fd = open_segment(dir, *number, O_RDWR | O_CREAT | O_EXCL)) < 0 &&
 	       errno == EEXIST)
-		++*number; /* another program's file has this name */
+		++*number; /* A file of another program has this name. */
 	return fd;
 }
 

@@ -1,5 +1,5 @@
-/* The two threads of the push: the writer stores each record in the queue on disk, and the sender
- * sends what the queue has. push.c starts and stops them. */
+/* The two threads of the push: the writer stores each record in the queue on disk, and the
+ * sender sends what the queue has. push.c starts and stops them. */
 #include "push_parts.h"
 
 #include "push_wire.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_BYTES (1u << 20) /* maximum size of one request before compression */
+#define BATCH_BYTES (1u << 20) /* Maximum size of one request before compression. */
 #define TIMEOUT_NS  (30 * NS_PER_S)
 #define RETRY_MAX_S 3600
 #define BODY_MAX    (64u << 20)
@@ -50,8 +50,8 @@ static void add_notice(struct push *p, const char *line)
 	mailbox_unlock(&p->sender);
 }
 
-/* Updates the status "records do not reach the disk". err: error of the queue; 0: records reach
- * the disk. */
+/* Updates the status "records do not reach the disk". err is the error of the queue, or 0 if
+ * records reach the disk. */
 static void set_queue_problem(struct push *p, int err, const char *why)
 {
 	bool has_remedy = err == -GW_E_STATE || err == -GW_E_SIZE || err == -GW_E_ARG;
@@ -62,7 +62,7 @@ static void set_queue_problem(struct push *p, int err, const char *why)
 		snprintf(p->status.queue_problem, sizeof(p->status.queue_problem),
 			 "the queue cannot take records: %.340s%s; %s", why,
 			 has_remedy ? ""
-				    : "; make this folder writable and leave room on its disk, "
+				    : "; make this folder writable and free some disk space, "
 				      "or set push.queue_dir to another folder",
 			 err == -GW_E_STATE ? "nothing is pushed until then"
 					    : "until then samples are lost when the server "
@@ -143,7 +143,7 @@ static void change_settings(struct push *p, struct push_settings *fresh)
 	mailbox_unlock(&p->sender);
 	if (!*p->settings.server.url)
 		return;
-	(void)open_queue(p); /* if it fails, each new record tries again */
+	(void)open_queue(p); /* If this fails, each new record tries again. */
 	atomic_store(&p->until_ns, UINT64_MAX);
 	mailbox_lock(&p->sender);
 	p->state = PUSH_SENDS;
@@ -162,8 +162,8 @@ static struct push_pending take_loose(struct push *p)
 	return x;
 }
 
-/* Keeps the newest record in memory if the disk refuses it: with a full disk, the server still
- * gets every record as long as it answers. */
+/* Keeps the newest record in memory if it cannot be written to the disk. So the server gets
+ * every record even if the disk is full, as long as the server answers. */
 static void set_loose(struct push *p, const struct push_pending *x)
 {
 	struct push_pending old = take_loose(p);
@@ -200,7 +200,7 @@ static void store_pending(struct push *p, struct push_pending *x)
 	if (old.p && (err || add_pending(p, &old) != 0))
 		push_note_dropped(p, old.r.samples, "");
 	free(old.p);
-	if (err == -GW_E_STATE) { /* another process pushes these samples */
+	if (err == -GW_E_STATE) { /* Another process pushes these samples. */
 		push_note_dropped(p, x->r.samples, "");
 		free(x->p);
 		return;
@@ -216,7 +216,7 @@ static void store_pending(struct push *p, struct push_pending *x)
 	behind = p->status.queue_bytes > PUSH_RECORD_HEAD + x->r.n;
 	mailbox_wake(&p->sender);
 	mailbox_unlock(&p->sender);
-	if (behind) /* a request takes longer than the interval, or fails */
+	if (behind) /* A request takes longer than the interval, or fails. */
 		push_queue_sync(p->queue);
 }
 
@@ -328,21 +328,22 @@ static void send_refused(struct push *p, const struct push_batch *b,
 	p->send.retry_ns = 0;
 	mailbox_lock(&p->sender);
 	p->status.failures++;
-	p->status.problem[0] = '\0'; /* a refusal is an answer, so the connection works */
+	p->status.problem[0] = '\0'; /* A refusal is an answer, so the connection works. */
 	mailbox_unlock(&p->sender);
 	if (b->records > 1) {
-		/* One bad record must not cause the loss of the other records, so they are sent
-		 * one by one. After kill -9 the batch may also begin with records that the
-		 * server already has. */
+		/* One bad record must not cause the loss of the other records. Therefore
+		 * they are sent one by one. After kill -9 the batch may also begin with
+		 * records that the server already has. */
 		p->send.singles = b->records;
 		return;
 	}
 	push_note_dropped(p, b->samples, a->message);
 }
 
-/* Sends one batch. body has room for the length in front. Returns true if the batch is done and can
- * leave the queue: the server accepted it, or it is one record and is dropped. Returns false if
- * it must be sent again; the records of a refused batch of several are then sent one by one. */
+/* Sends one batch. body has space for the length at its beginning. Returns true if the batch
+ * can leave the queue: the server accepted it, or it is a single record that is dropped.
+ * Returns false if it must be sent again. If the server refused a batch of several records,
+ * they are then sent one by one. */
 static bool send_batch(struct push *p, const struct push_batch *b, struct buf *body)
 {
 	uint64_t now = clock_mono_ns(clock_real()), until = atomic_load(&p->until_ns);
@@ -357,7 +358,8 @@ static bool send_batch(struct push *p, const struct push_batch *b, struct buf *b
 			"records that were queued for another push.protocol cannot be sent");
 		return true;
 	}
-	if (b->protocol == PUSH_REMOTE_WRITE) { /* Snappy: the length of the data comes first */
+	/* A Snappy block begins with its length. */
+	if (b->protocol == PUSH_REMOTE_WRITE) {
 		n = protobuf_varint(b->raw_bytes, length);
 		skip -= n;
 		memcpy(body->p + skip, length, n);
@@ -400,7 +402,7 @@ static bool send_loose(struct push *p, struct buf *body)
 		return true;
 	}
 	mailbox_lock(&p->sender);
-	replaced = p->loose.p != NULL; /* a newer record took the place */
+	replaced = p->loose.p != NULL; /* A newer record took the place. */
 	if (!replaced)
 		p->loose = x;
 	mailbox_unlock(&p->sender);
@@ -431,7 +433,7 @@ static void send_next(struct push *p)
 			push_queue_remove(queue, &b);
 			p->send.singles -= p->send.singles > 0;
 		}
-	} else if (!send_loose(p, &body)) { /* no record, or no memory */
+	} else if (!send_loose(p, &body)) { /* There is no record, or no memory. */
 		p->send.retry_ns = clock_mono_ns(clock_real()) + NS_PER_S;
 	}
 	buf_done(&body);
@@ -455,7 +457,7 @@ static bool sender_wait(struct push *p)
 			continue;
 		}
 		if (p->sender.stop || p->state == PUSH_PAUSES) {
-			/* send what waits before the pause, unless the last request failed */
+			/* Send what waits before the pause, unless the last request failed. */
 			go = p->state != PUSH_PAUSED && work && !p->send.failures &&
 			     now < atomic_load(&p->until_ns);
 			if (go || p->sender.stop)

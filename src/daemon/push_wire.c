@@ -63,7 +63,7 @@ void protobuf_string(struct buf *out, unsigned field, const char *s)
 size_t protobuf_open(struct buf *out, unsigned field)
 {
 	protobuf_tag(out, field, WIRE_LENGTH);
-	buf_addc(out, 0); /* room for a length below 128, which most messages have */
+	buf_addc(out, 0); /* Space for a length below 128, which most messages have. */
 	return out->len;
 }
 
@@ -132,7 +132,7 @@ bool protobuf_next(const char **p, const char *end, struct protobuf_field *ret)
 /* A position in a fragment fits in 16 bits, and so does the distance of a copy. */
 #define FRAGMENT  65536u
 #define HASH_BITS 12
-/* shortest match: a copy takes up to 3 bytes, so a shorter match saves nothing */
+/* Shortest match. A copy takes up to 3 bytes, so a shorter match saves nothing. */
 #define MATCH_MIN 4u
 #define COPY_MAX  64u
 
@@ -176,8 +176,8 @@ static void snappy_literal(struct buf *out, const char *p, size_t n)
 static void snappy_copy(struct buf *out, size_t distance, size_t n)
 {
 	while (n > 0) {
-		/* leave at least 4 bytes for the next copy, because the short form of a copy
-		 * needs 4 */
+		/* Leave at least 4 bytes for the next copy, because the short form of a copy
+		 * needs 4. */
 		size_t part = n <= COPY_MAX              ? n
 			      : n < COPY_MAX + MATCH_MIN ? COPY_MAX - 4
 							 : COPY_MAX;
@@ -199,7 +199,7 @@ static void snappy_copy(struct buf *out, size_t distance, size_t n)
 
 static void snappy_fragment(struct buf *out, const char *p, size_t n)
 {
-	/* last position with each hash; 0: none, or the first byte */
+	/* The last position with each hash. 0 if there is none, or if it is the first byte. */
 	uint16_t table[1 << HASH_BITS];
 	size_t at = 1, begin = 0, skip = 32;
 
@@ -210,7 +210,7 @@ static void snappy_fragment(struct buf *out, const char *p, size_t n)
 
 		*slot = (uint16_t)at;
 		if (from >= at || snappy_load(p + from) != snappy_load(p + at)) {
-			/* the step grows by one after 32 tries without a match */
+			/* The step grows by one after 32 tries without a match. */
 			at += skip++ >> 5;
 			continue;
 		}

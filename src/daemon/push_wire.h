@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #define PROTOBUF_VARINT_MAX 10
-/* Writes v as a varint; returns the number of bytes. */
+/* Writes v as a varint. Returns the number of bytes. */
 unsigned protobuf_varint(uint64_t v, char out[static PROTOBUF_VARINT_MAX]);
 
 void protobuf_uint(struct buf *out, unsigned field, uint64_t v);
@@ -19,15 +19,15 @@ void protobuf_double(struct buf *out, unsigned field, double v);
 void protobuf_fixed64(struct buf *out, unsigned field, uint64_t v);
 void protobuf_string(struct buf *out, unsigned field, const char *s);
 
-/* Begins a message; returns the place that protobuf_close() needs. */
+/* Begins a message. Returns the position that protobuf_close() needs. */
 size_t protobuf_open(struct buf *out, unsigned field);
 void protobuf_close(struct buf *out, size_t place);
 
 /* One field that was read. */
 struct protobuf_field {
 	unsigned number;
-	uint64_t v;    /* its value if it is a number, else 0 */
-	const char *p; /* its bytes if it has a length, else NULL */
+	uint64_t v;    /* The value, if the field is a number. Otherwise 0. */
+	const char *p; /* The bytes, if the field has a length. Otherwise NULL. */
 	size_t n;
 };
 
@@ -35,12 +35,11 @@ struct protobuf_field {
  * not protobuf. */
 bool protobuf_next(const char **p, const char *end, struct protobuf_field *ret);
 
-/* Snappy's block format compresses the data of remote write. A block is the length of the data
- * as a varint, then elements. Copies refer only to earlier bytes of the same call, so the
- * elements of several calls, one after the other, are the elements of the joined data. The
- * queue stores elements without the length; therefore records can be joined without
- * decompressing them.
- *
+/* Snappy's block format compresses the data of remote write. A block is the length of the
+ * data as a varint, followed by elements. Copies refer only to earlier bytes of the same
+ * call. Therefore the elements of several calls can be joined; they are the elements of the
+ * joined data. The queue stores elements without the length, so that records can be joined
+ * without decompressing them.
  * Appends the elements of n bytes, at most n + n / 6 + 32 bytes. */
 void push_snappy_add(struct buf *out, const char *p, size_t n);
 

@@ -14,17 +14,18 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define JOBS     16
-#define REQUESTS 16
-/* shortest and longest pause before the GPUs are opened again after a failure */
+#define JOBS 32
+/* Shortest and longest pause before the GPUs are opened again after a failure. */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
-/* time between two readings of the environment; the same as for the HEALTH tier */
+/* Time between two readings of the environment. It is the same as for the HEALTH tier. */
 #define ENVIRONMENT_NS (10 * NS_PER_S)
 
+/* What the reader thread does between two rounds. */
 struct job {
-	void (*fn)(void *arg, struct gw_ctx *ctx);
+	void (*fn)(void *arg, struct gw_ctx *ctx); /* NULL if the job is a request. */
 	void *arg;
+	enum reader_request request;
 };
 
 struct reader {
@@ -35,30 +36,29 @@ struct reader {
 	/* Used by the reader thread only. */
 	struct gw_ctx *ctx;
 	struct metering *metering;
-	bool retiring; /* the GPUs changed; the meter stops when the main thread allows it */
-	bool let_go;   /* the drivers are released */
+	bool retiring; /* The GPUs changed. The meter stops when the main thread allows it. */
+	bool let_go;   /* The drivers are released. */
 	unsigned requests_done;
 	int request_error;
-	uint64_t missed;    /* number of skipped rounds */
-	uint64_t health_ns; /* monotonic time at which a round last read every tier */
-	struct mailbox box; /* its lock protects the members from here to `watch` */
+	uint64_t missed;    /* Number of skipped rounds. */
+	uint64_t health_ns; /* Monotonic time at which a round last read every tier. */
+	struct mailbox box; /* Its lock protects the members from here to `watch`. */
 	struct reading reading[2];
-	char failure[320]; /* why the context cannot be opened; "": it is open */
-	/* `empty` is filled next, `full` is delivered next; the main thread uses `shown` */
+	char failure[320]; /* Why the context cannot be opened. "" if it is open. */
+	/* The reader fills `empty` next. `full` waits for the main thread, which uses
+	 * `shown`. */
 	struct reading *empty, *full;
-	enum reader_request request[REQUESTS]; /* in order of arrival */
-	unsigned requests_waiting;
-	struct job job[JOBS];
+	struct job job[JOBS]; /* In order of arrival. */
 	unsigned jobs;
 	uint64_t interval_ns;
-	bool profile; /* each round also reads GW_TIER_PROFILE */
+	bool profile; /* Each round also reads GW_TIER_PROFILE. */
 	/* What clients need; reader_look() and reader_watch() set it. */
 	struct {
-		/* monotonic times that the last reader_look() and reader_watch() set */
+		/* Monotonic times that the last reader_look() and reader_watch() set. */
 		uint64_t look_until_ns, until_ns;
-		bool due_now; /* a full round is due at once */
-		bool repaced; /* the time of the next round must be computed again */
-		bool sm_read; /* the last round read the SM utilisation of every process */
+		bool due_now; /* A full round is due at once. */
+		bool repaced; /* The time of the next round must be computed again. */
+		bool sm_read; /* The last round read the SM utilisation of every process. */
 	} watch;
 	/* Used by the main thread only. */
 	struct reading *shown;
@@ -102,7 +102,7 @@ static void metering_free(struct metering *m)
 	if (!m)
 		return;
 	if (m->meter && gw_meter_stop(m->meter) != 0)
-		return; /* a meter thread hangs in the driver and may still use m */
+		return; /* A meter thread hangs in the driver and may still use m. */
 	for (unsigned i = 0; i < m->count; i++)
 		pthread_mutex_destroy(&m->device[i].lock);
 	free(m->device);
@@ -192,11 +192,12 @@ static void update_metering(struct reader *r, struct reading *x)
 	x->unmetered = false;
 	if (r->let_go || r->retiring)
 		return;
-	if (m) { /* stop the old meter later: the main thread must close its windows first */
+	/* Stop the old meter later, because the main thread must close its windows first. */
+	if (m) {
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
-	if (count > 0) /* after a failure, the next round tries again */
+	if (count > 0) /* After a failure, the next round tries again. */
 		r->metering = metering_new(r, snap, &x->unmetered);
 }
 
@@ -211,7 +212,7 @@ static void read_program(struct backend *b, struct view_program *ret)
 {
 	struct nvsmi_facts f;
 
-	if (nvsmi_facts(b, &f)) /* otherwise keep the figures of the last round */
+	if (nvsmi_facts(b, &f)) /* Otherwise the figures of the last round stay. */
 		*ret = (struct view_program){ f.programs + f.starts,
 					      (double)f.program_ns * 1e-9,
 					      (double)f.child_cpu_ns * 1e-9, f.stalls };
@@ -246,7 +247,7 @@ static void read_environment(const struct reader *r, struct reading *x)
 	if (x->env && x->begin_ns - x->env_ns < ENVIRONMENT_NS)
 		return;
 	if (gw_environment_new(r->ctx, &env) != 0)
-		return; /* out of memory: try again at the next round */
+		return; /* Out of memory. The next round tries again. */
 	gw_environment_free(x->env);
 	x->env = env;
 	x->env_ns = x->begin_ns;
@@ -256,7 +257,7 @@ static void read_environment(const struct reader *r, struct reading *x)
 struct round {
 	bool full;
 	unsigned tiers;
-	unsigned processes; /* enum gw_process_want */
+	unsigned processes; /* Bits of enum gw_process_want. */
 };
 
 /* A process that is alone on a GPU gets all energy of this GPU, so its utilisation is read only
@@ -343,56 +344,34 @@ static void do_request(struct reader *r, enum reader_request what)
 	}
 }
 
-/* Handles all requests. Returns true if there were any; a round should follow. */
-static bool do_requests(struct reader *r)
+/* Does all jobs. Returns true if a round should follow, because there were jobs or because a
+ * round is due at once. */
+static bool do_jobs(struct reader *r)
 {
-	enum reader_request request[REQUESTS];
 	struct job job[JOBS];
-	unsigned requests, jobs;
+	unsigned jobs;
 	bool due_now;
 
 	mailbox_lock(&r->box);
 	due_now = r->watch.due_now;
 	r->watch.repaced = false;
-	requests = r->requests_waiting;
-	memcpy(request, r->request, sizeof(request));
-	r->requests_waiting = 0;
 	jobs = r->jobs;
 	memcpy(job, r->job, sizeof(job));
 	r->jobs = 0;
 	mailbox_unlock(&r->box);
-	for (unsigned i = 0; i < requests; i++)
-		do_request(r, request[i]);
 	for (unsigned i = 0; i < jobs; i++)
-		job[i].fn(job[i].arg, r->ctx);
-	return due_now || requests + jobs > 0;
-}
-
-static void deliver_reading(struct reader *r, struct reading *x)
-{
-	mailbox_lock(&r->box);
-	r->full = x;
-	mailbox_unlock(&r->box);
-	mailbox_notify(&r->box);
-}
-
-static struct reading *take_empty(struct reader *r)
-{
-	struct reading *x;
-
-	mailbox_lock(&r->box);
-	x = r->empty;
-	r->empty = NULL;
-	mailbox_unlock(&r->box);
-	return x;
+		if (job[i].fn)
+			job[i].fn(job[i].arg, r->ctx);
+		else
+			do_request(r, job[i].request);
+	return due_now || jobs > 0;
 }
 
 /* A round that is due at once waits until the main thread has taken the last reading, because
  * before that there is no room for another one. */
-static bool has_requests(const struct reader *r)
+static bool has_jobs(const struct reader *r)
 {
-	return r->requests_waiting || r->jobs || r->watch.repaced ||
-	       (r->watch.due_now && r->empty);
+	return r->jobs || r->watch.repaced || (r->watch.due_now && r->empty);
 }
 
 /* Waits until due_ns or until a request arrives. Returns true if the thread must stop. */
@@ -401,7 +380,7 @@ static bool sleep_until(struct reader *r, uint64_t due_ns)
 	bool stop;
 
 	mailbox_lock(&r->box);
-	while (!r->box.stop && !has_requests(r) && mailbox_wait(&r->box, due_ns))
+	while (!r->box.stop && !has_jobs(r) && mailbox_wait(&r->box, due_ns))
 		;
 	stop = r->box.stop;
 	mailbox_unlock(&r->box);
@@ -423,14 +402,21 @@ static uint64_t next_due(struct reader *r, uint64_t due_ns)
 
 static void read_round(struct reader *r)
 {
-	struct reading *x = take_empty(r);
+	struct reading *x;
 
-	if (!x) { /* the main thread has not taken the last reading */
+	mailbox_lock(&r->box);
+	x = r->empty;
+	r->empty = NULL;
+	mailbox_unlock(&r->box);
+	if (!x) { /* The main thread has not taken the last reading. */
 		r->missed++;
 		return;
 	}
 	read_all(r, x);
-	deliver_reading(r, x);
+	mailbox_lock(&r->box);
+	r->full = x;
+	mailbox_unlock(&r->box);
+	mailbox_notify(&r->box);
 }
 
 /* Frees what reader_open() made. */
@@ -488,12 +474,6 @@ static bool reader_open_at_last(struct reader *r)
 	return true;
 }
 
-static void reader_close(struct reader *r)
-{
-	metering_free(r->metering);
-	r->metering = NULL;
-}
-
 static void reader_run(void *arg)
 {
 	struct reader *r = arg;
@@ -503,14 +483,15 @@ static void reader_run(void *arg)
 
 		reader_watch(r, due + READER_START_NS, false);
 		do {
-			bool asked_for = do_requests(r);
+			bool asked_for = do_jobs(r);
 
 			if (asked_for || clock_mono_ns(r->clock) >= due)
 				read_round(r);
 			due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_requests(r); /* handle the last requests, such as restoring settings */
-		reader_close(r);
+		do_jobs(r); /* The last jobs, such as restoring settings. */
+		metering_free(r->metering);
+		r->metering = NULL;
 	}
 }
 
@@ -637,7 +618,7 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
 	if (until_ns > r->watch.until_ns) {
-		/* if the reader rests, the next round is far away */
+		/* If the reader rests, the next round is far away. */
 		r->watch.repaced = clock_mono_ns(r->clock) >= r->watch.until_ns;
 		r->watch.until_ns = until_ns;
 	}
@@ -647,40 +628,32 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 	mailbox_unlock(&r->box);
 }
 
-/* True if the last waiting request is about the same driver change. The change is reported once
- * per GPU, but one request is enough. */
-static bool is_repeated(const struct reader *r, enum reader_request what)
+/* Returns 0, or -GW_E_STATE if the queue is full. The kernel reports a driver change once per
+ * GPU; one request is sufficient. */
+static int add_job(struct reader *r, struct job job)
 {
-	return (what == READER_CAME || what == READER_GONE) && r->requests_waiting > 0 &&
-	       r->request[r->requests_waiting - 1] == what;
-}
-
-int reader_send_request(struct reader *r, enum reader_request what)
-{
-	int err = -GW_E_STATE;
+	int err = 0;
 
 	mailbox_lock(&r->box);
-	if (is_repeated(r, what)) {
-		err = 0;
-	} else if (r->requests_waiting < REQUESTS) {
-		r->request[r->requests_waiting++] = what;
-		err = 0;
-	}
+	if (!job.fn && (job.request == READER_CAME || job.request == READER_GONE) &&
+	    r->jobs > 0 && !r->job[r->jobs - 1].fn &&
+	    r->job[r->jobs - 1].request == job.request)
+		r->jobs--; /* The same request is added again below. */
+	if (r->jobs < JOBS)
+		r->job[r->jobs++] = job;
+	else
+		err = -GW_E_STATE;
 	mailbox_wake(&r->box);
 	mailbox_unlock(&r->box);
 	return err;
 }
 
+int reader_send_request(struct reader *r, enum reader_request what)
+{
+	return add_job(r, (struct job){ .request = what });
+}
+
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg)
 {
-	int err = -GW_E_STATE;
-
-	mailbox_lock(&r->box);
-	if (r->jobs < JOBS) {
-		r->job[r->jobs++] = (struct job){ fn, arg };
-		err = 0;
-		mailbox_wake(&r->box);
-	}
-	mailbox_unlock(&r->box);
-	return err;
+	return add_job(r, (struct job){ .fn = fn, .arg = arg });
 }

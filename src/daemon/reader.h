@@ -20,12 +20,12 @@
 /* A meter and the accumulated energy of each of its GPUs. */
 struct metering {
 	struct gw_meter *meter;
-	uint64_t signature; /* identifies the set of GPUs */
+	uint64_t signature; /* Identifies the set of GPUs. */
 	unsigned count;
 	struct metering_device {
 		pthread_mutex_t lock;
 		struct energy_total total;
-		bool hung; /* the GPU hung when the meter started, so it is not measured */
+		bool hung; /* The GPU hung when the meter started. It is not measured. */
 	} * device;
 };
 
@@ -33,37 +33,41 @@ struct metering {
 struct reading {
 	struct gw_snapshot *snap;
 	struct gw_process_list *processes;
-	struct gw_environment *env; /* NULL: not collected yet */
-	uint64_t env_ns;            /* monotonic time at which `env` was collected */
-	struct metering *metering;  /* NULL: energy is not measured */
-	bool unmetered;             /* no meter runs, because memory or threads are missing */
-	bool retire;                /* the GPUs changed: stop using `metering` */
-	bool let_go;                /* the drivers are released */
-	/* time to the next round; longer than the interval while no client uses the readings */
+	struct gw_environment *env; /* NULL if it was not collected yet. */
+	uint64_t env_ns;            /* Monotonic time at which `env` was collected. */
+	struct metering *metering;  /* NULL if energy is not measured. */
+	bool unmetered;             /* No meter runs, because memory or threads are missing. */
+	/* The GPUs changed. The main thread must stop using `metering`. */
+	bool retire;
+	bool let_go; /* The drivers are released. */
+	/* Time to the next round. It is longer than the interval while no client uses the
+	 * readings. */
 	uint64_t pace_ns;
-	bool full;                 /* every tier that was due was read */
-	unsigned requests_done;    /* number of finished reader_send_request() requests */
-	int request_error;         /* result of the last one; 0: success */
-	uint64_t begin_ns, end_ns; /* monotonic time at which the round began and ended */
-	uint64_t missed;           /* number of rounds that were skipped since the start */
+	bool full; /* Every tier that was due was read. */
+	/* Number of requests of reader_send_request() that are done. */
+	unsigned requests_done;
+	int request_error;         /* Result of the last request. 0 means success. */
+	uint64_t begin_ns, end_ns; /* Monotonic times at which the round began and ended. */
+	uint64_t missed;           /* Number of rounds that were skipped since the start. */
 	struct gw_ctx *ctx;
-	/* why NVML cannot be initialised, as a cause and as a sentence; NONE: NVML is open or
-	 * not used */
+	/* Why NVML cannot be initialised, as a cause and as a sentence. The cause is
+	 * GW_CAUSE_NONE if NVML is open or not used. */
 	enum gw_cause nvml_cause;
 	char nvml_message[400];
-	struct view_program program; /* the cost of nvidia-smi */
+	struct view_program program; /* The cost of running nvidia-smi. */
 };
 
 struct reader;
 
 struct reader_config {
-	const struct gw_options *options; /* options of the context; copied */
+	const struct gw_options *options; /* Options of the context. The reader copies them. */
 	uint64_t interval_ns;
-	const char *cache_dir; /* for sensor profiles; NULL: the XDG default */
-	/* Called on the main thread with a new reading; the previous one is no longer valid. */
+	const char *cache_dir; /* Folder for sensor profiles. NULL: the XDG default. */
+	/* Called on the main thread with a new reading. The previous reading is no longer
+	 * valid. */
 	void (*ready)(void *arg, const struct reading *r);
-	/* Called on the main thread if the GPUs cannot be opened; why is a sentence. The reader
-	 * tries again. */
+	/* Called on the main thread if the GPUs cannot be opened. why is a sentence. The
+	 * reader tries again. */
 	void (*failed)(void *arg, const char *why);
 	void *arg;
 };
@@ -73,8 +77,8 @@ struct reader_config {
 int reader_new(struct loop *l, const struct reader_config *config, struct reader **ret);
 
 /* Stops the thread. Returns 0, or -GW_E_STATE if a driver call has not returned within
- * timeout_ns. The thread is then left behind with everything it uses, and the process should
- * exit without calling the driver again. */
+ * timeout_ns. The thread and everything that it uses then stay in memory, and the process
+ * should exit without calling the driver again. */
 int reader_free(struct reader *r, uint64_t timeout_ns);
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
@@ -88,9 +92,10 @@ void reader_set_profile(struct reader *r, bool on);
 enum reader_request {
 	READER_LET_GO,
 	READER_RESUME,
-	READER_CAME,   /* a driver was loaded: open it at once */
-	READER_GONE,   /* a driver is being removed: close it now, try to open it later */
-	READER_RETIRED /* the main thread no longer uses `metering` */
+	READER_CAME, /* A driver was loaded. The reader opens it at once. */
+	/* A driver is being removed. The reader closes it now and tries to open it later. */
+	READER_GONE,
+	READER_RETIRED /* The main thread no longer uses `metering`. */
 };
 int reader_send_request(struct reader *r, enum reader_request what);
 
@@ -98,22 +103,22 @@ int reader_send_request(struct reader *r, enum reader_request what);
  * the queue is full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
-/* Makes each full round until this monotonic time read the SM utilisation of every process;
- * other rounds read it only on GPUs with several processes. If `now` is set and the last round
- * did not read it, a round begins at once. */
+/* Until this monotonic time, each full round also reads the SM utilisation of every process.
+ * Other rounds read it only on GPUs with several processes. If `now` is true and the last
+ * round did not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
-/* While no client uses the readings, a round comes only every READER_REST_NS and reads only the
- * cheap tiers; the expensive tiers are read every READER_REST_HEALTH_NS. reader_watch() makes
- * the rounds full and as frequent as the interval until this monotonic time. If `now` is set, a
- * full round begins at once, also if until_ns is in the past. */
+/* While no client uses the readings, a round comes only every READER_REST_NS and reads only
+ * the cheap tiers. The expensive tiers are then read every READER_REST_HEALTH_NS. After
+ * reader_watch(), the rounds are full and come at the interval, until this monotonic time.
+ * If `now` is true, a full round begins at once, even if until_ns is in the past. */
 #define READER_REST_NS (10 * NS_PER_S)
-/* time after the start in which every round is full */
+/* For this time after the start, every round is full. */
 #define READER_START_NS       (5 * NS_PER_S)
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)
 void reader_watch(struct reader *r, uint64_t until_ns, bool now);
 
-/* Returns the energy of device i in joules; *ret_seconds is the measured time. */
+/* Returns the energy of device i in joules. *ret_seconds is the measured time. */
 double metering_joules(struct metering *m, unsigned i, double *ret_seconds);
 
 #endif

@@ -12,36 +12,38 @@
 
 #include "base/buf.h"
 
-/* Version of the file format that is written. Version 6 names a registered game. Version 5 writes enums by name; earlier versions
- * wrote numbers. Version 4 added the policy. Version 3 added reservations of an earlier run and
- * other services. Version 2 added the names of workers and their records. */
+/* Version of the file format that is written. Version 2 added the names of workers and their
+ * records. Version 3 added reservations of an earlier run and other services. Version 4
+ * added the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version
+ * 6 names a registered game. */
 #define RECORDING_FORM 6
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
-/* Writes the policy that is in force for the following lines. Call it after recording_begin()
- * or recording_swap(). */
+/* Writes the policy that applies to the following lines. Call it after recording_begin() or
+ * recording_swap(). */
 void recording_policy(struct buf *out, const struct policy *p);
-/* Writes the state of a running guard. Call it after the workers and the inputs that are in
- * effect when the recording begins. */
+/* Writes the state of a running guard. Call it after the workers and the inputs that apply
+ * when the recording begins. */
 void recording_state(struct buf *out, const struct guard *g);
-/* Writes one worker. Call it once per worker after recording_begin() or recording_swap(). Later
- * lines name a worker by its position. record: what the guard knows about the worker, or
- * NULL. */
+/* Writes one worker. Call it once per worker after recording_begin() or recording_swap().
+ * Later lines name a worker by its position. record is what the guard knows about the
+ * worker, or NULL. */
 void recording_worker(struct buf *out, unsigned worker, const char *name,
 		      const struct guard_record *record);
 /* A change of policy is written by recording_swap(), then recording_policy() and
  * recording_worker() for each worker, then recording_swapped(). */
 void recording_swap(struct buf *out);
 void recording_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns);
-/* Writes the outcome of an order. worker: index of the worker that waits for the outcome; -1:
- * no worker waits. */
+/* Writes the outcome of an order. worker is the index of the worker that waits for the
+ * outcome, or -1 if no worker waits. */
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns);
 void recording_stop(struct buf *out, uint64_t now_ns);
 void recording_request(struct buf *out, int worker, enum guard_request what, uint64_t ttl_ns,
 		       uint64_t now_ns);
-/* Writes the user of the next request, reservation or game. uid -1: a user without a limit. */
+/* Writes the user of the next request, reservation or game. uid is -1 for a user without a
+ * limit. */
 void recording_requester(struct buf *out, int64_t uid, uint64_t now_ns);
 void recording_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
@@ -49,8 +51,8 @@ void recording_trust(struct buf *out, const char *gpu, uint64_t now_ns);
 void recording_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
 		    uint64_t now_ns);
 void recording_foreign(struct buf *out, const char *gpu, const char *holder, uint64_t now_ns);
-/* Writes a request for a reservation. id: the id that the guard gave to the reservation; 0: the
- * guard refused it. */
+/* Writes a request for a reservation. id is the id of the reservation, or 0 if the guard
+ * refused it. */
 void recording_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 		       uint64_t ttl_ns, uint64_t id, uint64_t now_ns);
 void recording_reserve_restore(struct buf *out, const struct guard_reservation *r);
@@ -59,14 +61,14 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns);
 void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns);
 
-/* Names of enum values, in the order of each enum, used for writing and reading. NULL ends each
- * array. */
+/* Names of enum values, in the order of each enum, for writing and reading. Each array ends
+ * with NULL. */
 extern const char *const recording_requests[], *const recording_holds[],
 						       *const recording_heats[];
 
 struct recording_file {
-	int fd;       /* -1: not recording */
-	bool regular; /* regular file, which can be truncated and renamed */
+	int fd;       /* -1 if nothing is recorded. */
+	bool regular; /* A regular file can be truncated and renamed. */
 	uint64_t size;
 };
 
@@ -80,7 +82,8 @@ void recording_file_close(struct recording_file *r);
  * errno. */
 int recording_file_add(struct recording_file *r, const char *text, size_t size);
 
-/* True if the file is still at path. A log rotation moves the file away and sends a reload. */
+/* True if the file is still at path. A log rotation moves the file away and then makes the
+ * service reload. */
 bool recording_file_in_place(const struct recording_file *r, const char *path);
 
 /* Renames the file to path.1 and replaces an existing path.1. The caller then closes the file
@@ -90,10 +93,10 @@ int recording_file_move(struct recording_file *r, const char *path);
 
 struct recording_reader;
 
-/* Creates a reader. Borrows what p points to; p may be NULL.
- * dry: p decides everything, and recorded outcomes are skipped because no order is carried out.
- * Otherwise each run is decided by the policy that was recorded with it, or by p if none was
- * recorded. Returns 0 or -GW_E_NOMEM. */
+/* Creates a reader. Borrows what p points to; p may be NULL. If dry is true, p decides
+ * everything, and recorded outcomes are skipped because no order is carried out. Otherwise
+ * each run is decided by the policy that was recorded with it, or by p if none was recorded.
+ * Returns 0 or -GW_E_NOMEM. */
 int recording_reader_new(const struct policy *p, bool dry, struct recording_reader **ret);
 void recording_reader_free(struct recording_reader *r);
 
@@ -111,8 +114,8 @@ enum guard_ending recording_ending(const uint64_t flag[6]);
  * Returns 0 if the run has no scene yet. */
 uint64_t recording_wall_ns(const struct recording_reader *r, uint64_t mono_ns);
 
-/* Gets the next decision since the last line; false: no more. *ret_wall_ns is the time of the
- * decision as recording_wall_ns() returns it. */
+/* Gets the next decision since the last line. Returns false if there is none. *ret_wall_ns
+ * is the time of the decision as recording_wall_ns() returns it. */
 bool recording_next_decision(struct recording_reader *r, struct guard_decision *ret,
 			     uint64_t *ret_wall_ns);
 
@@ -122,7 +125,7 @@ struct recording_counts {
 struct recording_counts recording_counts(const struct recording_reader *r);
 /* Returns the policy of the last decisions. */
 const struct policy *recording_reader_policy(const struct recording_reader *r);
-/* Returns the guard; NULL if nothing was read yet. */
+/* Returns the guard, or NULL if nothing was read yet. */
 const struct guard *recording_reader_guard(const struct recording_reader *r);
 
 #endif

@@ -15,36 +15,39 @@
 
 #define WORDS 10
 
-/* number of reservations to remember; more than can exist at the same time */
+/* Number of reservations to remember. It is more than can exist at the same time. */
 #define RESERVATIONS 64
 
 struct recording_reader {
-	/* policy that the caller gave; it has no workers if the caller gave none */
+	/* The policy that the caller gave. It has no workers if the caller gave none. */
 	struct policy given;
-	/* policy of the recording; NULL: the recording has none, or the replay is dry */
+	/* The policy of the recording. NULL if the recording has none, or if the replay is
+	 * dry. */
 	struct policy *own;
-	/* next policy of the recording, while the lines between swap and swapped are read */
+	/* The next policy of the recording, while the lines between swap and swapped are
+	 * read. */
 	struct policy *coming;
-	struct buf text; /* lines of a policy that is being read */
+	struct buf text; /* Lines of a policy that is being read. */
 	bool dry;
 	struct guard *guard;
 	struct scene scene;
-	uint64_t wall_ns, mono_ns; /* times of the run's last scene; 0: no scene was read yet */
-	uint64_t last_id;          /* last id before this run */
+	/* Times of the run's last scene. 0 if no scene was read yet. */
+	uint64_t wall_ns, mono_ns;
+	uint64_t last_id; /* The last id before this run. */
 	unsigned form;
-	bool swapping; /* between swap and swapped */
-	bool in_state; /* between the first and the last state line */
+	bool swapping; /* True between swap and swapped. */
+	bool in_state; /* True between the first and the last state line. */
 	struct guard_state_reader state;
-	/* workers that the run had before a swap; bits by position in the policy */
+	/* The workers that the run had before a swap, one bit per position in the policy. */
 	uint32_t known;
 	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). They
 	 * differ if another policy gives other orders. */
 	struct {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
-	unsigned reservations; /* number of reservations so far; the array is a ring */
-	/* From format version 2 on: the position of each recorded worker in the policy (-1:
-	 * none), and the records of the workers. */
+	unsigned reservations; /* Number of reservations so far. The array is a ring. */
+	/* From format version 2 on: the position of each recorded worker in the policy (-1
+	 * if it has none), and the records of the workers. */
 	int position[POLICY_WORKERS];
 	struct guard_record record[POLICY_WORKERS];
 	unsigned records;
@@ -74,7 +77,7 @@ static void drop_policy(struct policy **p)
 struct words {
 	char text[1024];
 	const char *word[WORDS];
-	uint64_t number[WORDS]; /* value of each word that is a number; see words_fit() */
+	uint64_t number[WORDS]; /* Value of each word that is a number; see words_fit(). */
 	unsigned count;
 };
 
@@ -138,7 +141,7 @@ static bool read_enum(unsigned form, const char *word, const char *const *names,
 	return true;
 }
 
-/* Reads a bit set: names separated by commas; "-" is the empty set. */
+/* Reads a bit set: names separated by commas. "-" is the empty set. */
 static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
 		     uint32_t *ret)
 {
@@ -220,7 +223,7 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	if (w->count > (form < 3 ? 3 : 4) ||
 	    (w->count > 2 && !number_u64(w->word[2], &last_id)))
 		return -GW_E_PARSE;
-	run_begin(t, (unsigned)form, last_id); /* drops the policy of the run before */
+	run_begin(t, (unsigned)form, last_id); /* This drops the policy of the run before. */
 	return w->count > 3 && !read_mode(t, (unsigned)form, w->word[3]) ? -GW_E_PARSE : 0;
 }
 
@@ -267,7 +270,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Returns the record that this line adds to; NULL if there is none. */
+/* Returns the record to which this line adds, or NULL if there is none. */
 static struct guard_record *last_record(struct recording_reader *t)
 {
 	return !may_describe(t) || !t->records ? NULL : &t->record[t->records - 1];
@@ -308,7 +311,7 @@ static int read_record_root(struct recording_reader *t, const struct words *w)
 	return r ? add_process(w, r->root, &r->roots, GUARD_ROOTS) : -GW_E_PARSE;
 }
 
-/* Returns the position of a recorded worker in the policy; -1 if the policy has no such
+/* Returns the position of a recorded worker in the policy, or -1 if the policy has no such
  * worker. */
 static int policy_position(const struct recording_reader *t, uint64_t worker)
 {
@@ -387,7 +390,7 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	t->swapping = false;
 	err = t->coming ? swap_to(t, now_ns)
 			: swap_without(t, known_workers(t) & ~t->known, now_ns);
-	if (err) { /* the guard may still borrow the policy that is freed here */
+	if (err) { /* The guard may still borrow the policy that is freed here. */
 		guard_free(t->guard);
 		t->guard = NULL;
 		drop_policy(&t->coming);
@@ -410,7 +413,7 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 3, 4, 5, 6, 7, 8 };
 	const bool first = t->form == 1;
-	/* older recordings do not have the last two numbers */
+	/* Older recordings do not have the last two numbers. */
 	const unsigned n = first ? 4 : w->count == 10 ? 7 : 5;
 	struct guard_outcome o = { 0 };
 	uint64_t v[7] = { 0 }, number = UINT64_MAX;
@@ -418,7 +421,7 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	if (w->count != n + 3 || !read_numbers(w, at, n, v) ||
 	    (!number_u64(w->word[2], &number) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
-	if (first) /* in format version 1 the number is the order, later the worker */
+	if (first) /* In format version 1 the number is the order. Later it is the worker. */
 		o.order = number > t->last_id ? number - t->last_id : 0;
 	else if (policy_position(t, number) >= 0)
 		o.order = guard_order_pending(t->guard, (unsigned)policy_position(t, number));
@@ -445,7 +448,7 @@ static int read_request(struct recording_reader *t, const struct words *w)
 	if (!read_enum(t->form, w->word[3], recording_requests, &what) ||
 	    (!all && !number_u64(w->word[2], &worker)))
 		return -GW_E_PARSE;
-	if (!all && policy_position(t, worker) < 0) /* this policy has no such worker */
+	if (!all && policy_position(t, worker) < 0) /* This policy has no such worker. */
 		guard_set_requester(t->guard, -1);
 	else
 		guard_request(t->guard, all ? -1 : policy_position(t, worker),
@@ -507,7 +510,7 @@ static void note_reservation(struct recording_reader *t, uint64_t theirs, uint64
 
 static uint64_t find_reservation(const struct recording_reader *t, uint64_t theirs)
 {
-	if (t->form < 3) /* before version 3 the line that made the reservation has no id */
+	if (t->form < 3) /* Before version 3, the line that made the reservation has no id. */
 		return theirs > t->last_id ? theirs - t->last_id : 0;
 	for (unsigned i = 0; i < t->reservations && i < RESERVATIONS; i++)
 		if (t->reservation[i].theirs == theirs)
@@ -555,7 +558,7 @@ static int read_release(struct recording_reader *t, const struct words *w)
 static int read_games(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
-	const unsigned count = t->form < 6 ? 3 : 4; /* version 6 names a game */
+	const unsigned count = t->form < 6 ? 3 : 4; /* Version 6 names a game. */
 	uint64_t v[2];
 
 	if (w->count != count || !read_numbers(w, at, 2, v) || v[1] > UINT32_MAX)
@@ -617,7 +620,7 @@ static int read_state(struct recording_reader *t, const char *line)
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
 	r = guard_state_read(&t->state, t->guard, line);
-	/* false after the last state line; an incomplete state cannot be used */
+	/* False after the last state line. An incomplete state cannot be used. */
 	t->in_state = r <= 0;
 	if (r <= 0)
 		return r;
@@ -668,10 +671,11 @@ static int read_scene(struct recording_reader *t, const char *line)
 static int read_words(struct recording_reader *t, const char *line)
 {
 	static const struct {
-		/* form: see words_fit(); NULL: several forms, checked by read() */
+		/* For form, see words_fit(). It is NULL if there are several forms; read()
+		 * then checks them. */
 		const char *word, *form;
 		int (*read)(struct recording_reader *t, const struct words *w);
-		bool before; /* allowed before the guard exists */
+		bool before; /* Allowed before the guard exists. */
 	} kinds[] = {
 		{ "record", "tnnntnnt", read_record, true },
 		{ "record-gpu", "nt", read_record_gpu, true },
@@ -762,7 +766,7 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 		t->given = *p;
 	t->dry = dry;
 	buf_init(&t->text, 1 << 20);
-	run_begin(t, 1, 0); /* the beginning may be missing, or the file has only scenes */
+	run_begin(t, 1, 0); /* The beginning may be missing, or the file has only scenes. */
 	*ret = t;
 	return 0;
 }
@@ -771,7 +775,7 @@ void recording_reader_free(struct recording_reader *t)
 {
 	if (!t)
 		return;
-	run_begin(t, 1, 0); /* frees everything that belongs to a run */
+	run_begin(t, 1, 0); /* Frees everything that belongs to a run. */
 	buf_done(&t->text);
 	free(t);
 }

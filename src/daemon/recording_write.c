@@ -176,7 +176,7 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns)
 {
 	buf_addf(out, "economy\t%" PRIu64 "\t%u\t%" PRIu64 "\t%.0f\t%.0f\n", now_ns, worker,
-		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j); /* 0 is read as unknown */
+		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j); /* 0 is read as unknown. */
 }
 
 static int truncate_to(struct recording_file *r, uint64_t size)
@@ -187,7 +187,7 @@ static int truncate_to(struct recording_file *r, uint64_t size)
 	return 0;
 }
 
-/* Returns the end of the last whole line; 0 if there is none. */
+/* Returns the end of the last whole line, or 0 if there is none. */
 static uint64_t whole_lines(int fd, uint64_t size)
 {
 	char tail[4096];
@@ -230,7 +230,7 @@ int recording_file_open(struct recording_file *r, const char *path)
 	struct stat st = { .st_size = 0 };
 	int fd;
 
-	/* Another user could make root append to any file. */
+	/* Otherwise another user could make root append to any file. */
 	if (file_is_unsafe_for_root(path)) {
 		errno = EPERM;
 		return -1;

@@ -20,16 +20,16 @@ struct scene_thread {
 	void *arg;
 	struct loop_source *source;
 	struct mailbox box;
-	/* Protected by the mailbox lock. */
+	/* The lock of the mailbox protects these members. */
 	struct scene *empty, *full;
 	uint64_t due_ns;
 	bool utilisation, paused;
-	bool missed; /* a scene was due while no buffer was free */
+	bool missed; /* A scene was due while no buffer was free. */
 	uint64_t triggered;
-	struct scene_builder_stats stats; /* statistics of the builder at the last scene */
+	struct scene_builder_stats stats; /* Statistics of the builder at the last scene. */
 	const struct policy *policy;
-	struct scene_builder_formers formers; /* former processes of its workers */
-	/* sequence number of `policy`, and of the policy that the builder uses */
+	struct scene_builder_formers formers; /* Former processes of the workers. */
+	/* Sequence numbers of `policy` and of the policy that the builder uses. */
 	uint64_t wanted, taken;
 	/* Used by the scene thread only. */
 	uint64_t often_until_ns;
@@ -81,7 +81,7 @@ static struct scene *take_empty(struct scene_thread *k, bool *ret_utilisation)
 		k->empty = NULL;
 	k->missed = !s && !k->paused;
 	*ret_utilisation = k->utilisation;
-	k->due_ns = UINT64_MAX; /* nothing is due until the main thread sets a time */
+	k->due_ns = UINT64_MAX; /* Nothing is due until the main thread sets a time. */
 	mailbox_unlock(&k->box);
 	return s;
 }
@@ -113,8 +113,8 @@ static void build_scene(struct scene_thread *k)
 		mailbox_notify(&k->box);
 }
 
-/* Gives a new policy to the builder. Returns false if out of memory; then the old policy stays,
- * and its scenes are not delivered. */
+/* Passes a new policy to the builder. Returns false if out of memory. Then the old policy
+ * stays, and its scenes are not delivered. */
 static bool take_policy(struct scene_thread *k)
 {
 	struct scene_builder_formers formers;

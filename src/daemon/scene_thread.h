@@ -12,16 +12,16 @@
 struct scene_thread;
 
 /* Starts the thread. Borrows ctx and p; f has the same meaning as in scene_builder_recall().
- * ready is called on the main thread with a scene that is valid until the next call of ready.
- * ready returns the monotonic time of the next scene (UINT64_MAX: when a process opens a GPU);
- * *ret_utilisation says whether to read utilisation.
- * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
+ * ready() is called on the main thread with a scene that is valid until the next call of
+ * ready(). It returns the monotonic time of the next scene, or UINT64_MAX to wait until a
+ * process opens a GPU. *ret_utilisation says whether the next scene has utilisation. Returns
+ * 0, -GW_E_NOMEM or -GW_E_IO. */
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
 		     uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation),
 		     void *arg, struct scene_thread **ret);
-/* Stops the thread. Returns 0, or -GW_E_STATE if it hangs in a driver; it is then left behind
- * with everything it uses. */
+/* Stops the thread. Returns 0, or -GW_E_STATE if the thread hangs in a driver. The thread
+ * and everything that it uses then stay in memory. */
 int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns);
 
 /* Sets a new policy (borrowed) and the former processes of its new workers. No more scenes of

@@ -30,10 +30,10 @@
 #define EVENT_PAIRS  20
 #define MESSAGE_MAX  2000
 #define TEXTFILE_MAX (4 * 1024 * 1024)
-/* maximum time for stopping, even if a driver call hangs */
+/* Maximum time for stopping, even if a driver call hangs. */
 #define END_NS        (5 * NS_PER_S)
 #define STREAM_BYTES  (256 * 1024)
-#define MEMORY_BYTES  (8 * 1024 * 1024) /* maximum size of the history without a file */
+#define MEMORY_BYTES  (8 * 1024 * 1024) /* Maximum size of the history without a file. */
 #define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS)
 
 struct service {
@@ -47,13 +47,13 @@ struct service {
 	struct container_resolver *containers;
 	struct suspend *suspend;
 	struct uevent *uevent;
-	struct fleet_watch *fleet; /* NULL: no Prometheus is configured */
+	struct fleet_watch *fleet; /* NULL if no Prometheus is configured. */
 	struct api api;
-	struct textfile textfile; /* written if path is not empty */
-	struct push *push;        /* NULL: none was configured yet */
+	struct textfile textfile; /* Written if path is not empty. */
+	struct push *push;        /* NULL until a push is configured. */
 	struct log_latch store_bad, no_gpus, rests;
 	struct notify notify;
-	bool announced; /* the first tick was reported to systemd */
+	bool announced; /* The first tick was reported to systemd. */
 	int end;
 };
 
@@ -202,7 +202,8 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* Returns memory to the kernel that only the start needed, or a client that has left. */
+/* Returns memory to the kernel that was needed only for the start, or only for a client that
+ * has left. */
 static void trim_memory(void)
 {
 	malloc_trim(0);
@@ -316,7 +317,8 @@ static void apply_log(struct service *s)
 	s->log.format = format;
 }
 
-struct listening { /* memory that http_config points to */
+/* Memory that http_config points to. */
+struct listening {
 	struct http_listener listener[LISTENERS_MAX];
 	unsigned count;
 	struct notify_socket given[NOTIFY_SOCKETS];
@@ -404,8 +406,8 @@ static void apply_config(struct service *s)
 		   s->config.energy_price_currency ? s->config.energy_price_currency : "");
 }
 
-/* Makes the guard's settings. refresh: query all container names now; false after a container
- * id changed. */
+/* Makes the guard's settings. If refresh is true, queries all container names now. It is
+ * false after a container id changed. */
 static int make_guard(struct service *s, bool refresh, struct guard_settings *ret)
 {
 	int err = guard_config_make(&s->config, ret);
@@ -427,20 +429,24 @@ static void reload_guard(struct service *s, bool refresh)
 			     gw_strerror(-GW_E_NOMEM));
 }
 
-static struct workload_account_config workload_settings(const struct service *s)
+static struct engine_settings engine_settings(const struct service *s)
 {
-	return (struct workload_account_config){
-		.keep_s = s->config.workloads_keep_s,
-		.history = (unsigned)s->config.workloads_history
+	return (struct engine_settings){
+		.interval_ns = s->config.service_interval,
+		.profile = metrics_need_profile(&s->api.metrics),
+		.manage = s->config.manage_enabled,
+		.workloads = { .keep_s = s->config.workloads_keep_s,
+			       .history = (unsigned)s->config.workloads_history },
+		.models_s = s->config.models_interval_s,
 	};
 }
 
-/* Reads the configuration again. Keeps the old one if the new one has any error. */
+/* Reads the configuration again. If the new configuration has an error, keeps the old one. */
 static void reload_config(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
 	struct config fresh, old = s->config;
-	struct workload_account_config workloads;
+	struct engine_settings settings;
 	struct http_config h;
 
 	notify_reloading(&s->notify, clock_mono_ns(s->api.clock));
@@ -464,12 +470,8 @@ static void reload_config(struct service *s)
 	} else {
 		log_lines(s, LOG_WARNING, message);
 		apply_config(s);
-		engine_set_manage(s->engine, s->config.manage_enabled);
-		workloads = workload_settings(s);
-		engine_set_workloads(s->engine, &workloads);
-		engine_set_models(s->engine, s->config.models_interval_s);
-		engine_set_interval(s->engine, s->config.service_interval);
-		engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
+		settings = engine_settings(s);
+		engine_configure(s->engine, &settings);
 		engine_event(s->engine, "config", NULL, "info",
 			     "the configuration was reloaded%s",
 			     config_needs_restart(&old, &fresh)
@@ -544,10 +546,7 @@ static int open_engine(struct service *s)
 	return engine_new(
 		&(struct engine_config){
 			.options = &g,
-			.interval_ns = c->service_interval,
-			.manage = c->manage_enabled,
-			.workloads = workload_settings(s),
-			.models_s = c->models_interval_s,
+			.settings = engine_settings(s),
 			.hpc_job_mapping_dir = c->workloads_hpc_job_mapping_dir,
 			.guard = make_guard(s, true, &guard) == 0 ? &guard : NULL,
 			.loop = s->loop,
@@ -588,7 +587,7 @@ static int open_http(struct service *s)
 	return SERVICE_OK;
 }
 
-/* Number of open files that the service and a few connections need, with a margin: 20 were
+/* Number of open files that the service and a few connections need, with a margin. 20 were
  * needed with one GPU and the guard. */
 #define SERVICE_FILES 64
 
@@ -641,7 +640,8 @@ static int service_begin(struct service *s)
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
-	/* The store creates its folder. A service that cannot listen leaves none behind. */
+	/* The store creates its folder. It is opened after HTTP, so that a service that
+	 * cannot listen creates no folder. */
 	if (open_store(s) != 0 ||
 	    container_resolver_new(
 		    &(struct container_resolver_config){ .loop = s->loop,
@@ -653,9 +653,8 @@ static int service_begin(struct service *s)
 		log_write(&s->log, LOG_ERROR, start_failed, NULL, 0);
 		return SERVICE_FAILED;
 	}
-	engine_set_profile(s->engine, metrics_need_profile(&s->api.metrics));
-	uevent_new(s->loop, driver_moved, s,
-		   &s->uevent); /* optional: without it a new driver is found a little later */
+	/* uevent is optional. Without it, a new driver is found a little later. */
+	uevent_new(s->loop, driver_moved, s, &s->uevent);
 	s->api.view = *engine_view(s->engine);
 	engine_event(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
 	if (s->notify.watchdog_ns)
@@ -682,10 +681,11 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	/* the guard's last events still cause new views, which must not use the freed module */
+	/* The guard's last events still cause new views. These must not use the freed
+	 * module. */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
-	if (s->engine) /* logged after the guard's last events */
+	if (s->engine) /* Logged after the guard's last events. */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
@@ -701,7 +701,7 @@ static void service_end(struct service *s)
 	}
 	if (hangs) {
 		fflush(NULL);
-		_exit(s->end); /* exit handlers of the driver library may wait for the call */
+		_exit(s->end); /* Exit handlers of the driver library may wait for the call. */
 	}
 	windows_free(s->api.windows);
 	api_done(&s->api);

@@ -10,25 +10,26 @@
 #include <gpuward.h>
 
 struct service_options {
-	const char *config_path; /* argument of --config; NULL: the usual files */
+	const char *config_path; /* The argument of --config. NULL means the usual files. */
 	const struct config_flag *flags;
 	unsigned flag_count;
-	/* Options that every command has; NULL or 0: as configured. */
+	/* Options that every command has. NULL or 0 means the value of the configuration. */
 	const char *backend, *nvml_library, *root;
-	unsigned open_flags; /* enum gw_open_flag */
+	unsigned open_flags; /* Bits of enum gw_open_flag. */
 	uint64_t deadline_ns;
-	bool quiet;     /* nothing is printed on standard output */
-	bool simulated; /* the GPUs are simulated */
+	bool quiet;     /* Nothing is printed on standard output. */
+	bool simulated; /* The GPUs are simulated. */
 };
 
 enum service_end {
 	SERVICE_OK = 0,
 	SERVICE_FAILED = 1,
-	SERVICE_USAGE = 2,    /* the configuration is invalid */
-	SERVICE_REFUSED = 78, /* an unsafe configuration, or NVML is required but unusable */
+	SERVICE_USAGE = 2, /* The configuration is invalid. */
+	/* The configuration is unsafe, or NVML is required but cannot be used. */
+	SERVICE_REFUSED = 78,
 };
 
-/* Runs until SIGTERM or SIGINT. Returns an enum service_end; errors are logged. */
+/* Runs until SIGTERM or SIGINT. Logs errors. Returns an enum service_end. */
 int service_run(const struct service_options *options);
 
 #endif

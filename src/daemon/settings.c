@@ -13,15 +13,17 @@
 
 #define ORDERS_MAX  8
 #define RESTORE_MAX 256
-#define KEEP_NS     (5 * NS_PER_S)  /* maximum time to store an old value */
-#define POLL_NS     (5 * NS_PER_MS) /* time between checks whether the old value is stored */
-#define DOC_MAX     4096            /* bytes of a document in the store */
+#define KEEP_NS     (5 * NS_PER_S) /* Maximum time to store an old value. */
+/* Time between two checks whether the old value is stored. */
+#define POLL_NS (5 * NS_PER_MS)
+#define DOC_MAX 4096 /* Maximum bytes of a document in the store. */
 
 struct row {
 	struct manage_entry e;
-	bool pending;             /* an order is under way */
-	bool fresh;               /* the order created the entry */
-	struct manage_entry undo; /* copy of the entry before the order */
+	/* An order for this setting is running on the reader thread. */
+	bool pending;
+	bool fresh;               /* The order created the entry. */
+	struct manage_entry undo; /* Copy of the entry before the order. */
 };
 
 struct manage_journal {
@@ -33,8 +35,8 @@ struct manage_journal {
 	unsigned count, cap;
 };
 
-/* Returns the entry for an order o that is about to change the value `before`. old NULL: no
- * entry yet. */
+/* Returns the entry for an order o that is about to change the value `before`. old is NULL
+ * if there is no entry yet. */
 static struct manage_entry manage_entry_begin(const struct manage_entry *old,
 					      const struct manage_order *o,
 					      const double before[2], uint64_t wall_ns)
@@ -60,10 +62,10 @@ static struct manage_entry manage_entry_begin(const struct manage_entry *old,
 
 /* What happens to the entry of an order. */
 enum manage_fate {
-	MANAGE_FATE_NONE,  /* there is no entry */
-	MANAGE_FATE_STAYS, /* entry stays: the setting must still be restored */
-	MANAGE_FATE_ENDS,  /* entry is deleted: nothing to restore */
-	/* the order was not carried out: the entry returns to its state before the order */
+	MANAGE_FATE_NONE,  /* There is no entry. */
+	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
+	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
+	/* The order was not carried out. The entry gets its state before the order. */
 	MANAGE_FATE_UNDONE,
 };
 
@@ -74,8 +76,8 @@ static enum manage_fate manage_entry_fate(const struct manage_order *o,
 		return r->error == 0 || r->foreign ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
 	if (r->error == 0)
 		return o->keep ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
-	/* Keep the entry if the driver confirmed the change or never answered. The restore
-	 * finds out what the driver did. */
+	/* Keep the entry if the driver confirmed the change or never answered. The next
+	 * restore finds out what the driver did. */
 	return r->changed || r->uncertain ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
@@ -152,14 +154,6 @@ static int row_save(struct manage_journal *j, const struct manage_entry *e)
 	buf_init_fixed(&doc, text, sizeof(text));
 	manage_entry_write(&doc, e);
 	return doc.err ? doc.err : j->ops->keep(j->arg, id, doc.p, doc.len);
-}
-
-static void row_forget(struct manage_journal *j, const struct manage_entry *e)
-{
-	char id[MANAGE_DOC_ID_SIZE];
-
-	manage_entry_id(e, id);
-	j->ops->forget(j->arg, id);
 }
 
 int manage_journal_load(struct manage_journal *j, const char *id, const char *json)
@@ -274,12 +268,15 @@ struct manage_keeper manage_journal_keeper(struct manage_journal *j)
 
 static void row_end(struct manage_journal *j, struct row *w)
 {
-	row_forget(j, &w->e);
+	char id[MANAGE_DOC_ID_SIZE];
+
+	manage_entry_id(&w->e, id);
+	j->ops->forget(j->arg, id);
 	row_drop(j, w);
 }
 
-/* Undoes the entry of an order that was not carried out. An order that was refused before
- * anything was stored is not pending. */
+/* Undoes the entry of an order that was not carried out. If the order was refused before
+ * anything was stored, it is not pending, and there is nothing to undo. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)
@@ -289,8 +286,8 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* if this fails, the store keeps the newer document, which also allows a restore: see
-	 * manage_entry.earlier */
+	/* If this fails, the store keeps the newer document, which also allows a restore;
+	 * see manage_entry.earlier. */
 	row_save(j, &w->e);
 }
 
@@ -304,7 +301,7 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 	w->pending = false;
 	if (r->error == 0 && manage_info(what)->readable &&
 	    manage_same(what, w->e.before, w->e.after)) {
-		row_end(j, w); /* the setting has its old value again */
+		row_end(j, w); /* The setting has its old value again. */
 	} else if (r->changed && r->error && !isnan(r->after[0])) {
 		/* The driver set a different value than requested. Store that value as the one
 		 * that gpuward set. */
@@ -346,19 +343,20 @@ void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
 	log_outcome(j, o, r);
 }
 
-/* Messages from the reader thread; the main thread handles them in order. */
+/* Messages from the reader thread. The main thread handles them in order. */
 enum message_kind { MESSAGE_KEEP, MESSAGE_FORGET, MESSAGE_LOG };
 struct message {
 	struct message *next;
 	enum message_kind kind;
-	char id[MANAGE_DOC_ID_SIZE]; /* id of a document, or the GPU of MESSAGE_LOG */
+	/* The id of a document. For MESSAGE_LOG, the UUID of the GPU. */
+	char id[MANAGE_DOC_ID_SIZE];
 	char severity[16];
 	size_t size;
 	char text[];
 };
 
-struct order { /* ticket 0: free slot */
-	int ticket;
+struct order {
+	int ticket; /* 0 if the slot is free. */
 	bool done;
 	struct manage_order order;
 	struct manage_result result;
@@ -369,16 +367,17 @@ struct settings {
 	struct settings_config config;
 	struct manage_journal *journal;
 	struct loop_source *source, *timer;
-	/* connects the reader thread and the main thread; its lock protects the members
-	 * below */
+	/* Connects the reader thread and the main thread. Its lock protects the members
+	 * below. */
 	struct mailbox box;
-	bool closing; /* the loop has stopped; no new changes are allowed */
+	bool closing; /* The loop has stopped. No new changes are allowed. */
 	struct message *first, **last;
-	bool keeping;   /* the reader thread waits for the store */
-	int keep_error; /* the result of that wait */
+	bool keeping;   /* The reader thread waits for the store. */
+	int keep_error; /* The result of that wait. */
 	struct order order[ORDERS_MAX];
 	int tickets;
-	/* Used by the reader thread. Allocated early, so that a restore needs no memory. */
+	/* Used by the reader thread. It is part of the struct, so that a restore needs no
+	 * memory. */
 	struct manage_order restore[RESTORE_MAX];
 };
 
@@ -409,7 +408,7 @@ static int journal_keep(void *arg, const char *id, const char *json, size_t size
 	int err;
 
 	if (!store_lasting(s->config.store))
-		return -GW_E_NOSUPPORT; /* a document in memory does not survive a crash */
+		return -GW_E_NOSUPPORT; /* A document in memory does not survive a crash. */
 	mailbox_lock(&s->box);
 	s->keeping = !s->closing;
 	s->keep_error = s->closing ? -GW_E_STATE : -GW_E_TIMEOUT;
@@ -538,7 +537,7 @@ static void load_document(void *arg, const char *id, const char *json)
 {
 	struct settings *s = arg;
 
-	/* an unreadable document is logged and stays in the store */
+	/* An unreadable document is logged and stays in the store. */
 	manage_journal_load(s->journal, id, json);
 }
 

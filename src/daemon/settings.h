@@ -18,7 +18,7 @@ struct settings;
 
 struct settings_config {
 	struct loop *loop;
-	struct store *store; /* borrowed, like the reader */
+	struct store *store; /* Store and reader are borrowed. */
 	struct reader *reader;
 	/* Writes to the audit log. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
@@ -30,7 +30,7 @@ struct settings_config {
 int settings_new(const struct settings_config *config, struct settings **ret);
 
 /* Loads the changed settings when the store became readable late (store_news()). No setting
- * changed in between, because a setting only changes if the store keeps its old value. */
+ * has changed in between, because a setting is changed only if the store has its old value. */
 void settings_load(struct settings *s);
 
 /* Handles the remaining messages of the reader and frees s. Call it after the reader
@@ -45,7 +45,7 @@ void settings_restore(struct settings *s);
  * everything before the reader stops. */
 void settings_close(struct settings *s);
 
-/* Work like view_ops.manage and view_ops.managed. */
+/* These functions work like view_ops.manage and view_ops.managed. */
 int settings_order(struct settings *s, const struct manage_order *order);
 int settings_result(struct settings *s, int ticket, struct manage_result *ret);
 
@@ -55,13 +55,13 @@ int settings_result(struct settings *s, int ticket, struct manage_result *ret);
  * and free may be called from any thread. They call the functions of manage_journal_ops on the
  * caller's thread, one at a time. */
 struct manage_journal_ops {
-	/* Stores a document. Returns 0 only if the document now survives kill -9 (written and
-	 * committed). Otherwise returns a negative enum gw_error, and the setting is not
-	 * changed. */
+	/* Stores a document. Returns 0 only if the document is written and committed, so
+	 * that it survives kill -9. Otherwise returns a negative enum gw_error, and the
+	 * setting is not changed. */
 	int (*keep)(void *arg, const char *id, const char *json, size_t size);
 	/* Deletes a document. */
 	void (*forget)(void *arg, const char *id);
-	/* Writes an outcome to the audit log; severity has the words of struct view_event. */
+	/* Writes an outcome to the audit log. severity has the words of struct view_event. */
 	void (*log)(void *arg, const char *uuid, const char *severity, const char *text);
 };
 
@@ -72,14 +72,14 @@ int manage_journal_new(const struct manage_journal_ops *ops, void *arg,
 		       const struct clock *clock, struct manage_journal **ret);
 void manage_journal_free(struct manage_journal *j);
 
-/* Loads a document of the store. Returns 0, -GW_E_NOMEM, or -GW_E_PARSE; the parse error is
- * logged and the document stays in the store. */
+/* Loads a document of the store. Returns 0, -GW_E_NOMEM or -GW_E_PARSE. A parse error is
+ * logged, and the document stays in the store. */
 int manage_journal_load(struct manage_journal *j, const char *id, const char *json);
 
 unsigned manage_journal_count(struct manage_journal *j);
 
-/* Makes the orders that restore everything, latest change first. Returns their number, at most
- * max. */
+/* Makes the orders that restore everything. The latest change comes first. Returns their
+ * number, at most max. */
 unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *out,
 			       unsigned max);
 

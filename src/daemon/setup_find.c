@@ -14,7 +14,7 @@
 #include <strings.h>
 
 #define TCP_LISTEN_STATE 0x0A
-/* maximum number of listening ports per process that are compared */
+/* Maximum number of listening ports per process that are compared. */
 #define PORTS        16
 #define COMMAND_SIZE 16384
 
@@ -33,14 +33,15 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Copies a text and cuts only between characters. Returns false if it does not fit. */
+/* Copies a text. A text that does not fit is cut between two characters. Returns false if it
+ * does not fit. */
 static bool copy_text(char *out, size_t size, const char *text)
 {
 	size_t used = 0;
 
 	for (size_t n; text[used]; used += n) {
 		n = utf8_length(text + used);
-		n = n ? n : 1; /* setup_plan refuses an invalid byte */
+		n = n ? n : 1; /* Copies an invalid byte; setup_plan refuses it later. */
 		if (used + n >= size)
 			break;
 		memcpy(out + used, text + used, n);
@@ -49,7 +50,7 @@ static bool copy_text(char *out, size_t size, const char *text)
 	return !text[used];
 }
 
-/* True if the list "a|b*" has this word; '*' at the end of an entry matches any further
+/* True if the list "a|b*" has this word. '*' at the end of an entry matches any further
  * characters. */
 static bool list_has(const char *list, const char *word, size_t n)
 {
@@ -67,8 +68,8 @@ static bool has_text(const char *where, const char *what)
 	return strcasestr(where, what) != NULL;
 }
 
-/* Returns the value of an option "--port 80" or "--port=80" of the list; NULL: none; "": the
- * option is there without a value. */
+/* Returns the value of an option of the list, written "--port 80" or "--port=80". Returns
+ * NULL if the command line does not have the option, or "" if the option has no value. */
 static const char *option_value(const struct setup_process *p, const char *list)
 {
 	for (unsigned i = 1; list && i < p->argc; i++) {
@@ -119,8 +120,8 @@ static bool is_interpreter(const char *program)
 	return list_has("python*|pypy*|sh|bash|dash|uv|node", program, strlen(program));
 }
 
-/* Returns the program or the script that runs: argv[0], or for an interpreter its first
- * argument that is no option.  *ret_module: the argument of -m, or NULL. */
+/* Returns the program or the script that runs. This is argv[0], or for an interpreter its
+ * first argument that is not an option. *ret_module is the argument of -m, or NULL. */
 static const char *script_of(const struct setup_process *p, const char **ret_module)
 {
 	*ret_module = NULL;
@@ -148,8 +149,8 @@ static bool sign_fits(const struct setup_sign *s, const struct setup_process *p)
 		return false;
 	if (s->word && !has_word(p, s->word))
 		return false;
-	/* the name of such a program is too common: its path or working folder must contain
-	 * s->place */
+	/* The name of such a program is too common. Therefore its path or its working folder
+	 * must contain s->place. */
 	return !s->place || has_text(script, s->place) || has_text(p->folder, s->place);
 }
 
@@ -190,7 +191,7 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 	ret->lacks = s->needs && *s->needs && !has_all(p, s->needs);
 	ret->stuck = s->stuck && option_value(p, s->stuck);
 	script = script_of(p, &module);
-	/* a path that does not fit would have a wrong end, so it counts as unknown */
+	/* A path that does not fit would have a wrong end. It counts as unknown. */
 	if (!copy_text(ret->script, sizeof(ret->script), module ? module : script))
 		ret->script[0] = '\0';
 	model = option_value(p, "--config");
@@ -231,8 +232,8 @@ static bool check_member(void *arg, const char *name)
 }
 
 /* True if the server is the main process of its unit: it started all other processes there.
- * Otherwise the guard must not stop the unit: a user's job in cron.service does not make
- * cron.service an inference server. */
+ * Otherwise the guard must not stop the unit. For example, a user's job in cron.service does
+ * not make cron.service an inference server. */
 static bool owns_unit(const struct root *root, const struct setup_server *s)
 {
 	struct unit_members m = { .root = root, .of = s };
@@ -407,7 +408,7 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Removes servers that another server started: llama-swap, for example, starts llama-server. */
+/* Removes servers that another server started. For example, llama-swap starts llama-server. */
 static void remove_children(const struct root *root, struct setup_servers *all)
 {
 	unsigned kept = 0;

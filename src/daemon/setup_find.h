@@ -1,7 +1,8 @@
 /* setup_find: finds the inference servers that run on this machine, for `gpuward setup`.
- *
+ * 
  * It reads only /proc: command lines, control groups and listening sockets. No server gets a
- * request, so none is loaded, woken or blocked.  guard/kind_signs.def has one row per kind. */
+ * request, so no model is loaded and no server is woken or blocked. guard/kind_signs.def has
+ * one row per kind. */
 #ifndef GW_DAEMON_SETUP_FIND_H
 #define GW_DAEMON_SETUP_FIND_H
 
@@ -15,10 +16,10 @@
 #define SETUP_ARGS    256
 
 enum setup_home {
-	SETUP_UNIT,      /* a unit of the system's manager */
-	SETUP_USER_UNIT, /* a unit of a user's manager */
+	SETUP_UNIT,      /* A unit of the system's manager. */
+	SETUP_USER_UNIT, /* A unit of a user's manager. */
 	SETUP_CONTAINER,
-	SETUP_PLAIN, /* a process in no unit of its own and in no container */
+	SETUP_PLAIN, /* A process that is in no container and in no unit of its own. */
 };
 
 /* One row of kind_signs.def. */
@@ -34,28 +35,28 @@ struct setup_server {
 	const struct setup_sign *sign;
 	int64_t pid, uid;
 	enum setup_home home;
-	/* name of the unit, for SETUP_UNIT and SETUP_USER_UNIT; for SETUP_PLAIN, a unit that
-	 * also has other processes */
+	/* For SETUP_UNIT and SETUP_USER_UNIT: name of the unit. For SETUP_PLAIN: name of a
+	 * unit that also has other processes. */
 	char unit[128];
-	char container[72]; /* id or name of the container */
-	char cgroup[256];   /* path of the control group; set for SETUP_USER_UNIT */
-	char command[160];  /* the command line as match.command compares it */
-	char script[160];   /* path of the server's program or script, as far as it is known */
-	/* port on which clients reach the server, as far as the command line shows */
+	char container[72]; /* Id or name of the container. */
+	char cgroup[256];   /* Path of the control group. Set for SETUP_USER_UNIT. */
+	char command[160];  /* The command line as match.command compares it. */
+	char script[160];   /* Path of the server's program or script, as far as it is known. */
+	/* The port on which clients reach the server, as far as the command line shows it. */
 	unsigned port;
-	bool listens; /* a process of this server listens on that port */
-	/* only root can see the sockets of the server, so `listens` is unknown */
+	bool listens; /* A process of this server listens on that port. */
+	/* Only root can see the sockets of the server. `listens` is then unknown. */
 	bool unseen;
-	bool lacks;      /* the server was started without an option that the guard needs */
-	bool stuck;      /* the guard cannot evict the server through its API */
-	char model[160]; /* the .kcpps file of a KoboldCpp; "": none */
+	bool lacks;      /* The server was started without an option that the guard needs. */
+	bool stuck;      /* The guard cannot evict the server through its API. */
+	char model[160]; /* The .kcpps file of a KoboldCpp. "" if there is none. */
 };
 
 /* A process that listens on the usual port of a kind, but does not look like that kind. */
 struct setup_maybe {
 	const struct setup_sign *sign;
 	unsigned port;
-	int64_t pid; /* 0: the process is not visible */
+	int64_t pid; /* 0 if the process is not visible. */
 	char name[64];
 };
 
@@ -67,10 +68,12 @@ struct setup_servers {
 
 /* The facts about one process that decide which kind of server it is. */
 struct setup_process {
-	const char *argv[SETUP_ARGS + 1]; /* ends with NULL */
+	const char *argv[SETUP_ARGS + 1]; /* Ends with NULL. */
 	unsigned argc;
-	const char *folder;      /* working folder; "": unknown */
-	const char *environment; /* NUL-separated, ends with two NULs; "": unknown */
+	const char *folder; /* Working folder. "" if it is unknown. */
+	/* Variables separated by NUL. The last one ends with two NULs. "" if they are
+	 * unknown. */
+	const char *environment;
 };
 
 /* Returns the row that fits the process, or NULL. Pure. */
@@ -87,8 +90,8 @@ bool setup_unit_of(const char *cgroup, struct setup_server *ret);
 /* Searches /proc below root. Returns 0 or a negative gw_error. */
 int setup_find(const struct root *root, struct setup_servers *ret);
 
-/* Returns the pid of the process that listens on this port (0: the process is not visible), or
- * -1 if nothing listens there. */
+/* Returns the pid of the process that listens on this port, or 0 if the process is not
+ * visible. Returns -1 if no process listens there. */
 int64_t setup_port_user(const struct root *root, unsigned port, char *name, size_t size);
 
 #endif

@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MEMORY_LIMIT  (4u << 20) /* maximum size of the history without a file */
+#define MEMORY_LIMIT  (4u << 20) /* Maximum size of the history without a file. */
 #define CLOSE_NS      NS_PER_S
-#define START_WAIT_MS 2000 /* maximum wait for another process that holds the file */
+#define START_WAIT_MS 2000 /* Maximum wait for another process that holds the file. */
 #define STACK_BYTES   (256u << 10)
 
 /* Sentences about an existing file that cannot be written now. */
@@ -22,11 +22,12 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside: nothing is stored",
 	[DB_NEWER] = "%s was replaced by the file of a newer gpuward: nothing is stored",
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is stored",
-	[DB_SHARED] = "%s is in use by another gpuward: nothing is stored until that one stops",
+	[DB_SHARED] = "%s is in use by another gpuward: nothing is stored until the other "
+		      "gpuward stops",
 	[DB_NO_FILE] = "%s was replaced by a directory, a pipe or a device: nothing is stored",
 	[DB_UNSAFE] = "other users can now change %s or its folder: nothing is stored",
-	[DB_LOCKED] = "%s is locked by another program: nothing is stored until that one "
-		      "releases it (see fuser)",
+	[DB_LOCKED] = "%s is locked by another program: nothing is stored until that "
+		      "program releases it; fuser shows the program",
 	[DB_FULL] = "%s cannot be written because the disk is full: nothing is stored until "
 		    "there is space",
 	[DB_READ_ONLY] = "%s cannot be written because it is read-only: nothing is stored "
@@ -106,8 +107,8 @@ static unsigned find_count(const struct store *s, const char *key, bool *ret_the
 	return low;
 }
 
-/* Finds or creates a count; NULL if there is no space. Once the thread runs, call it with the
- * lock held. */
+/* Finds or creates a count. Returns NULL if there is no space. Once the thread runs, the
+ * caller must hold the lock. */
 static struct counter *store_get_count(struct store *s, const char *key)
 {
 	bool there;
@@ -166,7 +167,7 @@ void store_set_count(struct store *s, const char *key, double value)
 	c = store_get_count(s, key);
 	if (!c)
 		atomic_fetch_add(&s->report.dropped, 1);
-	else if (value + c->base > c->pending) /* false for NAN */
+	else if (value + c->base > c->pending) /* Ignores a NAN. */
 		c->pending = value + c->base;
 	mailbox_unlock(&s->box);
 }
@@ -204,12 +205,12 @@ bool store_news(struct store *s)
 }
 
 /* The file is opened at the start or later, and its contents are loaded. While the file
- * cannot be opened for writing (full disk, read-only, locked by another program), the
- * thread retries. Meanwhile each query opens its own connection to read, because a
- * permanent one would block the thread. What was counted before the file became readable is
+ * cannot be opened for writing (full disk, read-only, locked by another program), the thread
+ * retries. Meanwhile each query opens its own connection for reading, because a permanent
+ * one would block the thread. Values that were counted before the file became readable are
  * added to the counts of the file. */
 
-#define RETRY_WAIT_MS 200 /* short, because a reader may wait for the retry */
+#define RETRY_WAIT_MS 200 /* Short, because a reader may wait for the retry. */
 #define COUNTS_MAX    (4u << 20)
 
 static void make_directory(const char *path)
@@ -264,7 +265,7 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 	enum db_trouble t;
 
 	if (db_is_no_file(s->path))
-		return DB_NO_FILE; /* before a lock file is created */
+		return DB_NO_FILE; /* Checked before a lock file is created. */
 	make_directory(s->path);
 	if (file_is_unsafe_for_root(s->path))
 		return DB_UNSAFE;
@@ -286,7 +287,7 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	int rc;
 
 	if (db_number(db, "SELECT count(*) FROM sqlite_master WHERE name='count'", -1) == 0)
-		return SQLITE_DONE; /* a new file */
+		return SQLITE_DONE; /* A new file. */
 	q = db_statement(db, "SELECT key, value FROM count");
 	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
 		double value = sqlite3_column_double(q, 1);
@@ -301,8 +302,8 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* Adds the counts of the file to what was counted before the file was readable. late: the
- * caller learns about the file later, from store_news(). */
+/* Adds the counts of the file to what was counted before the file was readable. late is true
+ * if the caller learns about the file later, from store_news(). */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;

@@ -2,9 +2,9 @@
  *
  * A thread writes batches, one transaction each, so that a slow disk never delays the loop and
  * kill -9 loses at most the current batch. Reads use a separate connection on the caller's
- * thread. A corrupt file is moved aside, and a removed file is created again. A file that cannot
- * be written is retried, and store_state() says why. Without a usable file everything works in
- * memory. */
+ * thread. A corrupt file is moved aside, and a removed file is created again. A file that
+ * cannot be written is retried, and store_state() says why. Without a usable file everything
+ * works in memory. */
 #ifndef GW_DAEMON_STORE_H
 #define GW_DAEMON_STORE_H
 
@@ -12,9 +12,9 @@
 
 struct store;
 
-/* Opens a store; path NULL: in memory. Fails only if out of memory. message is a sentence for
- * the user, or "". limit_bytes is the maximum file size; the oldest history is deleted
- * first. */
+/* Opens a store. If path is NULL, the store is in memory. Fails only if out of memory.
+ * message gets a sentence for the user, or "". limit_bytes is the maximum file size; the
+ * oldest history is deleted first. */
 int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char *message,
 	       size_t size);
 /* Writes the queue for at most one second, and closes the store. */
@@ -40,8 +40,8 @@ bool store_lasting(struct store *s);
  * journal, and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
-/* Returns the value that the count had at the start; 0 if the store has no such count, or if
- * its value is not known yet. */
+/* Returns the value that the count had at the start. Returns 0 if the store has no such
+ * count, or if its value is not known yet. */
 double store_count(struct store *s, const char *key);
 /* Returns the last value that was set, or else the value at the start. */
 double store_count_now(struct store *s, const char *key);
@@ -91,35 +91,37 @@ int store_peek(const char *path, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
 void store_delete_document(struct store *s, const char *kind, const char *id);
 
-/* Adds one reading of one GPU: VIEW_HISTORIES values; NAN: unknown. Readings of a minute become
- * one row. Minutes and hours are rolled up (mean, minimum, maximum). Times have a resolution of
- * 1 ms.
- * A reading that is not later than the previous one is ignored. If the clock stays behind for
- * 60 readings, the history continues at the new time. */
+/* Adds one reading of one GPU. values has VIEW_HISTORIES values; NAN is an unknown value.
+ * Readings of one minute become one row. Minutes and hours are rolled up (mean, minimum,
+ * maximum). Times have a resolution of 1 ms.
+ * A reading that is not later than the previous one is ignored. If the clock stays behind
+ * for 60 readings, the history continues at the new time. */
 void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 		       const double *values);
 
-/* Adds incomplete rows to the next batch. Call it before the store is closed; otherwise only
- * data older than ten seconds is certain to be stored. */
+/* Adds incomplete rows to the next batch. Call it before the store is closed. Without this
+ * call, only data older than ten seconds is certain to be stored. */
 void store_save(struct store *s);
 
-/* Works like view_ops.history. Reads the file and the data that is not written yet. Seconds are
- * kept for a day, minutes for 30 days, hours for five years. step_ns 0: returns single
- * readings, each with span 0. Otherwise returns buckets of step_ns, aligned to 1970, or coarser
- * buckets if only those exist. */
+/* Works like view_ops.history. Reads the file and the data that is not written yet. Seconds
+ * are kept for a day, minutes for 30 days, hours for five years. If step_ns is 0, returns
+ * single readings, each with span 0. Otherwise returns buckets of step_ns, aligned to 1970,
+ * or coarser buckets if only those exist. */
 int store_history(struct store *s, const char *uuid, enum view_history column,
 		  uint64_t from_wall_ns, uint64_t to_wall_ns, uint64_t step_ns,
 		  struct view_point *out, unsigned max, uint64_t *ret_step_ns);
 
-/* Passes everything that was added since the last call to the thread, as one transaction. */
+/* Passes everything that was added since the last call to the store's thread. The thread
+ * writes it in one transaction. */
 void store_commit(struct store *s);
 
-/* True if everything that was committed is in the file, or if it cannot be written: there is no
- * file, or the last attempt failed. */
+/* True if everything that was committed is in the file. Also true if it cannot be written:
+ * there is no file, or the last attempt failed. */
 bool store_settled(struct store *s);
-/* Waits until everything that was committed is in the file; a failed file is retried at once.
- * Returns 0, -GW_E_IO (cannot be written: see store_state) or -GW_E_TIMEOUT. timeout_ns 0 does
- * not wait: -GW_E_IO then means that everything was tried and failed. */
+/* Waits until everything that was committed is in the file. After a failure, the thread
+ * tries again at once. Returns 0, -GW_E_IO (the file cannot be written; see store_state())
+ * or -GW_E_TIMEOUT. With timeout_ns 0, the function does not wait, and -GW_E_IO means that
+ * the last attempt included everything and failed. */
 int store_flush(struct store *s, uint64_t timeout_ns);
 
 #endif

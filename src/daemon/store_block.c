@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define VERSION 1
-#define STEPS   5 /* number of rows of steps[] */
+#define STEPS   5 /* Number of rows in steps[]. */
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 

@@ -18,20 +18,20 @@
 #define BLOCK_BYTES (4 + (BLOCK_COLUMNS + 1) * (5 + 4 * BLOCK_MOMENTS))
 
 struct block {
-	uint64_t begin_ms; /* wall time of the first moment */
-	unsigned count;    /* number of moments */
-	unsigned columns;  /* number of values per moment */
-	/* time from begin_ms to each moment, ascending, in the unit of the tier (struct
-	 * tier) */
+	uint64_t begin_ms; /* Wall time of the first moment. */
+	unsigned count;    /* Number of moments. */
+	unsigned columns;  /* Number of values per moment. */
+	/* Time from begin_ms to each moment, ascending, in the unit of the tier (struct
+	 * tier). */
 	uint16_t offset[BLOCK_MOMENTS];
-	float *value; /* count x columns values; NAN: missing */
+	float *value; /* count x columns values. A missing value is NAN. */
 };
 
 void block_encode(const struct block *b, struct buf *out);
 
-/* Decodes into b, which has space for BLOCK_MOMENTS x columns values. Columns that are missing
- * in the bytes become NAN; additional columns are skipped. Returns 0, or -GW_E_PARSE if the
- * bytes are not a block. */
+/* Decodes into b, which must have space for BLOCK_MOMENTS x columns values. Columns that are
+ * missing in the bytes become NAN; additional columns are skipped. Returns 0, or -GW_E_PARSE
+ * if the bytes are not a block. */
 int block_decode(struct block *b, const void *bytes, size_t n);
 
 #endif

@@ -19,10 +19,10 @@
 
 /* Row n migrates a file from version n to n + 1. Rows are added, never changed. */
 static const char *const migrations[] = {
-	/* history: tier 0 seconds, 1 minutes, 2 hours; begin in ms of wall time; data is a
-	 * block (store_block.h). The table has a separate index and is not WITHOUT ROWID. So
-	 * rows are stored in order of arrival, which fills the pages. Blobs of 1 kB in a
-	 * clustered index would leave half of each page empty. */
+	/* Table history: tier is 0 for seconds, 1 for minutes, 2 for hours; begin is the
+	 * wall time in ms; data is a block (store_block.h). The table has a separate index
+	 * and is not WITHOUT ROWID. So rows are stored in order of arrival, which fills the
+	 * pages. Blobs of 1 kB in a clustered index would leave half of each page empty. */
 	"CREATE TABLE gpu(id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE);"
 	"CREATE TABLE history(tier INTEGER NOT NULL, gpu INTEGER NOT NULL,"
 	" begin INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(tier, gpu, begin));"
@@ -34,11 +34,11 @@ static const char *const migrations[] = {
 	"ALTER TABLE event ADD COLUMN simulated INTEGER NOT NULL DEFAULT 0;",
 };
 
-/* Only for a new file: setting auto_vacuum writes to the file, which fails on a full disk. */
+/* Only for a new file. Setting auto_vacuum writes to the file, which fails on a full disk. */
 static const char new_settings[] = "PRAGMA page_size=4096;"
 				   "PRAGMA auto_vacuum=INCREMENTAL;";
 
-/* For each connection. The write-ahead log is checkpointed every 64 pages, so it stays
+/* For each connection. The write-ahead log is checkpointed every 64 pages, so that it stays
  * small. */
 static const char settings[] = "PRAGMA journal_mode=WAL;"
 			       "PRAGMA synchronous=NORMAL;"
@@ -51,7 +51,7 @@ static const char settings[] = "PRAGMA journal_mode=WAL;"
 enum db_trouble db_trouble(int rc)
 {
 	if (rc == SQLITE_IOERR_SHMSIZE)
-		return DB_FULL; /* no space for the index of the write-ahead log */
+		return DB_FULL; /* There is no space for the index of the write-ahead log. */
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
@@ -163,7 +163,7 @@ static enum db_trouble check_owner(sqlite3 *db, sqlite3_int64 *ret_version)
 	tables = db_number(db, "SELECT count(*) FROM sqlite_master", 0);
 	if (tables && db_number(db, "PRAGMA application_id", 0) != APPLICATION_ID)
 		return DB_FOREIGN;
-	if (*ret_version < 0) /* no version of gpuward writes such a file */
+	if (*ret_version < 0) /* No version of gpuward writes such a file. */
 		return DB_CORRUPT;
 	return *ret_version > (sqlite3_int64)COUNT(migrations) ? DB_NEWER : DB_OK;
 }
@@ -220,7 +220,7 @@ enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
 	if (t == DB_OK) {
 		t = prepare_file(db);
-		forget_statements(db); /* these statements are not used again */
+		forget_statements(db); /* These statements are not used again. */
 	}
 	/* If a file is not writable, SQLite opens it read-only without an error, or fails
 	 * because it may not create the log. */
@@ -255,7 +255,7 @@ enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 	return db_trouble(rc);
 }
 
-/* True if the log is empty. Only then the file is complete without the log. */
+/* True if the write-ahead log is empty. Only then is the file complete without the log. */
 static bool has_empty_log(const char *path)
 {
 	char name[DB_PATH + 8];
@@ -337,7 +337,7 @@ int db_lock(const char *path)
 
 	snprintf(name, sizeof(name), "%s.lock", path);
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) { /* a lock file that is not writable can still be locked */
+	if (fd < 0) { /* A lock file that is not writable can still be locked. */
 		int e = errno;
 
 		fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -388,7 +388,7 @@ int db_move_aside(const char *path, char *out, size_t size)
 		snprintf(out, size, "%s.corrupt-%s-%u", path, stamp, i);
 	if (rename(path, out) != 0)
 		return -1;
-	move_part(path, out, "-wal"); /* a repair needs the log */
+	move_part(path, out, "-wal"); /* A repair needs the log. */
 	snprintf(name, sizeof(name), "%s-shm", path);
 	unlink(name);
 	return 0;

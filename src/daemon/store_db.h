@@ -12,17 +12,18 @@
 
 enum db_trouble {
 	DB_OK,
-	DB_CORRUPT, /* move the file aside and create a new one */
-	DB_NEWER,   /* written by a newer version: do not touch */
-	DB_FOREIGN, /* database of another program: do not touch */
-	DB_SHARED,  /* in use by another gpuward: do not touch */
-	DB_NO_FILE, /* directory, pipe or device: opening a pipe may block for ever */
-	DB_UNSAFE, /* other users can change it: the journal decides which processes are moved */
+	DB_CORRUPT, /* The file is moved aside and a new one is created. */
+	DB_NEWER,   /* A newer version wrote the file. It is left unchanged. */
+	DB_FOREIGN, /* The database of another program. It is left unchanged. */
+	DB_SHARED,  /* Another gpuward uses the file. It is left unchanged. */
+	DB_NO_FILE, /* A directory, pipe or device. Opening a pipe could block forever. */
+	/* Other users can change the file. Its journal decides which processes are moved. */
+	DB_UNSAFE,
 	DB_FULL,
 	DB_READ_ONLY,
-	DB_LOCKED, /* another program holds a lock on the file */
-	DB_MEMORY, /* out of memory */
-	DB_OTHER,  /* input or output failed */
+	DB_LOCKED, /* Another program holds a lock on the file. */
+	DB_MEMORY, /* Out of memory. */
+	DB_OTHER,  /* Input or output failed. */
 	DB_TROUBLES
 };
 
@@ -32,10 +33,10 @@ enum db_trouble db_trouble(int rc);
 /* True if the path exists but is not a regular file. Such a path is not opened: DB_NO_FILE. */
 bool db_is_no_file(const char *path);
 
-/* Opens the file for writing, creates or migrates the tables, and makes cheap checks. path
- * NULL: in memory. Waits at most wait_ms for another process. A file that already has its
- * tables is not written, so that it also opens on a full disk. *ret is NULL unless DB_OK is
- * returned. */
+/* Opens the file for writing, creates or migrates the tables, and makes cheap checks. If
+ * path is NULL, the database is in memory. Waits at most wait_ms for another process. A file
+ * that already has its tables is not written, so that it also opens on a full disk. *ret is
+ * NULL unless DB_OK is returned. */
 enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret);
 /* Opens a file for reading while a writer has it open. */
 enum db_trouble db_open_reader(const char *path, sqlite3 **ret);
@@ -51,7 +52,7 @@ sqlite3_stmt *db_statement(sqlite3 *db, const char *sql);
 void db_done(sqlite3_stmt *s);
 /* Runs statements without results. Returns the SQLite result code. */
 int db_run(sqlite3 *db, const char *sql);
-/* Returns the first number of the first row; `otherwise` if there is no row. */
+/* Returns the first number of the first row, or `otherwise` if there is no row. */
 sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise);
 
 /* Locks PATH.lock for this process, so that no two processes use the same file. Returns a

@@ -18,7 +18,7 @@
 #define HOUR    (60 * MINUTE)
 #define DAY     (24 * HOUR)
 #define SAVE    (10 * SECOND)
-#define REFUSED 60 /* number of readings after which a clock that went back is accepted */
+#define REFUSED 60 /* After this number of readings, a clock that went back is accepted. */
 
 const struct tier store_tiers[TIERS] = {
 	[TIER_READINGS] = { 1, MINUTE, BLOCK_MOMENTS, 1, DAY },
@@ -171,7 +171,7 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 struct resume_history {
 	struct history *h;
 	unsigned tier;
-	uint64_t before_ms; /* readings from this time on are in the future and are not used */
+	uint64_t before_ms; /* Readings from this time on are in the future and are not used. */
 };
 
 static void copy_row(struct block *to, const struct block *from)
@@ -192,7 +192,7 @@ static bool resume_readings(void *arg, const struct block *row)
 
 		if (t_ms <= h->last_ms)
 			continue;
-		/* the row has future readings: do not continue it */
+		/* The row has readings of the future. Do not continue it. */
 		if (t_ms >= r->before_ms) {
 			h->row[TIER_READINGS].count = 0;
 			return false;
@@ -213,7 +213,8 @@ static bool resume_buckets(void *arg, const struct block *row)
 	for (unsigned i = 0; i < row->count; i++) {
 		uint64_t t_ms = row->begin_ms + row->offset[i] * store_tiers[r->tier].unit_ms;
 
-		if (t_ms > r->before_ms) { /* a future bucket: do not continue the row */
+		/* This bucket is in the future. Do not continue the row. */
+		if (t_ms > r->before_ms) {
 			h->row[r->tier].count = 0;
 			return false;
 		}
@@ -283,7 +284,7 @@ static struct history *make_history(const char *uuid)
 void store_history_free(struct history *h)
 {
 	if (h)
-		free(h->row[0].value); /* one allocation for all tiers */
+		free(h->row[0].value); /* All tiers share one allocation. */
 	free(h);
 }
 
@@ -328,8 +329,8 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 			jump_to_time(s, h, t_ms);
 		return false;
 	}
-	if (!h->fed &&
-	    h->last_ms - t_ms > HOUR) { /* the clock of an earlier process was ahead */
+	/* The clock of an earlier process was ahead. */
+	if (!h->fed && h->last_ms - t_ms > HOUR) {
 		resume_history(s, h, t_ms);
 		return false;
 	}

@@ -25,10 +25,10 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#define STORE_EVENTS    10000 /* maximum number of events in the file */
-#define STORE_RESERVE   1000  /* number of event ids reserved in advance */
-#define STORE_DOCUMENTS 1000  /* maximum number of documents per kind in the file */
-#define STORE_KEYS      8192  /* maximum number of counts */
+#define STORE_EVENTS    10000 /* Maximum number of events in the file. */
+#define STORE_RESERVE   1000  /* Number of event ids reserved in advance. */
+#define STORE_DOCUMENTS 1000  /* Maximum number of documents per kind in the file. */
+#define STORE_KEYS      8192  /* Maximum number of counts. */
 #define STORE_GPUS      256
 #define STORE_UUID      96
 
@@ -36,14 +36,17 @@ enum record_kind { RECORD_HISTORY, RECORD_EVENT, RECORD_KEEP, RECORD_FORGET };
 
 #define RECORD_TEXTS 4
 
+/* What a, b and text mean depends on the kind:
+ *   history   a: tier; b: begin_ms; text: UUID, encoded block
+ *   event     a: id; b: wall_ns; text: kind, UUID, severity, sentence
+ *   document  a: 1 if it need not survive a power failure; b: number of documents of its kind
+ *             that are kept; text: kind, id, JSON */
 struct record {
-	uint32_t size; /* total size in the buffer */
+	uint32_t size; /* Total size in the buffer. */
 	uint32_t kind;
-	/* history: tier, begin_ms; event: id, wall_ns; document: 1 if it need not survive a
-	 * power failure, number of documents of its kind that are kept */
 	uint64_t a, b;
-	uint64_t simulated;             /* event: 1 if the GPUs were simulated */
-	const char *text[RECORD_TEXTS]; /* NULL: none; NUL-terminated */
+	uint64_t simulated;             /* For an event: 1 if the GPUs were simulated. */
+	const char *text[RECORD_TEXTS]; /* Each ends with NUL. NULL if there is none. */
 	uint32_t length[RECORD_TEXTS];
 };
 
@@ -63,11 +66,11 @@ enum { TIER_READINGS, TIER_MINUTES, TIER_HOURS, TIERS };
 enum { FIGURE_MEAN, FIGURE_MIN, FIGURE_MAX, FIGURE_COUNT, FIGURES };
 
 struct tier {
-	uint64_t unit_ms; /* unit of block offsets: 1 ms, or the span of a bucket */
-	uint64_t row_ms;  /* a row never crosses a multiple of this */
-	unsigned moments; /* maximum number of moments per row */
-	unsigned figures; /* number of figures per quantity */
-	uint64_t kept_ms; /* time for which rows are kept */
+	uint64_t unit_ms; /* Unit of block offsets: 1 ms, or the span of a bucket. */
+	uint64_t row_ms;  /* A row never crosses a multiple of this. */
+	unsigned moments; /* Maximum number of moments per row. */
+	unsigned figures; /* Number of figures per quantity. */
+	uint64_t kept_ms; /* Time for which rows are kept. */
 };
 extern const struct tier store_tiers[TIERS];
 
@@ -78,62 +81,68 @@ struct sum {
 
 struct history {
 	char uuid[STORE_UUID];
-	uint64_t last_ms;        /* wall time of the latest reading; 0: none */
-	bool fed;                /* a reading was added since the start */
-	unsigned refused;        /* consecutive readings that went back in time */
-	uint64_t refused_ms;     /* time of the last reading that went back in time */
-	uint64_t saved_ms;       /* time at which the row of readings was last queued */
-	struct block row[TIERS]; /* current rows */
-	bool ended[TIERS];       /* the bucket of last_ms is already in the row */
-	/* The open buckets of last_ms. The open hour contains only complete minutes. */
+	uint64_t last_ms;        /* Wall time of the latest reading. 0 if there is none. */
+	bool fed;                /* A reading was added since the start. */
+	unsigned refused;        /* Number of consecutive readings that went back in time. */
+	uint64_t refused_ms;     /* Time of the last reading that went back in time. */
+	uint64_t saved_ms;       /* Time at which the row of readings was last queued. */
+	struct block row[TIERS]; /* Current rows. */
+	bool ended[TIERS];       /* The bucket that contains last_ms is already in the row. */
+	/* The open buckets that contain last_ms. The open hour has only complete minutes. */
 	struct sum open[TIERS][VIEW_HISTORIES];
 };
 
 struct counter {
 	char *key;
-	double start;     /* value in the file at the start */
-	double pending;   /* last value that the caller set, plus `base` */
-	double committed; /* value at the last store_commit(); negative: none */
-	double base; /* value in the file that the caller has not added yet; see store_news() */
-	double writing; /* value in the batch that is being written; negative: none */
-	double written; /* value in the file; negative: it must be written */
+	double start;     /* Value in the file at the start. */
+	double pending;   /* The last value that the caller set, plus `base`. */
+	double committed; /* Value at the last store_commit(). Negative if there was none. */
+	/* Value in the file that the caller has not added yet; see store_news(). */
+	double base;
+	/* Value in the batch that is being written. Negative if there is none. */
+	double writing;
+	double written; /* Value in the file. Negative if the count must be written. */
 };
 
 /* Connections for reading. Used by the caller's thread only. */
 struct store_readers {
 	sqlite3 *db;
-	unsigned generation;  /* number of the file that db has open; see store.generation */
-	sqlite3 *alone;       /* for reading a file that cannot be written */
-	unsigned alone_depth; /* number of queries that use `alone` */
+	unsigned generation;  /* Number of the file that db has open; see store.generation. */
+	sqlite3 *alone;       /* Connection to a file that cannot be written. */
+	unsigned alone_depth; /* Number of queries that use `alone`. */
 };
 
 /* Used by the store's thread only; for a store in memory, by the caller's thread. */
 struct store_writer {
 	sqlite3 *db;
 	int lock_fd;
-	ino_t log_inode;     /* of the write-ahead log at the last write; 0: unknown */
-	uint64_t horizon_ms; /* rows are old relative to this wall time; see HORIZON_MS */
+	/* Inode of the write-ahead log at the last write. 0 if it is unknown. */
+	ino_t log_inode;
+	/* The age of a row is measured from this wall time; see HORIZON_MS. */
+	uint64_t horizon_ms;
 	struct batch back;
-	struct counter **changed; /* counts in the current batch */
+	struct counter **changed; /* The counts in the current batch. */
 	unsigned changes;
 };
 
 /* How far the thread has written. The lock of the mailbox protects it. */
 struct store_progress {
-	bool retry;         /* write now, without waiting for the end of the back-off */
-	bool failing;       /* the last write attempt failed */
-	uint64_t attempts;  /* number of write attempts */
-	uint64_t committed; /* number of batches passed to the thread */
-	uint64_t taken;     /* value of `committed` at the last attempt */
-	uint64_t refused;   /* value of `taken` at the last attempt that failed */
-	uint64_t tried;     /* number of batches in the file if the last attempt succeeds */
-	uint64_t written;   /* number of batches that are in the file or were dropped */
+	bool retry;         /* Write now, without waiting for the end of the back-off. */
+	bool failing;       /* The last write attempt failed. */
+	uint64_t attempts;  /* Number of write attempts. */
+	uint64_t committed; /* Number of batches that were passed to the thread. */
+	uint64_t taken;     /* Value of `committed` at the last attempt. */
+	uint64_t refused;   /* Value of `taken` at the last attempt that failed. */
+	/* Number of batches that are in the file if the current attempt succeeds. */
+	uint64_t tried;
+	uint64_t written; /* Number of batches that are in the file or were dropped. */
 };
 
 /* What the store reports about itself, to any thread. */
 struct store_report {
 	_Atomic(const char *) state;
-	/* made at the start, so that `state` always points to a valid string */
+	/* The sentences are made at the start, so that `state` always points to a valid
+	 * string. */
 	char *sentence[DB_TROUBLES];
 	char *why_memory;
 	_Atomic uint64_t bytes, dropped;
@@ -141,8 +150,8 @@ struct store_report {
 
 struct store {
 	/* Used by the caller's thread only. */
-	char *path;  /* NULL: in memory; read-only after the start */
-	bool shared; /* in memory because another gpuward used the file */
+	char *path;  /* NULL if the store is in memory. Does not change after the start. */
+	bool shared; /* The store is in memory because another gpuward used the file. */
 	uint64_t limit_bytes;
 	struct store_readers read;
 	struct batch pending;
@@ -152,34 +161,32 @@ struct store {
 
 	struct store_writer writer;
 
-	/* Held while the file is opened for writing, or read with db_open_alone(). */
+	/* Held while the file is opened for writing, or is read with db_open_alone(). */
 	pthread_mutex_t alone_lock;
-	_Atomic bool usable; /* the file is open for writing */
-	_Atomic bool known;  /* the caller knows the contents of the file */
+	_Atomic bool usable; /* The file is open for writing. */
+	_Atomic bool known;  /* The caller knows the contents of the file. */
 
-	/* the lock of the mailbox protects the members from here to `notice` */
+	/* The lock of the mailbox protects the members from here to `notice`. */
 	struct mailbox box;
 	struct store_progress progress;
-	bool loaded;         /* the counts include those of the file */
-	uint64_t file_event; /* last event of the file */
-	bool corrupt;        /* a reader found corruption: the thread starts a new file */
+	bool loaded;         /* The counts include those of the file. */
+	uint64_t file_event; /* Id of the last event in the file. */
+	/* A query found that the file is corrupt. The thread starts a new file. */
+	bool corrupt;
 	struct batch front;
-	struct counter **count; /* sorted by key */
+	struct counter **count; /* Sorted by key. */
 	unsigned counts;
-	char *notice; /* for store_notice() */
+	char *notice; /* Text for store_notice(). */
 
 	struct store_report report;
-	_Atomic unsigned generation; /* number of the file; increases with each new file */
+	_Atomic unsigned generation; /* Number of the file. It increases with each new file. */
 };
 
-/* store_queue.c */
-
-/* store_write.c */
-/* Writes what was committed. Returns true if it is in the file. */
+/* store_write.c: writes what was committed. Returns true if it is in the file. */
 bool store_write(struct store *s);
 void store_thread(void *arg);
 
-/* store.c: the file */
+/* store.c, the file. */
 /* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
  * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
@@ -192,20 +199,21 @@ void store_reader_done(struct store *s);
 /* Checks, after a failed read, whether the file is corrupt. */
 void store_read_failed(struct store *s, int rc);
 
-/* store_history.c: returns the history of a GPU and creates it if it is missing; NULL: out of
- * memory, or too many GPUs. */
+/* store_history.c: returns the history of a GPU, and creates it if it is missing. Returns
+ * NULL if out of memory or if there are too many GPUs. */
 struct history *store_history_of(struct store *s, const char *uuid);
 void store_history_free(struct history *h);
 /* Makes a row from the open bucket. Returns false if there is none. */
 bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret);
 
-/* store_query.c: returns the start time of the first row of a tier in queue and file; if last
- * is true, of the last row that starts at until_ms or before. 0: there is no such row. */
+/* store_query.c: returns the start time of the first row of a tier in queue and file. If
+ * last is true, returns the start time of the last row that starts at until_ms or before.
+ * Returns 0 if there is no such row. */
 uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
 		    bool last);
-/* Calls each for every row of a tier that may have moments in [from_ms, to_ms], oldest first,
- * until each returns false. Rows come from memory (h, unless NULL), queue and file. Returns
- * false if the file could not be read. */
+/* Calls each() for every row of a tier that may have moments in [from_ms, to_ms], oldest
+ * first, until each() returns false. Rows come from h (may be NULL), from the queue and from
+ * the file. Returns false if the file could not be read. */
 typedef bool store_row_fn(void *arg, const struct block *row);
 bool store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
 		uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg);

@@ -15,7 +15,7 @@
 /* A row that is in memory or in the queue. */
 struct overlay {
 	uint64_t begin_ms;
-	/* the row, if it is in memory; NULL: the row is encoded in `data` */
+	/* The row, if it is in memory. NULL if the row is encoded in `data`. */
 	const struct block *block;
 	const char *data;
 	size_t size;
@@ -85,7 +85,7 @@ static void put_waiting(struct overlays *o, const struct buf *records, uint64_t 
 
 struct row_walk {
 	struct overlays over;
-	size_t next; /* position in `over` of the next row */
+	size_t next; /* Position of the next row in `over`. */
 	struct block row;
 	store_row_fn *each;
 	void *arg;
@@ -95,7 +95,7 @@ static bool give_bytes(struct row_walk *w, uint64_t begin_ms, const void *data, 
 {
 	w->row.begin_ms = begin_ms;
 	if (block_decode(&w->row, data, size) < 0)
-		return true; /* damaged: skipped */
+		return true; /* The row is damaged. Skip it. */
 	return w->each(w->arg, &w->row);
 }
 
@@ -243,10 +243,10 @@ struct query {
 	struct store *s;
 	struct history *h;
 	unsigned column, tier;
-	uint64_t from_ns, to_ns, step_ns; /* step 0: single readings */
+	uint64_t from_ns, to_ns, step_ns; /* step_ns 0 means single readings. */
 	struct view_point *out;
 	unsigned max, count;
-	/* time of the last moment that was read; moments up to this time are skipped */
+	/* Time of the last moment that was read. Moments up to this time are skipped. */
 	uint64_t last_ms;
 	bool too_many;
 };
@@ -359,7 +359,8 @@ static unsigned coarsest_tier(uint64_t step_ns)
 	return tier;
 }
 
-/* Finds where the data of each tier begins; UINT64_MAX: no data. */
+/* Finds the time at which the data of each tier begins. It is UINT64_MAX if a tier has no
+ * data. */
 static void find_first(struct query *q, uint64_t first[TIERS])
 {
 	for (unsigned t = 0; t < TIERS; t++) {

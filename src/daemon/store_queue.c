@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HISTORY_MAX (1u << 20) /* maximum bytes per batch */
-/* Maximum bytes per batch: the largest document and everything else. */
+#define HISTORY_MAX (1u << 20) /* Maximum bytes of history per batch. */
+/* Maximum bytes of other records per batch: the largest document and everything else. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
 
 #define HEAD (offsetof(struct record, text))
@@ -38,7 +38,7 @@ bool record_add(struct buf *b, const struct record *r)
 	}
 	if (b->err == 0)
 		return true;
-	b->err = 0; /* out of memory: keep the previous contents */
+	b->err = 0; /* Out of memory. Keep the previous contents. */
 	b->len = before;
 	return false;
 }
@@ -75,8 +75,9 @@ static bool has_space(struct store *s, size_t size)
 	return room;
 }
 
-/* Adds a record to the next batch; it is never dropped afterwards. length 0: the length of the
- * text. Returns 0, or -GW_E_SIZE if there is no space, which is counted as dropped. */
+/* Adds a record to the next batch. After that, it is never dropped. A length of 0 means the
+ * length of the string. Returns 0. If there is no space, returns -GW_E_SIZE and counts the
+ * record as dropped. */
 static int store_add(struct store *s, struct record *r)
 {
 	size_t size = HEAD + sizeof(r->length);
@@ -111,7 +112,7 @@ static void move_to_front(struct store *s)
 		struct buf *from = &s->pending.part[p], *to = &s->front.part[p];
 
 		if (to->len + from->len >= to->max)
-			to->err = -GW_E_SIZE; /* only for history: see has_space() */
+			to->err = -GW_E_SIZE; /* Only for history; see has_space(). */
 		buf_add(to, from->p, from->len);
 		if (to->err)
 			atomic_fetch_add(&s->report.dropped, 1);
@@ -265,8 +266,8 @@ static int file_events(struct store *s, struct events *v)
 	return rc;
 }
 
-/* Returns the id of an event in the file: the last one below `below`, after skipping `skip`
- * events; 0 if there is none. */
+/* Returns the id of an event in the file: skips `skip` events below `below`, from the last
+ * one backwards, and returns the next. Returns 0 if there is none. */
 static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
 {
 	sqlite3 *db = store_reader(s);
@@ -314,7 +315,7 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	struct record r;
 	int rc;
 
-	copy_queue(s, &records); /* read before the file: see store_query.c */
+	copy_queue(s, &records); /* The queue is read before the file; see store_query.c. */
 	rc = file_events(s, &v);
 	store_reader_done(s);
 	if (rc != SQLITE_DONE)
@@ -360,7 +361,7 @@ int store_put_row(struct store *s, const char *kind, const char *id, const char 
 {
 	struct record r = { .kind = RECORD_KEEP, .a = 1, .text = { kind, id, json } };
 
-	/* without a file, the rows are in memory */
+	/* Without a file, the rows are in memory. Keep fewer of them. */
 	r.b = !s->path && most > STORE_DOCUMENTS ? STORE_DOCUMENTS : most;
 	return put_document(s, &r, size);
 }
@@ -401,8 +402,8 @@ static unsigned count_waiting(const struct buf *records, const char *kind)
 	return n;
 }
 
-/* Reads documents of the file that no queued record replaces. records: the queue; NULL:
- * empty. */
+/* Reads the documents of the file that no queued record replaces. records is the queue; NULL
+ * means an empty queue. */
 static int read_documents(sqlite3 *db, const char *kind, unsigned max,
 			  const struct buf *records, int *count,
 			  void (*each)(void *arg, const char *id, const char *json), void *arg)

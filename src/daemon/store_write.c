@@ -16,16 +16,17 @@
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
-/* Rows are old relative to a horizon. It follows the readings by at most HORIZON_MS per batch,
- * and a batch is written every ten seconds: at most sixty times as fast as time passes. So a
- * clock that is a year ahead for a minute deletes only an hour of the oldest seconds, and after
- * a month without power the horizon catches up in half a day. */
+/* The age of a row is measured from a horizon. The horizon follows the newest reading by at
+ * most HORIZON_MS per batch. A batch is written every ten seconds, so the horizon moves at
+ * most sixty times as fast as time passes. A clock that is a year ahead for a minute
+ * therefore deletes only an hour of the oldest seconds. After a month without power, the
+ * horizon catches up in half a day. */
 #define HORIZON_MS   (UINT64_C(600) * 1000)
-#define OLD_ROWS     "64" /* maximum number of rows deleted per batch and tier */
+#define OLD_ROWS     "64" /* Maximum number of rows deleted per batch and tier. */
 #define LARGE_BUFFER (64u << 10)
 
-/* Runs a statement. Each letter of `how` is the type of one argument: i int64, d double, t text
- * (NULL: SQL NULL), b bytes and their size (two arguments). */
+/* Runs a statement. Each letter of `how` is the type of one argument: i int64, d double, t
+ * text (a NULL pointer becomes SQL NULL), b bytes and their size (two arguments). */
 static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 {
 	sqlite3_stmt *s = db_statement(db, sql);
@@ -205,8 +206,8 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Reserves event ids, so that ids that are given out while nothing can be written are not used
- * again after kill -9. */
+/* Reserves event ids. An id that is used while nothing can be written is then not used again
+ * after kill -9. */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
@@ -215,8 +216,8 @@ static int reserve_ids(sqlite3 *db)
 			 "i", (uint64_t)STORE_RESERVE);
 }
 
-/* Deletes the oldest events. It counts events, because ids have gaps. The first check is cheap
- * and mostly enough. */
+/* Deletes the oldest events. Ids have gaps, therefore the events are counted. In most cases
+ * the first check, which is cheap, is sufficient. */
 static int drop_events(sqlite3 *db)
 {
 	if (db_number(db, "SELECT max(id)-min(id) FROM event", 0) < STORE_EVENTS)
@@ -312,7 +313,7 @@ static void take_front(struct store *s)
 		}
 		buf_add(back, front->p, front->len);
 		if (back->err)
-			all = false; /* the next round takes this part of the batch */
+			all = false; /* The next round takes this part of the batch. */
 		else
 			empty_buffer(front);
 		back->err = 0;
@@ -368,10 +369,11 @@ static void forget_written(struct store *s)
 {
 	mailbox_lock(&s->box);
 	for (unsigned i = 0; i < s->counts; i++)
-		s->count[i]->written = -1; /* write all counts to the new file */
+		s->count[i]->written = -1; /* Write all counts to the new file. */
 	take_counts(s);
 	s->corrupt = false;
-	s->loaded = true; /* there is nothing more to load: the old contents are lost */
+	/* There is nothing more to load, because the old contents are lost. */
+	s->loaded = true;
 	mailbox_unlock(&s->box);
 	s->writer.horizon_ms = 0;
 }
@@ -426,7 +428,8 @@ static bool is_removed(const struct store *s)
 	       moved;
 }
 
-/* Copies rows. Returns an error only if writing fails: what cannot be read is left out. */
+/* Copies rows. Rows that cannot be read are left out. Returns an error only if writing
+ * fails. */
 static int copy_rows(sqlite3 *from, sqlite3 *to, const char *select, const char *insert)
 {
 	sqlite3_stmt *q = db_statement(from, select), *w = db_statement(to, insert);

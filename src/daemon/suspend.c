@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #define RETRY_NS    (60 * NS_PER_S)
-#define IN_SIZE     (64 * 1024) /* larger than any message that is accepted */
+#define IN_SIZE     (64 * 1024) /* Larger than any message that is accepted. */
 #define OUT_SIZE    2048
-#define FDS         4 /* maximum number of descriptors per read; only one is requested */
+#define FDS         4 /* Maximum number of descriptors per read. Only one is requested. */
 #define BUS_PATH    "/run/dbus/system_bus_socket"
 #define BUS         "org.freedesktop.DBus"
 #define LOGIND      "org.freedesktop.login1"
@@ -28,24 +28,26 @@
 #define SIGNAL      "PrepareForSleep"
 #define OWNER       "NameOwnerChanged"
 
-/* Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for
- * the service (a few seconds at most: InhibitDelayMaxSec=). Without a bus or logind nothing
- * happens; the connection is retried every minute. */
+/* Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits
+ * for the service. logind waits a few seconds at most (InhibitDelayMaxSec=). Without a bus
+ * or logind nothing happens, and the service tries to connect again every minute. */
 
 /* Serial numbers of our calls. */
 enum { S_HELLO = 1, S_MATCH, S_OWNER, S_LOCK };
 
 struct logind {
 	struct loop *loop;
-	void (*sleeps)(void *arg, bool going); /* going true: about to suspend; false: awake */
+	/* going is true if the machine is about to suspend, and false if it is awake. */
+	void (*sleeps)(void *arg, bool going);
 	void *arg;
 	struct loop_source *source, *again;
-	int fd;       /* socket of the system bus; -1: not connected */
-	int lock;     /* descriptor of the delay lock; -1: none */
-	int received; /* descriptor received with the current message; -1: none */
-	bool greeted; /* authentication is complete */
-	bool going;   /* logind announced a suspend */
-	bool ready;   /* the service is ready for the suspend */
+	int fd;   /* Socket of the system bus. -1 if it is not connected. */
+	int lock; /* Descriptor of the delay lock. -1 if there is none. */
+	/* Descriptor that was received with the current message. -1 if there is none. */
+	int received;
+	bool greeted; /* The authentication is complete. */
+	bool going;   /* logind announced a suspend. */
+	bool ready;   /* The service is ready for the suspend. */
 	uint8_t *in;
 	size_t used;
 };
@@ -80,7 +82,7 @@ static void set_going(struct logind *l, bool going)
 		l->sleeps(l->arg, going);
 }
 
-/* If the bus connection is lost, assume the machine is awake. */
+/* If the bus connection is lost, the service assumes that the machine is awake. */
 static void retry_later(struct logind *l)
 {
 	disconnect(l);
@@ -88,8 +90,8 @@ static void retry_later(struct logind *l)
 	loop_set_time(l->again, clock_mono_ns(clock_real()) + RETRY_NS);
 }
 
-/* Sends a message, or returns false. Messages have a few hundred bytes, and the socket buffer
- * takes many thousand. If a message does not fit, the bus has stopped reading. */
+/* Sends a message. Returns false if it does not fit into the socket buffer: messages have a
+ * few hundred bytes and the buffer takes many thousand, so the bus has stopped reading. */
 static bool send_all(struct logind *l, const struct buf *out)
 {
 	return !out->err &&
@@ -105,7 +107,7 @@ static void write_inhibit(struct buf *out)
 	bus_write(out, S_LOCK, &m, arg);
 }
 
-/* Sends the authentication and the first calls together; the bus answers in this order. */
+/* Sends the authentication and the first calls together. The bus answers in this order. */
 static bool send_greeting(struct logind *l)
 {
 	static const struct bus_method hello = { BUS, "/org/freedesktop/DBus", BUS, "Hello" },
@@ -143,13 +145,6 @@ static bool request_lock(struct logind *l)
 	return send_all(l, &out);
 }
 
-/* Releases the delay lock: the machine may suspend. */
-static void logind_ready(struct logind *l)
-{
-	close_fd(&l->lock);
-	l->ready = l->going;
-}
-
 static bool is_signal(const struct bus_message *m)
 {
 	/* Any process can send a signal with a destination directly to this service. Such a
@@ -176,23 +171,23 @@ static bool handle_message(struct logind *l, const struct bus_message *m)
 		close_fd(&l->lock);
 		l->lock = l->received;
 		l->received = -1;
-		if (l->ready) /* too late: keeping the lock would delay the suspend */
+		if (l->ready) /* The lock came too late. Keeping it would delay the suspend. */
 			close_fd(&l->lock);
 	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
 		set_going(l, going);
 		return going || request_lock(l);
 	} else if (is_owner_change(m)) {
-		/* logind restarted: it will not report the end of a suspend that began
-		 * before */
+		/* logind restarted. It will not report the end of a suspend that began
+		 * before. */
 		set_going(l, false);
 		return request_lock(l);
 	}
 	return true;
 }
 
-/* Reads the two lines before the first message: "OK id" and "AGREE_UNIX_FD" (or ERROR: then
- * there is no lock). Returns their size, 0 if they are incomplete, or -1 if the authentication
- * failed. */
+/* Reads the two lines before the first message: "OK id" and "AGREE_UNIX_FD". The second line
+ * may be ERROR; then there is no lock. Returns their size, 0 if they are incomplete, or -1
+ * if the authentication failed. */
 static long greeting(const struct logind *l)
 {
 	const char *text = (const char *)l->in;
@@ -225,7 +220,7 @@ static bool handle_input(struct logind *l)
 	return true;
 }
 
-/* Keeps the last descriptor; the service never waits for two. */
+/* Keeps the last descriptor. The service never waits for two. */
 static void take_fds(struct logind *l, struct msghdr *h)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -272,7 +267,7 @@ static void bus_readable(void *arg, int fd, uint32_t events)
 		retry_later(l);
 }
 
-/* Makes the address of the system bus. Uses the first address of the list; only a plain
+/* Makes the address of the system bus from the first address of the list. Only a plain
  * unix:path= is supported. */
 static bool bus_address(struct sockaddr_un *a)
 {
@@ -336,11 +331,11 @@ static void logind_free(struct logind *l)
 struct suspend {
 	struct engine *engine;
 	struct logind *logind;
-	bool going; /* the machine is about to suspend, or is suspended */
-	/* this module requested the release of the drivers, and must open them again */
+	bool going; /* The machine is about to suspend, or is suspended. */
+	/* This module requested the release of the drivers, and must open them again. */
 	bool let_go;
-	bool waited; /* logind waits until the drivers are released */
-	int number;  /* number of the last request */
+	bool waited; /* logind waits until the drivers are released. */
+	int number;  /* Number of the last request. */
 };
 
 static bool send_request(struct suspend *d, enum view_request what)
@@ -353,14 +348,17 @@ static bool send_request(struct suspend *d, enum view_request what)
 	return number > 0;
 }
 
+/* Releases the delay lock, so that the machine may suspend. */
 static void allow_suspend(struct suspend *d)
 {
 	d->waited = false;
-	logind_ready(d->logind);
+	close_fd(&d->logind->lock);
+	d->logind->ready = d->logind->going;
 }
 
-/* Releases the drivers. The view is only reliable if no request is pending, because a pending
- * request could open the drivers. If the request queue is full, the next view retries. */
+/* Releases the drivers. The view is only reliable if no request is pending, because a
+ * pending request could open the drivers. If the request queue is full, the next view tries
+ * again. */
 static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
@@ -371,7 +369,7 @@ static void begin_suspend(struct suspend *d)
 		d->let_go = send_request(d, VIEW_LET_GO) || d->let_go;
 }
 
-/* Opens the drivers again. If the request queue is full, the next view retries. */
+/* Opens the drivers again. If the request queue is full, the next view tries again. */
 static void open_drivers(struct suspend *d)
 {
 	if (!d->let_go || !send_request(d, VIEW_RESUME))
@@ -385,7 +383,7 @@ static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	/* logind waits for the service before a suspend, but not after a resume */
+	/* logind waits for the service before a suspend, but not after a resume. */
 	d->going = d->waited = going;
 	if (going)
 		begin_suspend(d);

@@ -17,11 +17,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* if servers are not queried, energy is charged to models at this interval */
+/* If servers are not queried, energy is charged to models at this interval. */
 #define SETTLE_NS (15 * NS_PER_S)
-/* longest pause after failures; also the pause if a server has no counters */
+/* Longest pause after failures. It is also the pause if a server has no counters. */
 #define RETRY_NS (300 * NS_PER_S)
-#define DOCUMENT "model" /* kind of the documents in the store, one per row */
+#define DOCUMENT "model" /* Kind of the documents in the store, one per row. */
 /* An idle server uses less than this share of a core; a server that generates tokens uses
  * more. */
 #define IDLE_CORES 0.01
@@ -29,18 +29,18 @@
 /* What the service remembers about a server between ticks. */
 struct token_server {
 	char name[MODEL_WORKER];
-	struct model_list *list; /* models of the last answer; NULL: unknown */
-	/* monotonic time of the next query to the server, or of the next charge of its energy
-	 * to its models */
+	struct model_list *list; /* Models of the last answer. NULL if they are unknown. */
+	/* Monotonic time of the next query to the server, or of the next charge of its
+	 * energy to its models. */
 	uint64_t due_ns;
-	uint64_t ask_ns;   /* the server is not queried before this monotonic time */
-	uint64_t count_ns; /* the counters are not read before this monotonic time */
-	uint64_t pause_ns; /* pause after a failure; 0: the last query succeeded */
-	bool present;      /* the server has processes on a GPU at this tick */
-	bool active;       /* one of its processes is not idle */
-	bool worked;       /* the server was active after the counters were last read */
-	bool fresh;        /* all its processes are younger than the service */
-	bool logged;       /* the reason why its tokens are unknown was logged */
+	uint64_t ask_ns;   /* The server is not queried before this monotonic time. */
+	uint64_t count_ns; /* The counters are not read before this monotonic time. */
+	uint64_t pause_ns; /* Pause after a failure. 0 if the last query succeeded. */
+	bool present;      /* The server has processes on a GPU at this tick. */
+	bool active;       /* One of its processes is not idle. */
+	bool worked;       /* The server was active after the counters were last read. */
+	bool fresh;        /* All its processes are younger than the service. */
+	bool logged;       /* The reason why its tokens are unknown was logged. */
 	struct token_process process[TOKEN_SOURCE_PROCESSES];
 	unsigned processes;
 };
@@ -50,19 +50,20 @@ struct token_counter {
 	struct model_energy models;
 	struct token_server server[MODEL_ENERGY_WORKERS];
 	unsigned servers;
-	unsigned turn; /* counts the ticks */
+	unsigned turn; /* Counts the ticks. */
 	struct loop_source *source;
 	struct root root;
 	uint64_t begin_ns;
 	struct mailbox box;
 	atomic_bool cancelled;
-	/* Protected by the lock of the mailbox. There is one query at a time. */
+	/* The lock of the mailbox protects the query and the answer. There is one query at a
+	 * time. */
 	enum { TOKEN_IDLE, TOKEN_ASKED, TOKEN_ANSWERED } state;
 	struct token_query query;
 	struct token_answer answer;
-	/* Used by the main thread only: the server that the current query is for. */
+	/* Used by the main thread only: the server of the current query. */
 	char asked[MODEL_WORKER];
-	bool asked_active; /* the server was active when the query began */
+	bool asked_active; /* The server was active when the query began. */
 };
 
 /* Returns the time between two queries to a server, or between two charges of its energy. */
@@ -170,7 +171,7 @@ static void row_read(void *arg, const char *id, const char *text)
 	}
 	if (r) {
 		r->counted = json_doc_true(doc, "counted");
-		/* store it again, because its row number may differ from the stored one */
+		/* Store it again, because its row number may differ from the stored one. */
 		r->changed = true;
 		model_energy_restored(r);
 	}
@@ -252,7 +253,7 @@ static void token_answered(struct token_counter *t, struct token_answer *x, uint
 	struct model_worker *w = s ? model_energy_worker(&t->models, s->name) : NULL;
 
 	if (!w || !s->present)
-		return; /* the server ended before it answered */
+		return; /* The server ended before it answered. */
 	s->due_ns = now_ns + token_interval_ns(t);
 	if (x->result == TOKEN_FAILED || x->result == TOKEN_UNREAD) {
 		s->pause_ns = s->pause_ns ? s->pause_ns * 2 : token_interval_ns(t);
@@ -292,13 +293,14 @@ static void token_news(void *arg, int fd, uint32_t events)
 	mailbox_unlock(&t->box);
 	if (!answered)
 		return;
-	token_answered(t, &t->answer, clock_mono_ns(clock_real())); /* the thread waits now */
+	token_answered(t, &t->answer, clock_mono_ns(clock_real())); /* The thread waits now. */
 	mailbox_lock(&t->box);
 	t->state = TOKEN_IDLE;
 	mailbox_unlock(&t->box);
 }
 
-/* True if a process works, by its own figures: the GPU may be busy with another server. */
+/* True if a process works according to its own figures, because the GPU may be busy with
+ * another server. */
 static bool process_works(const struct gw_process *p, const struct gw_device *d)
 {
 	double ratio = NAN;
@@ -312,7 +314,7 @@ static bool process_works(const struct gw_process *p, const struct gw_device *d)
 	return !d || gw_device_value(d, GW_Q_UTILIZATION_GPU, &ratio) != GW_HAVE || ratio > 0;
 }
 
-/* Returns the worker of a process as the guard classified it; -1: none. */
+/* Returns the worker of a process as the guard classified it, or -1 if there is none. */
 static int process_worker(const struct guard_view *g, const struct gw_process *p)
 {
 	const struct scene *scene = NULL;
@@ -546,6 +548,6 @@ void token_counter_free(struct token_counter *t, uint64_t timeout_ns)
 	t->source = NULL;
 	atomic_store(&t->cancelled, true);
 	if (mailbox_stop(&t->box, timeout_ns) == 0)
-		/* otherwise the thread frees t when its request ends */
+		/* Otherwise the thread frees t when its request ends. */
 		token_counter_release(t);
 }

@@ -16,8 +16,8 @@ struct token_counter;
 
 struct token_counter_config {
 	struct loop *loop;
-	struct store *store; /* must be readable: its totals are loaded at the start */
-	/* seconds between two queries to a server; 0: servers are not queried */
+	struct store *store; /* Must be readable, because its totals are loaded at the start. */
+	/* Seconds between two queries to a server. 0: servers are not queried. */
 	double interval_s;
 	uint64_t (*emit)(void *arg, const struct view_event *e);
 	void *arg;
@@ -25,8 +25,8 @@ struct token_counter_config {
 
 /* Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int token_counter_new(const struct token_counter_config *config, struct token_counter **ret);
-/* Charges the waiting energy, and stops the thread. If a request takes longer than timeout_ns,
- * the thread ends later and frees t. */
+/* Charges the waiting energy and stops the thread. If a request takes longer than
+ * timeout_ns, the thread ends later and frees t. */
 void token_counter_free(struct token_counter *t, uint64_t timeout_ns);
 
 void token_counter_set_interval(struct token_counter *t, double interval_s);

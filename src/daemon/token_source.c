@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A request to a server that is under way. */
+/* A running request to a server. */
 struct token_ask {
 	struct worker_call call;
 	struct policy_worker worker;
@@ -53,8 +53,8 @@ static struct model_report *list_model(struct model_list *l, const char *name)
 	return x;
 }
 
-/* Returns the direction that a line counts, or -1. A proxy has servers of any kind behind
- * it. */
+/* Returns the direction that a line counts, or -1. Servers of any kind can be behind a
+ * proxy. */
 static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
 {
 	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
@@ -87,7 +87,7 @@ static unsigned token_source_read(enum policy_kind kind, const char *text, const
 		x = list_model(l, only ? only : name);
 		if (!x)
 			continue;
-		/* a server with several engines has one series per engine */
+		/* A server with several engines has one series per engine. */
 		x->tokens[d] = (isnan(x->tokens[d]) ? 0 : x->tokens[d]) + line.value;
 		found++;
 	}
@@ -113,7 +113,8 @@ static bool process_has_option(const struct root *root, int64_t pid, const char 
 	return false;
 }
 
-/* Returns the process of a model, which has this option with this value; NULL: unknown. */
+/* Returns the process of a model, which has this option with this value. Returns NULL if it
+ * is unknown. */
 static const struct token_process *find_process(const struct token_ask *a, const char *option,
 						const char *value)
 {
@@ -138,7 +139,7 @@ static bool read_counters(struct token_ask *a, const char *path, const char *onl
 	int rc = worker_get(&a->call, path);
 
 	if (rc == -GW_E_PERM) {
-		answer_why(a, TOKEN_OFF, ""); /* the message names token_file */
+		answer_why(a, TOKEN_OFF, ""); /* The message names token_file. */
 	} else if (rc == -GW_E_NOSUPPORT) {
 		answer_why(a, TOKEN_OFF, advice);
 	} else if (rc) {
@@ -154,7 +155,7 @@ static bool read_counters(struct token_ask *a, const char *path, const char *onl
 	return false;
 }
 
-/* True if the llama.cpp server sleeps: older versions wake up when their counters are read. */
+/* True if the llama.cpp server sleeps. Older versions wake up when their counters are read. */
 static bool server_sleeps(struct token_ask *a)
 {
 	struct json_doc *r;

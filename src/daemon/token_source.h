@@ -20,17 +20,19 @@ struct root;
 
 /* What is known about a kind of server. */
 struct token_kind {
-	bool known; /* this kind is an inference server */
-	/* name of the counter; NULL: none; "": the servers behind it have the counters */
+	bool known; /* This kind is an inference server. */
+	/* Name of the token counter in /metrics. NULL: the server has none. "": this is a
+	 * router; the servers behind it have counters. */
 	const char *counter[MODEL_DIRECTIONS];
-	const char *text; /* as in token_source.def */
+	const char *text; /* The column text of token_source.def. */
 };
 const struct token_kind *token_kind(enum policy_kind kind);
 
 struct token_query {
 	enum policy_kind kind;
-	char url[512], token_file[512]; /* token_file "": none */
-	bool count;                     /* read the counters too, not only the list of models */
+	char url[512], token_file[512]; /* token_file is "" if there is none. */
+	/* Also read the counters, not only the list of models. */
+	bool count;
 	/* The worker's processes on the GPUs. The counters of a model with an idle process are
 	 * not read, because a read is a request, and some servers put a model to sleep after a
 	 * time without requests. */
@@ -42,22 +44,22 @@ struct token_query {
 };
 
 enum token_result {
-	TOKEN_COUNTED, /* the counters were read, or no model required a reading */
-	TOKEN_LISTED,  /* only the list of models was requested */
-	TOKEN_OFF,     /* the list is there, but the server does not offer its counters */
-	TOKEN_UNREAD,  /* the list is there, but the counters could not be read this time */
-	TOKEN_FAILED,  /* the server did not answer: there is no list */
+	TOKEN_COUNTED, /* The counters were read, or no model required a reading. */
+	TOKEN_LISTED,  /* Only the list of models was requested. */
+	TOKEN_OFF,     /* The list is there, but the server does not offer its counters. */
+	TOKEN_UNREAD,  /* The list is there, but the counters could not be read this time. */
+	TOKEN_FAILED,  /* The server did not answer, so there is no list. */
 };
 
 struct token_answer {
 	enum token_result result;
 	struct model_list list;
-	/* the reason in one sentence, for TOKEN_OFF, TOKEN_UNREAD and TOKEN_FAILED */
+	/* The reason in one sentence, for TOKEN_OFF, TOKEN_UNREAD and TOKEN_FAILED. */
 	char why[240];
 };
 
-/* Queries a server. cancelled: when it becomes true, the query ends soon. root: where /proc
- * is. */
+/* Queries a server. When *cancelled becomes true, the query ends soon. root is the root
+ * below which /proc is read. */
 void token_source_ask(const struct token_query *q, const struct root *root,
 		      const atomic_bool *cancelled, struct token_answer *ret);
 

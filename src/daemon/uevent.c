@@ -13,11 +13,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define MESSAGE_MAX 8192 /* the kernel sends at most 2 KiB of variables */
-/* wait for more events, because loading a module sends many */
+#define MESSAGE_MAX 8192 /* The kernel sends at most 2 KiB of variables. */
+/* Time to wait for more events, because loading a module sends many. */
 #define GATHER_NS     (NS_PER_S / 5)
 #define KERNEL_GROUP  1
-#define DISPLAY_CLASS '3' /* first digit of the PCI classes "30000", "30200", "38000" */
+#define DISPLAY_CLASS '3' /* First digit of the PCI classes "30000", "30200" and "38000". */
 
 /* Names of kernel modules. Each name stands between two blanks. */
 static const char modules[] = " "
@@ -124,7 +124,7 @@ static void uevent_handle(struct uevent *u, enum uevent_news news)
 	if (news == UEVENT_GONE)
 		u->moved(u->arg, true);
 	if (news == UEVENT_CAME && !u->gathering) {
-		u->gathering = true; /* later events do not extend the wait */
+		u->gathering = true; /* Later events do not extend the wait. */
 		loop_set_time(u->timer, clock_mono_ns(clock_real()) + GATHER_NS);
 	}
 }
@@ -140,7 +140,8 @@ static void uevent_readable(void *arg, int fd, uint32_t events)
 	(void)events;
 	while ((n = recv(fd, message, sizeof(message), MSG_DONTWAIT)) > 0)
 		uevent_handle(u, uevent_read(message, (size_t)n));
-	if (n < 0 && errno == ENOBUFS) /* events were lost; one of them may be about a driver */
+	/* Events were lost. One of them may be about a driver. */
+	if (n < 0 && errno == ENOBUFS)
 		uevent_handle(u, UEVENT_CAME);
 }
 

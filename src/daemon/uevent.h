@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Evaluates one kernel message: "ACTION@PATH", then "KEY=VALUE" entries, each NUL-terminated.
- * Pure: it has no side effects. */
+/* Evaluates one kernel message: "ACTION@PATH", followed by "KEY=VALUE" entries. Each string
+ * ends with NUL. The function is pure. */
 enum uevent_news { UEVENT_NOTHING, UEVENT_CAME, UEVENT_GONE };
 enum uevent_news uevent_read(const char *message, size_t size);
 
@@ -23,6 +23,6 @@ struct uevent;
  * -GW_E_IO if kernel events are not available. */
 int uevent_new(struct loop *loop, void (*moved)(void *arg, bool gone), void *arg,
 	       struct uevent **ret);
-void uevent_free(struct uevent *u); /* NULL is fine */
+void uevent_free(struct uevent *u); /* u may be NULL. */
 
 #endif

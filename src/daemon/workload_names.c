@@ -18,28 +18,28 @@
 #include <unistd.h>
 
 #define ROWS_MAX  256
-#define FILE_SIZE (1024 * 1024) /* Podman's list of 1,500 containers */
+#define FILE_SIZE (1024 * 1024) /* Podman's list of 1,500 containers fits into this size. */
 #define ID_DIGITS 64
 
 /* The facts about one workload, or about one container of a pod. */
 struct row {
 	struct workload_names *of;
-	struct workload found; /* as workload_from_cgroup() returned it: the key */
+	struct workload found; /* The key of the row, as workload_from_cgroup() returned it. */
 	char space[sizeof(((struct workload *)0)->space)];
 	char name[sizeof(((struct workload *)0)->name)];
 	char part[sizeof(((struct workload *)0)->part)];
-	struct container_query *query; /* NULL: no query is running */
-	/* monotonic time of the next lookup; UINT64_MAX: all names are known */
+	struct container_query *query; /* NULL if no query is running. */
+	/* Monotonic time of the next lookup. UINT64_MAX if all names are known. */
 	uint64_t due_ns;
 	unsigned tries;
-	uint64_t used; /* counter of uses at the last use of this row */
+	uint64_t used; /* Counter of uses at the last use of this row. */
 };
 
 struct workload_names {
 	struct loop *loop;
 	const struct clock *clock;
 	struct root root;
-	char root_path[PATH_MAX]; /* without a slash at its end: "" for "/" */
+	char root_path[PATH_MAX]; /* Without a slash at its end. "" for "/". */
 	struct job_mapping *mapping;
 	struct row *row[ROWS_MAX];
 	unsigned rows;
@@ -61,8 +61,9 @@ static void set_user(struct workload_names *n, char *text, size_t size)
 /* What a search of the kubelet's log directories has found. */
 struct pod_search {
 	struct row *row;
-	char folder[NAME_MAX + 1]; /* NAMESPACE_POD_UID below var/log/pods; "": not found */
-	char only[NAME_MAX + 1];   /* the only container of the pod */
+	/* NAMESPACE_POD_UID below var/log/pods. "" if it was not found. */
+	char folder[NAME_MAX + 1];
+	char only[NAME_MAX + 1]; /* The only container of the pod. */
 	unsigned containers;
 };
 
@@ -139,7 +140,7 @@ static bool look_pod(struct row *r)
 	(void)root_each_name(root, "var/log/containers", pod_link, &s);
 	if (strcmp(r->part, r->found.part) != 0)
 		return true;
-	/* without links, the container is known only if the pod has one container */
+	/* Without links, the container is known only if the pod has one container. */
 	root_path(path, sizeof(path), "var/log/pods/%s", s.folder);
 	(void)root_each_name(root, path, pod_container, &s);
 	if (s.containers == 1)
@@ -147,7 +148,8 @@ static bool look_pod(struct row *r)
 	return s.containers == 1;
 }
 
-/* Returns the id of the user that owns a rootless container; -1: the system's container. */
+/* Returns the id of the user that owns a rootless container, or -1 for a container of the
+ * system. */
 static long container_owner(const struct row *r)
 {
 	return strchr(r->found.id, '/') ? strtol(r->found.id, NULL, 10) : -1;
@@ -160,8 +162,8 @@ static const char *container_id(const struct row *r)
 	return slash ? slash + 1 : r->found.id;
 }
 
-/* Sets the name from a file or an answer of the container engine; Docker writes a slash before
- * the name. Returns false if the name is empty. */
+/* Sets the name from a file or from an answer of the container engine. Docker writes a slash
+ * before the name. Returns false if the name is empty. */
 static bool container_named(struct row *r, const char *name)
 {
 	name += *name == '/';
@@ -172,9 +174,9 @@ static bool container_named(struct row *r, const char *name)
 	return true;
 }
 
-/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a
- * link could lead to a network file system without a server, and reading from it would
- * block. */
+/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links,
+ * because a link could lead to a network file system without a server, and reading from it
+ * would block. */
 static int open_without_links(const struct root *root, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -183,8 +185,8 @@ static int open_without_links(const struct root *root, const char *path)
 	return (int)syscall(__NR_openat2, root->fd, path, &how, sizeof(how));
 }
 
-/* Reads a JSON file. of_user: a user owns the file, so links are refused. Returns NULL if the
- * file cannot be read or is not JSON. */
+/* Reads a JSON file. of_user is true if a user owns the file; links are then refused.
+ * Returns NULL if the file cannot be read or is not JSON. */
 static struct json_doc *read_json(const struct root *root, const char *path, bool of_user)
 {
 	struct json_doc *doc = NULL;
@@ -251,7 +253,8 @@ static bool is_local(const struct root *root, const char *path)
 		    sscanf(dash, " - %31s", type) != 1)
 			continue;
 		n = strlen(point);
-		/* a path is below a mount point as a group is below a group */
+		/* proc_in_cgroup() compares paths. It also works for a path and a mount
+		 * point. */
 		if (n < best || !proc_in_cgroup(full, point))
 			continue;
 		best = n;
@@ -263,8 +266,8 @@ static bool is_local(const struct root *root, const char *path)
 	return local;
 }
 
-/* Finds the name in the list of a container storage; folder: path of the storage, relative to
- * the root. */
+/* Finds the name in the list of a container storage. folder is the path of the storage,
+ * relative to the root. */
 static bool look_storage(struct row *r, const char *folder)
 {
 	static const char *const drivers[] = { "overlay", "vfs" };
@@ -296,7 +299,7 @@ static bool look_storage(struct row *r, const char *folder)
 	return found;
 }
 
-/* Writes the home of a user from etc/passwd, "" if there is none. */
+/* Writes the home of a user from etc/passwd, or "" if there is none. */
 static void find_home(const struct root *root, long uid, char *out, size_t size)
 {
 	struct lines l;
@@ -343,8 +346,8 @@ static void container_answer(void *arg, int error, const struct buf *answer)
 		(void)container_named(r, name);
 }
 
-/* Asks the container engine for the name. system: the engine's socket; of_user: the socket of a
- * user's own engine, below run/user/UID. */
+/* Asks the container engine for the name. system is the socket of the system's engine.
+ * of_user is the socket of a user's own engine, below run/user/UID. */
 static void ask_engine(struct row *r, const char *system, const char *of_user)
 {
 	const long owner = container_owner(r);
@@ -359,7 +362,7 @@ static void ask_engine(struct row *r, const char *system, const char *of_user)
 			 of_user);
 	if (container_query_start(r->of->loop, path, container_id(r), container_answer, r,
 				  &r->query) != 0)
-		r->query = NULL; /* no container engine answers; tried again when due */
+		r->query = NULL; /* No container engine answers. The next lookup tries again. */
 }
 
 static bool look_docker(struct row *r)
@@ -384,8 +387,8 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* How the names of each kind are found; NULL: the path of the control group has the only name.
- * A function returns true if all names are known; otherwise it is called again later. */
+/* How the names of each kind are found. NULL if the path of the control group has the only
+ * name. A function returns true if all names are known. Otherwise it is called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,
 	[WORKLOAD_DOCKER] = look_docker,
@@ -426,7 +429,7 @@ static unsigned row_place(struct workload_names *n)
 	return oldest;
 }
 
-/* Returns the row of a workload; NULL if out of memory. */
+/* Returns the row of a workload, or NULL if out of memory. */
 static struct row *row_of(struct workload_names *n, const struct workload *w)
 {
 	struct row *r;
@@ -486,7 +489,7 @@ void workload_names_resolve(struct workload_names *n, const struct gw_process *p
 		memcpy(ret->part, r->part, sizeof(ret->part));
 }
 
-/* True if the main thread may read the mapping directory; logs otherwise. */
+/* True if the main thread may read the mapping directory. Otherwise logs why not. */
 static bool may_map(const struct workload_names *n, const struct workload_names_config *config)
 {
 	const char *dir = config->hpc_job_mapping_dir;
@@ -498,7 +501,7 @@ static bool may_map(const struct workload_names *n, const struct workload_names_
 		return true;
 	snprintf(line, sizeof(line),
 		 "the job mapping directory %.300s is not used: it is not on a local file "
-		 "system (such as ext4, xfs or tmpfs), and a server that hangs would hold the "
+		 "system (such as ext4, xfs or tmpfs), and a server that hangs would block the "
 		 "service; set workloads.hpc_job_mapping_dir to a folder below /run",
 		 dir);
 	if (config->log)

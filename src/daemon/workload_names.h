@@ -1,13 +1,14 @@
 /* workload_names: finds the workload of a process, with the names that people use.
- *
- * workload.h finds ids in the path of the control group. This module finds the names for these
- * ids: of pods in the kubelet's log directories, of containers in the files or at the socket of
- * their engine, of users in etc/passwd, of jobs in the job mapping directory of a batch system.
- *
- * It runs on the loop's thread: files are read at once, while an engine answers later, and a
- * later call of workload_names_resolve() returns the name. Users' folders and the mapping
- * directory are read only on a local file system, because a network file system without its
- * server would block the thread. */
+ * 
+ * workload.h finds ids in the path of the control group. This module finds the names for
+ * these ids: of pods in the kubelet's log directories, of containers in the files or at the
+ * socket of their engine, of users in etc/passwd, of jobs in the job mapping directory of a
+ * batch system.
+ * 
+ * It runs on the loop's thread. Files are read at once. A container engine answers later,
+ * and a later call of workload_names_resolve() returns the name. Users' folders and the
+ * mapping directory are read only on a local file system, because a network file system
+ * without its server would block the thread. */
 #ifndef GW_DAEMON_WORKLOAD_NAMES_H
 #define GW_DAEMON_WORKLOAD_NAMES_H
 
@@ -20,27 +21,29 @@
 struct workload_names;
 
 struct workload_names_config {
-	/* used to query container engines for names; NULL: they are not queried */
+	/* Used to query container engines for names. NULL: they are not queried. */
 	struct loop *loop;
-	const char *root; /* where /proc, /var, /run and /etc are looked up; NULL: "/" */
-	/* directory of job_mapping.h, which is not relative to `root`; NULL or "": none */
+	/* The root below which /proc, /var, /run and /etc are read. NULL: "/". */
+	const char *root;
+	/* Directory of job_mapping.h, which is not relative to `root`. NULL or "" if there
+	 * is none. */
 	const char *hpc_job_mapping_dir;
-	const struct clock *clock; /* NULL: the real clock */
-	/* Called once if the mapping directory is not on a local file system. Also called when
-	 * the directory becomes unreadable, and not again until it was readable in between.
-	 * NULL: not called. */
+	const struct clock *clock; /* NULL means the real clock. */
+	/* Called once if the mapping directory is not on a local file system. Also called
+	 * when the directory becomes unreadable, and not again until it was readable in
+	 * between. May be NULL. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };
 
 /* Returns 0, -GW_E_NOMEM, or another error if root cannot be opened. The strings are copied. */
 int workload_names_new(const struct workload_names_config *config, struct workload_names **ret);
-void workload_names_free(struct workload_names *n); /* NULL is allowed */
+void workload_names_free(struct workload_names *n); /* n may be NULL. */
 
 /* Finds the workload of a process: its identity, and its names as far as they are known now.
  * Always fills *ret. Call it once for a new process, and again at each tick while
- * !workload_is_named(ret): answers are cached (256 workloads), and what is unknown is looked up
- * again after 2 s, 10 s and then every minute. */
+ * !workload_is_named(ret). Answers of 256 workloads are cached. An unknown name is looked up
+ * again after 2 s, after 10 s and then every minute. */
 void workload_names_resolve(struct workload_names *n, const struct gw_process *p,
 			    struct workload *ret);
 

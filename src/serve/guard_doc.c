@@ -179,18 +179,10 @@ static const struct move_worker *moves_of(const struct guard_view *g, unsigned w
 	return moves_find(g->moves, g->policy->worker[worker].name);
 }
 
-/* Returns which host memory pages a checkpoint would use. Reads below the real root even if the
- * GPUs are simulated, because the workers are processes of this machine. */
-static enum host_pages pages_now(const struct guard_view *g, unsigned worker)
+/* Returns the host memory pages that a checkpoint of this worker would use. */
+static enum host_pages worker_pages(const struct guard_view *g, unsigned worker)
 {
-	enum host_pages pages = HOST_PAGES_UNKNOWN;
-	struct root root;
-
-	if (!is_checkpoint(g, worker) || root_open(&root, NULL) != 0)
-		return pages;
-	pages = host_memory_pages(&root);
-	root_close(&root);
-	return pages;
+	return is_checkpoint(g, worker) ? host_memory_pages_now() : HOST_PAGES_UNKNOWN;
 }
 
 /* Returns why a move of this worker cannot be estimated, even if earlier moves were measured;
@@ -229,7 +221,7 @@ static const char *estimate(const struct guard_view *g, unsigned worker,
 			      .level = way == MOVE_RETURN && left ? left->level
 								  : policy_kind_level(p->kind),
 			      .bytes = way == MOVE_LEAVE ? s->resident_bytes : s->need_bytes,
-			      .pages = pages_now(g, worker),
+			      .pages = worker_pages(g, worker),
 			      .simulated = simulated,
 		      },
 		      ret);
@@ -288,7 +280,7 @@ static void write_moves(struct json *j, const struct guard_view *g, unsigned wor
 		struct move_estimate e;
 		const char *why = estimate(g, worker, s, no_gpu, way, &e);
 
-		basis_text(&e, pages_now(g, worker), text, sizeof(text));
+		basis_text(&e, worker_pages(g, worker), text, sizeof(text));
 		json_object(j, keys[way]);
 		json_double(j, "estimate_seconds", round_ms(e.seconds));
 		json_string(j, "estimate_basis", move_basis_name(e.basis));
@@ -314,7 +306,7 @@ static void say_estimate(const struct guard_view *g, unsigned worker,
 
 	if (estimate(g, worker, s, no_gpu, way, &e))
 		return;
-	basis_text(&e, pages_now(g, worker), text, sizeof(text));
+	basis_text(&e, worker_pages(g, worker), text, sizeof(text));
 	snprintf(out, size, "%s takes about %.1f s (%.1f GiB), %s%s.",
 		 way == MOVE_LEAVE ? "Leaving" : "Returning", e.seconds, (double)bytes / GIB,
 		 text,
@@ -386,7 +378,7 @@ static void say_host(const struct guard_view *g, unsigned worker, const struct g
 static void say_pages(const struct guard_view *g, unsigned worker, char *out, size_t size)
 {
 	char unused[MOVE_ADVICE_SIZE];
-	enum host_pages pages = pages_now(g, worker);
+	enum host_pages pages = worker_pages(g, worker);
 
 	if (move_pages_advice(pages, unused))
 		snprintf(out, size,

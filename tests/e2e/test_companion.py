@@ -210,7 +210,7 @@ def test_a_missing_file_or_one_that_others_can_write_allows_nothing(companion):
     companion.allow("unit a.service")
     companion.file.chmod(0o666)
     for uid in (0, NOBODY):
-        assert "can be written by other users" in companion.ask("unit 1000 stop a.service\n", uid=uid)
+        assert "users other than root can write it" in companion.ask("unit 1000 stop a.service\n", uid=uid)
     companion.file.unlink()
     assert "nothing is allowed" in companion.ask("unit 1000 stop a.service\n", uid=0)
     assert not (companion.path / "units").exists()

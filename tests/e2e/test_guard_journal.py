@@ -571,7 +571,7 @@ def test_of_two_services_with_one_file_the_second_observes(world, worker):
         with Guarded(world, text, state=one.state) as two:
             two.until("active")
             assert two.get("/api/v1/guard").json()["mode"] == "observe"
-            assert "another gpuward uses the same journal: this one only observes" in two.messages()
+            assert "another gpuward uses the same journal: this gpuward only observes" in two.messages()
             two.guard("evict", "ollama")
             two.observes()
             assert worker.acted() == []

@@ -482,8 +482,8 @@ def test_strange_files_in_the_queue_folder_are_named_and_do_not_delay(tmp_path):
     with Receiver() as r, pushing(r.url, queue) as s:
         s.wait(lambda: len(r.times()) >= 3)
         log = s.messages()
-        assert f"{queue}/0000000000000001.queue is not a file of the push queue (it is not a regular file) and is left alone" in log
-        assert f"{queue}/0000000000000002.queue is not a file of the push queue (it is too large) and is left alone" in log
+        assert f"{queue}/0000000000000001.queue is not a file of the push queue (it is not a regular file) and is ignored" in log
+        assert f"{queue}/0000000000000002.queue is not a file of the push queue (it is too large) and is ignored" in log
         assert f"700 bytes of {queue}/0000000000000003.queue are damaged" in log
         s.wait(lambda: figure(s, "queue_bytes") == 0)
         assert s.stop() == 0
@@ -532,8 +532,8 @@ def test_doctor_says_whether_the_push_works(tmp_path):
     ('url = "http://me:secret@host/api/v1/write"', "it contains a password"),
     ('url = "http://host/a b"', "spaces"),
     ('labels = ["cluster"]', 'a label is written "name=value"'),
-    ('labels = ["1a=x"]', "a name begins with a letter"),
-    ('labels = ["__name__=x"]', "a name begins with a letter"),
+    ('labels = ["1a=x"]', "the name of a label must begin with a letter"),
+    ('labels = ["__name__=x"]', "the name of a label must begin with a letter"),
     ('labels = ["a-b=x"]', "letters, digits and underscores"),
     ('labels = ["job=x"]', "use the setting of this name"),
     ('user = "me"', "password_file is not"),

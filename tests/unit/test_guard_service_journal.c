@@ -176,12 +176,12 @@ bool guard_service_next_order(struct guard_service *x, struct guard_order *ret)
 	return guard_next_order(o.g, ret);
 }
 
-bool guard_service_next_decision(struct guard_service *x, struct guard_decision *ret)
+bool guard_service_next_decision(void *x, struct guard_decision *ret)
 {
 	return guard_next_decision(o.g, ret);
 }
 
-bool guard_service_next_record(struct guard_service *x, struct guard_record *ret)
+bool guard_service_next_record(void *x, struct guard_record *ret)
 {
 	return guard_next_record(o.g, ret);
 }

@@ -116,7 +116,7 @@ TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 	look_after(0);
 	assert_string_equal(seen.foreign[0], "another gpuward (process 4711)");
 	assert_in(seen.text, "guards GPU-0 (");
-	assert_in(seen.text, "gpuward-guard-GPU-0.lock: held): this one only observes");
+	assert_in(seen.text, "gpuward-guard-GPU-0.lock: held): this gpuward only observes");
 	assert_true(g.lock.of[1].fd >= 0);
 	look_after(5 * NS_PER_S);
 	assert_int_equal(seen.logged, 1);
@@ -127,8 +127,9 @@ TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 	look_after(100 * NS_PER_MS);
 	assert_int_equal(seen.foreign_reports, 2);
 	assert_string_equal(seen.foreign[0], "");
-	assert_string_equal(seen.text,
-			    "no other gpuward guards GPU-0 any more; this one takes over");
+	assert_string_equal(
+		seen.text,
+		"no other gpuward guards GPU-0 any more; this gpuward guards it now");
 }
 
 TEST(if_no_lock_can_be_created_it_guards_and_logs_that_once)

@@ -144,9 +144,8 @@ void scene_thread_trigger(struct scene_thread *k)
 {
 }
 
-int peer_process_process(const struct root *root, int64_t named, const struct guard_client *by,
-			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
-			 size_t size)
+int peer_process_find(const struct root *root, int64_t named, const struct guard_client *by,
+		      int64_t *ret_pid, uint64_t *ret_start_ticks, char *message, size_t size)
 {
 	*ret_pid = named;
 	*ret_start_ticks = 1;

@@ -47,9 +47,9 @@ static int teardown(void **state)
 static int find(int64_t named, int64_t peer, int64_t *ret)
 {
 	uint64_t start = 0;
-	int err = peer_process_process(&t.root, named,
-				       &(struct guard_client){ "uid 1000", 1000, peer, 0 }, ret,
-				       &start, message, sizeof(message));
+	int err = peer_process_find(&t.root, named,
+				    &(struct guard_client){ "uid 1000", 1000, peer, 0 }, ret,
+				    &start, message, sizeof(message));
 
 	if (!err)
 		assert_int_equal(start, 100 + *ret);
@@ -90,13 +90,13 @@ TEST(a_pid_of_another_process_here_is_refused)
 	uint64_t start;
 	int64_t pid;
 
-	assert_int_equal(peer_process_process(&t.root, 50,
-					      &(struct guard_client){ "token", -1, -1, 150 },
-					      &pid, &start, message, sizeof(message)),
+	assert_int_equal(peer_process_find(&t.root, 50,
+					   &(struct guard_client){ "token", -1, -1, 150 }, &pid,
+					   &start, message, sizeof(message)),
 			 0);
-	assert_int_equal(peer_process_process(&t.root, 50,
-					      &(struct guard_client){ "token", -1, -1, 151 },
-					      &pid, &start, message, sizeof(message)),
+	assert_int_equal(peer_process_find(&t.root, 50,
+					   &(struct guard_client){ "token", -1, -1, 151 }, &pid,
+					   &start, message, sizeof(message)),
 			 -GW_E_ARG);
 	assert_in(message, "UNIX socket");
 }

@@ -467,7 +467,7 @@ TEST(only_regular_files_of_a_sane_size_are_read)
 	for (unsigned i = 0; i < 3; i++)
 		assert_in(message, other[i]);
 	assert_in(message, "not a file of the push queue (it is not a regular file)");
-	assert_in(message, "(it is too large) and is left alone; remove it");
+	assert_in(message, "(it is too large) and is ignored; remove it");
 	assert_int_equal(add(2, 40), 0);
 	assert_string_equal(drain(), "1 2 ");
 	for (unsigned i = 0; i < 3; i++)

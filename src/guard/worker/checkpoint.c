@@ -34,6 +34,18 @@ enum host_pages host_memory_pages(const struct root *root)
 	return HOST_PAGES_UNKNOWN;
 }
 
+enum host_pages host_memory_pages_now(void)
+{
+	enum host_pages pages = HOST_PAGES_UNKNOWN;
+	struct root root;
+
+	if (root_open(&root, NULL) != 0)
+		return pages;
+	pages = host_memory_pages(&root);
+	root_close(&root);
+	return pages;
+}
+
 double host_memory_need(uint64_t gpu_bytes)
 {
 	return (double)gpu_bytes * HOST_RATIO;
