@@ -187,7 +187,7 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 static int do_resume(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c);
-	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
+	const bool start = must_start(c);
 	int rc;
 
 	if (!ops->resume && !ops->load && !ops->posts[ORDER_RESUME])
@@ -196,7 +196,9 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 	if (rc)
 		return rc;
 	c->message[0] = '\0';
-	if (!start || !lazy) /* otherwise the worker loads its model with the next request */
+	/* A new process with resume = "lazy" loads its model with the next request. A process
+	 * that ran before this order may be asleep or refuse new work, so it is resumed. */
+	if (!start || !c->order->start || c->worker->resume != RESUME_LAZY)
 		rc = ops->load ? c->set->load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
