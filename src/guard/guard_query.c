@@ -145,7 +145,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		if (!has(w->observed.gpus, i))
 			continue;
 		ret->blind = ret->blind || g->gpu[i].blind;
-		ret->hung = ret->hung || g->gpu[i].hung;
+		ret->hung = ret->hung || gpu_is_hung(&g->gpu[i]);
 		ret->quarantine = ret->quarantine || g->gpu[i].lost ||
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}

@@ -85,7 +85,7 @@ static const struct struct_text_member of_guard[] = {
  * which no decision depends. */
 #define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
-	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
+	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
 #define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
@@ -124,7 +124,7 @@ static const struct struct_text_member of_worker[] = {
 	U(order.what.id), N(order.what.verb, verbs), U(order.what.worker), U(order.what.level),
 	U(order.what.deadline_ns), U(order.what.bytes), T(order.what.gpus),
 	T(order.what.reason), U(order.what.start), N(order.status, statuses),
-	U(order.answered), U(order.retry_ns),
+	U(order.answered), U(order.retry_ns), N(order.admission_before, admissions),
 	D(backoff.quiet_factor), US(backoff.flap), US(backoff.reload), U(backoff.flaps),
 	U(backoff.reloads), U(backoff.storm), U(backoff.resident_ns), U(backoff.failed_ns),
 	U(backoff.resume_ns), U(backoff.check_ns), B(backoff.blocked, blocks),
@@ -466,6 +466,9 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 	of = (char *)g + parts[part].offset + at * parts[part].size;
 	if (r->old && part == PART_WORKER)
 		return old_worker_read(&r->worker[at], of, end + 1);
+	/* skipped: older versions also wrote these two facts, which follow from other members */
+	if (part == PART_GPU && (!strncmp(end, "\thung\t", 6) || !strncmp(end, "\tstale\t", 7)))
+		return 0;
 	if (r->old && part == PART_GPU)
 		err = struct_text_read(of_old_gpu, of, end + 1);
 	if (err == -GW_E_NOENT)

@@ -239,13 +239,19 @@ static void back_off(struct guard *g, struct guard_worker *w)
 }
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
- * it left, it probably still runs; then only its memory is checked. */
+ * it left, it probably still runs; then only its memory is checked. If the service ends, such a
+ * worker is ordered to admit new work, because the adapter did that only after a successful
+ * resume. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
 
 	if (from == FROM_STUCK && w->intent.claim != CLAIM_LEFT) {
-		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		if (g->stopping)
+			worker_set_running(g, w);
+		else
+			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		w->unsettled = g->stopping;
 		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
 		return;
 	}
