@@ -9,22 +9,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOPE_NS   (600 * NS_PER_S) /* a slope is fitted to the points of this time */
-#define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
-#define SLOPE_SPAN (30 * NS_PER_S) /* least time from the first to the last point */
-/* Number of buckets for ten minutes, a day and a week. Each has one more, because the oldest
- * bucket is only partly in the span. */
+#define SLOPE_NS   (600 * NS_PER_S) /* the slope is computed from the last ten minutes */
+#define SLOPE_MIN  10               /* a slope needs at least this many points */
+#define SLOPE_SPAN (30 * NS_PER_S)  /* and at least this time from the first to the last */
+/* Number of points for ten minutes, a day and a week. There is one more of each, because the
+ * oldest point is only partly in the span. */
 #define POINTS_1S  601u
 #define POINTS_10S 8641u
 #define POINTS_60S 10081u
-#define KEPT_NS    (8 * 86400 * NS_PER_S) /* longer than the history of every tier */
-/* The history is read in pieces. Each piece begins and ends at a bucket edge of every tier. */
+#define KEPT_NS    (8 * 86400 * NS_PER_S) /* longer than the whole history */
+/* The history is read in pieces of ten minutes, so that no point is in two pieces. */
 #define PIECE_NS     (600 * NS_PER_S)
 #define PIECE_POINTS 602
 
 struct capacity {
 	struct series *series;
-	double low, high; /* bounds of all values; a rounded float is clamped to them */
+	double low, high; /* least and greatest value; results are limited to them */
 	struct series_point point[PIECE_POINTS]; /* buffer for capacity_past() */
 };
 
@@ -103,7 +103,7 @@ static void find_slope(struct capacity *c, uint64_t now, struct capacity_past *r
 	double slope = slope_of(c->point, n);
 
 	ret->slope_bytes_per_s = slope;
-	/* Less than one byte per second is rounding, not a trend. */
+	/* a slope of less than one byte per second is a rounding error */
 	if (slope < -1)
 		ret->full_s = c->point[n - 1].mean / -slope;
 }
@@ -144,7 +144,7 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		return;
 	ret->min_bytes = bytes_of(c, t.low);
 	ret->max_bytes = bytes_of(c, t.high);
-	/* The values are rounded floats, so their mean may lie outside the bounds. */
+	/* the values are rounded, so their mean may be outside the bounds */
 	ret->mean_bytes =
 		fmin(fmax(t.sum / t.count, (double)ret->min_bytes), (double)ret->max_bytes);
 	ret->span_ns = now_ns - (t.first_ns > from ? t.first_ns : from);
@@ -270,10 +270,10 @@ void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_
 static const char *why_excluded(const struct capacity_gpu *g)
 {
 	if (g->quarantine)
-		return "excluded: in quarantine";
+		return "excluded: the GPU is in quarantine";
 	if (g->blind)
 		return "excluded: its processes cannot be read";
-	return g->warm ? "excluded: too warm" : NULL;
+	return g->warm ? "excluded: the GPU is too warm" : NULL;
 }
 
 /* Returns the bytes that would be left over after the evictions. */

@@ -142,7 +142,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			w->admission = ADMISSION_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
-		guard_report(g, w, "as found", "it is evicted, level %u", w->intent.level);
+		guard_report(g, w, "as found", "it is evicted at level %u", w->intent.level);
 	}
 	return STEP_AGAIN;
 }
@@ -191,7 +191,7 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 	w->intent.residue_bytes = 0;
 	w->record_due = true;
 	worker_set_out(g, w);
-	guard_report(g, w, "quarantine", "lost with its GPU: %s", evidence);
+	guard_report(g, w, "quarantine", "it is lost with its GPU: %s", evidence);
 	if (from == STATE_VERIFY || from == STATE_STUCK)
 		guard_count_flap(g, w);
 }
@@ -243,9 +243,9 @@ static void report_throttle(struct guard *g, struct guard_worker *w)
 		return;
 	w->report.notices ^= NOTICE_THROTTLED;
 	if (hot)
-		guard_report(g, w, "throttled", "no new work: %s", hot->heat_why);
+		guard_report(g, w, "throttled", "it must refuse new work: %s", hot->heat_why);
 	else
-		guard_report(g, w, "throttled", "cool again: new work is admitted");
+		guard_report(g, w, "throttled", "its GPU is cool again: it admits new work");
 }
 
 static void report_masked(struct guard *g, struct guard_worker *w)
@@ -357,7 +357,7 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 	if (!drained && g->now_ns < w->intent.deadline_ns)
 		return STEP_ORDER;
 	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, drained ? "drained" : "drain timeout", "evicted at level %u",
+	guard_report(g, w, drained ? "drained" : "drain timeout", "it is evicted at level %u",
 		     w->intent.level);
 	return STEP_AGAIN;
 }

@@ -60,7 +60,7 @@ static bool exerts_pressure(const struct demand *d, const struct demand_life *l,
 
 	if (!is_recent(l->first_ns, now_ns, NEW_NS) && !is_recent(l->grown_ns, now_ns, NEW_NS))
 		return false;
-	/* A program whose earlier runs never held much is not expected to take more. */
+	/* A program that never held much in earlier runs is not expected to take more. */
 	return !e || e->peak_bytes > SMALL_BYTES || l->peak_bytes > SMALL_BYTES;
 }
 

@@ -22,7 +22,8 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 						    : PERSON_NONE;
 	of->until_wall_ns = r->hold_until_wall_ns;
 	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
-	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]), "before a restart");
+	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]),
+		 "from before the service started");
 	if (!r->evicted)
 		return;
 	if (r->mask & BIT(REASON_CONTENTION))
@@ -35,7 +36,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 			continue;
 		g->gpu[i].reasons |= BIT(REASON_BUDGET);
 		text_fit(g->gpu[i].evidence[REASON_BUDGET], sizeof(g->gpu[i].evidence[0]),
-			 "before a restart");
+			 "from before the service started");
 	}
 }
 
@@ -503,11 +504,12 @@ void guard_pump(const struct guard_pump *p, void *ctx)
 	enum guard_kept kept;
 
 	do {
-		while (p->next_decision(ctx, &d))
+		while (p->next_decision && p->next_decision(ctx, &d))
 			p->report(ctx, &d);
 		while (p->next_record(ctx, &r))
-			p->keep(ctx, &r);
-		kept = p->kept(ctx);
+			if (p->keep)
+				p->keep(ctx, &r);
+		kept = p->kept ? p->kept(ctx) : KEPT_NOTHING_NEW;
 		if (kept != KEPT_PENDING)
 			guard_pump_orders(p, ctx);
 	} while (kept == KEPT_NOW);

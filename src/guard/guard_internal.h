@@ -32,7 +32,7 @@
 #define GUARD_FLAPS        8 /* evictions for contention whose times are remembered */
 
 #define BIT(r)   (UINT32_C(1) << (r))
-#define FOR_EVER UINT64_MAX /* as a time: a hold or a reservation that does not end */
+#define FOR_EVER UINT64_MAX /* the end of a hold or a reservation without end */
 /* Fixed numbers; docs/GUARD-MACHINE.md (Numbers) has the same table for users. */
 #define CALM_SCENES  3              /* scenes without demand that end a suspicion */
 #define RETRIES      2              /* an order is repeated this often at one level */
@@ -328,7 +328,7 @@ struct guard_worker {
 };
 
 /* Counts how often each user caused an eviction, by a process or by a request. Each user may
- * cause only a number of evictions per hour. Otherwise a program that starts again and again, or
+ * cause a limited number of evictions per hour. Otherwise a program that starts again and again, or
  * a script that repeats a request, would make workers unload and load all day. Root and unknown
  * users are not limited. */
 #define RATE_USERS 64
@@ -370,7 +370,7 @@ struct guard {
 	/* local_s stays at this value after clocks were set back; 0: local_s follows the clock */
 	int64_t local_floor_s;
 	struct scene scene;
-	struct verdict verdict[SCENE_PROCESSES]; /* for each process of the scene */
+	struct verdict verdict[SCENE_PROCESSES]; /* the class of each process of the scene */
 	/* as verdict, but without the processes of users who must wait (eviction_limit.c) */
 	struct verdict others[SCENE_PROCESSES];
 	struct demand demand;
@@ -438,7 +438,7 @@ bool worker_loads_lazily(const struct guard_worker *w);
 bool worker_is_suspected(const struct guard_worker *w);
 bool worker_has_contention(const struct guard_worker *w);
 bool worker_has_order(const struct guard_worker *w);
-/* True if the last scene is newer than the last outcome, and no order is under way. */
+/* True if every order has its outcome, and the last scene is newer than the last outcome. */
 bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
@@ -559,7 +559,7 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
-/* Sets now_ns. A scene can be older than the outcome before it: time does not go back. */
+/* Sets g->now_ns, unless it is later: a scene can be older than the outcome before it. */
 void guard_advance(struct guard *g, uint64_t now_ns);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
@@ -575,12 +575,12 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w);
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
-/* Adds a decision: from the last reported state to the present state. */
-void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
-		  ...) __attribute__((format(printf, 4, 5)));
+/* Adds a decision. guard_report(): from the last reported state to the present state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
+#define guard_report(g, w, ...) \
+	guard_report_as(g, w, (w)->report.state, worker_state(w), __VA_ARGS__)
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
 

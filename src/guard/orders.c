@@ -141,7 +141,7 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 			return;
 		worker_set_leaving(g, w, STAGE_VERIFY);
 		guard_report(g, w, "done",
-			     "evicted at level %u; waiting until its memory is free",
+			     "level %u succeeded; waiting until its memory is free",
 			     w->intent.level);
 		return;
 	case ORDER_OPEN:
@@ -182,7 +182,8 @@ static void evict_failed(struct guard *g, struct guard_worker *w, const struct g
 	}
 	w->order.retry_ns =
 		g->now_ns + (RETRY_NS << (w->intent.tries ? w->intent.tries - 1 : 0));
-	guard_report(g, w, "try again", "level %u: %.200s", w->intent.level, message);
+	guard_report(g, w, "try again", "level %u did not succeed: %.180s", w->intent.level,
+		     message);
 }
 
 /* Handles a failed drain. A drain that the worker refuses ends at once: waiting for drain_s
