@@ -1,7 +1,7 @@
-/* gpuward-guard: gives up a GPU when another program needs it, and takes it again afterwards.
+/* gpuward-guard: frees the GPU memory of a program while another program needs the GPU.
  *
- * For a program that holds GPU memory and can free it, such as an inference server.  The guard calls
- * evict when another process needs the GPU, and resume when no process needs it any more:
+ * It is for programs that hold GPU memory and can free it, such as inference servers. The guard
+ * calls evict when another process needs the GPU, and resume when no process needs it any more:
  *
  *	#include <gpuward-guard.h>
  *	#include <stdio.h>
@@ -39,9 +39,9 @@
  *		return err ? 1 : 0;
  *	}
  *
- * One guard is one worker: this process and its descendants, which never contend with it.  The guard
- * verifies in the driver's process lists that memory was freed, and checks that the memory fits before
- * it calls resume.  Nothing is stored: when the process ends, the guard forgets everything.
+ * A guard has one worker: this process with its descendants. After evict, the guard checks in the
+ * driver's process lists that memory was freed; before resume, it checks that the memory fits.
+ * Nothing is stored on the disk.
  *
  * The rules at the top of gpuward.h apply here too. */
 #ifndef GPUWARD_GUARD_H
@@ -56,22 +56,22 @@ extern "C" {
 /* Whether the guard carries out its decisions. */
 enum gw_guard_mode {
 	GW_GUARD_ENFORCE, /* the guard calls the callbacks */
-	GW_GUARD_DRY_RUN, /* decisions are only reported, and gw_guard_allowed() stays 1 */
-	GW_GUARD_OBSERVE, /* like GW_GUARD_DRY_RUN */
+	GW_GUARD_DRY_RUN, /* the guard only reports decisions, and gw_guard_allowed() stays 1 */
+	GW_GUARD_OBSERVE, /* the same as GW_GUARD_DRY_RUN */
 };
 
 enum gw_guard_flag {
 	/* Every other process is a contender, even a small one or a desktop program, unless it
 	 * is in the ignore list. */
 	GW_GUARD_ANY = 1 << 0,
-	/* Only processes in the lists contend and contend_now are contenders. Not together with
-	 * GW_GUARD_ANY. */
+	/* Only processes in the lists contend and contend_now are contenders. This flag is
+	 * refused together with GW_GUARD_ANY. */
 	GW_GUARD_NAMED = 1 << 1,
 	/* GPU memory that no visible process owns counts as a contender. Use it in a container,
 	 * where processes outside the container are invisible. */
 	GW_GUARD_UNATTRIBUTED = 1 << 2,
-	/* If a GPU cannot be read any more, the worker must leave it. Without this flag the
-	 * last decision stays. */
+	/* If one of its GPUs cannot be read any more, the worker must leave. Without this flag,
+	 * the worker stays as it is. */
 	GW_GUARD_LEAVE_BLIND = 1 << 3,
 	/* The worker must leave a GPU that is too hot or needs a reset. */
 	GW_GUARD_HEALTH = 1 << 4,
@@ -83,27 +83,27 @@ enum gw_guard_flag {
 enum gw_worker_state {
 	GW_WORKER_RECONCILE, /* nothing was observed yet */
 	GW_WORKER_ACTIVE,    /* the worker may run */
-	GW_WORKER_SUSPECT,   /* another process appeared, which may need the GPU */
-	GW_WORKER_DRAIN,     /* the worker must leave and take no new work */
+	GW_WORKER_SUSPECT,   /* another process may need the GPU; the worker still runs */
+	GW_WORKER_DRAIN,     /* the worker must leave and must not begin new work */
 	GW_WORKER_EVICT,     /* evict was called */
 	GW_WORKER_VERIFY,    /* evict returned 0; the guard checks that the memory is free */
-	GW_WORKER_EVICTED,
-	GW_WORKER_QUIET,     /* no process needs the GPU; the guard waits for the quiet time */
-	GW_WORKER_PRECHECK,  /* the guard checks that the worker fits */
+	GW_WORKER_EVICTED,   /* the worker has left, and a reason keeps it off the GPU */
+	GW_WORKER_QUIET,     /* no process needs the GPU; the guard waits for quiet_ns */
+	GW_WORKER_PRECHECK,  /* the guard checks that the worker's memory fits */
 	GW_WORKER_RESUME,    /* resume was called */
 	GW_WORKER_VERIFY_UP, /* resume returned 0; the guard checks that the worker is back */
 	GW_WORKER_STUCK,     /* evict failed or freed nothing; the guard tries again every 30 s */
-	GW_WORKER_ABSENT,    /* the worker is not found; only for workers of the service */
-	GW_WORKER_STATES
+	GW_WORKER_ABSENT,    /* the worker has no process; occurs only in the service */
+	GW_WORKER_STATES     /* number of states */
 };
 
-/* Why the worker may not run. A set of reasons has bit 1 << GW_REASON_x for each reason; the
- * worker may run when the set is empty. Reasons without a comment occur in the service only. */
+/* Why the worker may not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
+ * worker may run when the set is empty. Reasons without a comment occur only in the service. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
-	GW_REASON_MANUAL,     /* gw_guard_request() */
+	GW_REASON_MANUAL,     /* gw_guard_request() requested it */
 	GW_REASON_THERMAL,    /* the GPU is too hot; only with GW_GUARD_HEALTH */
-	/* the GPU is lost or, with GW_GUARD_HEALTH, must not be used (quarantine) */
+	/* the GPU is lost; with GW_GUARD_HEALTH also: the GPU has a fault (quarantine) */
 	GW_REASON_HEALTH,
 	GW_REASON_SCHEDULE,
 	GW_REASON_BATTERY,
@@ -128,16 +128,16 @@ struct gw_guard_decision {
 	const char *rule; /* the rule that led to the decision, such as "contend-now chrome" */
 	/* what was observed, such as "pid 4711 game 5120 MiB on GPU-..." */
 	const char *evidence;
-	/* the whole decision in one line. A level in it says how far the guard went: level 1, the
-	 * worker gets no new work (gw_guard_allowed() is 0); level 2, evict is called. */
+	/* The whole decision in one line. "level 1" in it means that the worker must not begin
+	 * new work (gw_guard_allowed() is 0); "level 2" means that evict is called. */
 	const char *text;
 };
 
 struct gw_guard_options {
 	size_t size;              /* sizeof(struct gw_guard_options) */
 	const char *name;         /* name of the worker in decisions; NULL: "worker" */
-	/* guard the worker on these GPUs only: selectors of gw_device_matches(), ended by NULL;
-	 * NULL: on every GPU on which the worker holds memory; an empty list is refused */
+	/* The guard watches only these GPUs: selectors of gw_device_matches(), ended by NULL.
+	 * NULL: every GPU on which the worker holds memory. An empty list is refused. */
 	const char *const *gpus;
 	enum gw_guard_mode mode;
 	unsigned flags;           /* set of enum gw_guard_flag */
@@ -151,38 +151,41 @@ struct gw_guard_options {
 	 * nothing until the callback returns: return quickly. */
 	void (*decided)(void *arg, const struct gw_guard_decision *decision);
 	void *arg; /* passed to all three callbacks; must live until gw_guard_stop() */
-	/* an idle process with less memory is no contender; 0: 512 MiB */
+	/* A process that is idle and holds less than this does not contend. 0: 512 MiB. */
 	uint64_t min_vram_bytes;
-	uint64_t headroom_bytes;  /* memory to leave free; 0: the larger of 2 GiB and 10 % */
-	/* how long demand must last before the worker must leave; 0: 300 ms */
+	/* Memory that stays free next to the worker. 0: the larger of 2 GiB and 10 %. */
+	uint64_t headroom_bytes;
+	/* The worker must leave when another process has needed the GPU for this time. 0:
+	 * 300 ms. */
 	uint64_t debounce_ns;
-	/* time without demand before resume; 0: 30 s. From the third eviction in 15 min on,
-	 * each eviction doubles it, up to 10 min */
+	/* resume is called when no process has needed the GPU for this time. 0: 30 s. From the
+	 * third eviction in 15 min on, each eviction doubles the time, up to 10 min. */
 	uint64_t quiet_ns;
-	/* time that the worker stays after a resume, except under memory pressure; 0: 60 s */
+	/* The worker stays at least this long after a resume, unless another process needs
+	 * memory that is not free. 0: 60 s. */
 	uint64_t resident_ns;
-	/* time between observations, at least 1 ms; 0: 100 ms, or 1 s while the worker holds no
-	 * memory */
+	/* Time between observations, at least 1 ms. 0: 100 ms, or 1 s while the worker holds no
+	 * memory. */
 	uint64_t poll_ns;
-	/* Lists of process names, each ended by NULL; a list may be NULL. A name is what the
-	 * kernel stores (at most 15 bytes; a longer one is refused) and may contain * and ?. The first list that
-	 * contains the name counts. */
-	const char *const *ignore;      /* never contend */
-	const char *const *contend_now; /* contend at once, even with little memory */
-	const char *const *contend;     /* contend, even if GW_GUARD_NAMED is set */
+	/* Lists of process names, each ended by NULL; a list may be NULL. A name is the name
+	 * that the kernel stores; it has at most 15 bytes (a longer one is refused) and may
+	 * contain the wildcards * and ?. The first list with a matching name decides. */
+	const char *const *ignore;      /* these processes never contend */
+	const char *const *contend_now; /* these contend at once, even with little memory */
+	const char *const *contend;     /* these contend, even if GW_GUARD_NAMED is set */
 };
 
 struct gw_guard;
 
-/* Starts one thread that observes and decides. The first order starts a second thread that
- * calls evict and resume, one at a time.
+/* Starts a guard. One thread observes and decides; a second thread calls evict and resume, one
+ * at a time.
  *
  * A callback must return before deadline_ns (monotonic; 10 s for evict, 120 s for resume). It
  * returns 0, or a negative number if it failed.
  * - evict failed: the guard calls it twice more, then every 30 s. If evict failed each time,
  *   the guard does not call resume.
- * - evict returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s;
- *   these calls do not count as failed.
+ * - evict returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s.
+ *   These calls do not count as failed.
  * - evict returned 0, but the memory was not freed: the guard still calls resume when no
  *   process needs the GPU.
  * - resume failed: the guard calls it again, each time after a longer pause.
@@ -206,10 +209,10 @@ GW_API int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *opt
  * done. */
 GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 
-/* Returns 1 if the worker may use the GPU now, else 0; 1 if guard is NULL. Costs one atomic
- * read, so the worker's loop can call it. The value is 0 from the moment when the worker must
- * leave until resume has returned 0. It is 1 before the first observation and while nothing can
- * be observed. */
+/* Returns 1 if the worker may use the GPU now, else 0. Returns 1 if guard is NULL. The call is
+ * one atomic read, so the worker's loop can make it often. The value is 0 from the moment when
+ * the worker must leave until resume has returned 0. It is 1 before the first observation and
+ * while nothing can be observed. */
 GW_API int gw_guard_allowed(const struct gw_guard *guard);
 
 /* Waits until gw_guard_allowed() is 1, at most timeout_ns (UINT64_MAX: without a limit).
@@ -217,16 +220,16 @@ GW_API int gw_guard_allowed(const struct gw_guard *guard);
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {
-	GW_REQUEST_EVICT,        /* leave for ttl_ns; 0: until GW_REQUEST_RESUME */
+	GW_REQUEST_EVICT,        /* leave for ttl_ns; if 0, until GW_REQUEST_RESUME */
 	GW_REQUEST_RESUME,       /* return when every check passes */
-	GW_REQUEST_HOLD_EVICTED, /* stay evicted, whatever happens */
-	GW_REQUEST_HOLD_ACTIVE,  /* stay active, unless a GPU is too hot or not healthy */
-	GW_REQUEST_RELEASE, /* end the hold, or the effect of an earlier GW_REQUEST_EVICT */
-	GW_REQUEST_RESUME_NOW,   /* return without the quiet time */
+	GW_REQUEST_HOLD_EVICTED, /* stay evicted for ttl_ns */
+	GW_REQUEST_HOLD_ACTIVE,  /* stay active for ttl_ns, unless a GPU is hot or not healthy */
+	GW_REQUEST_RELEASE, /* end the hold, or an earlier GW_REQUEST_EVICT */
+	GW_REQUEST_RESUME_NOW,   /* return without waiting for quiet_ns */
 };
 
-/* Requests an action for the worker, as a person does with the command line. For a hold, ttl_ns
- * is its duration and must not be 0; UINT64_MAX: the hold has no end. A callback may call this
+/* Requests an action for the worker, like the commands of gpuward guard. For a hold, ttl_ns is
+ * the duration and must not be 0; with UINT64_MAX the hold has no end. A callback may call this
  * function. Returns 0, -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says
  * why. */
 GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what, uint64_t ttl_ns);
@@ -242,26 +245,25 @@ struct gw_guard_status {
 	enum gw_worker_hold hold;
 	enum gw_worker_call call;    /* the callback that is running; GW_CALL_NONE: none */
 	uint64_t call_deadline_ns;   /* deadline of this callback */
-	int overdue;                 /* 1: this callback is past its deadline */
-	int allowed;                 /* as gw_guard_allowed() */
-	int dry; /* 1: dry run, because of mode or because the GPUs are simulated */
+	int overdue;                 /* 1: this callback has not returned by its deadline */
+	int allowed;                 /* the result of gw_guard_allowed() */
+	int dry; /* 1: decisions are only reported, by mode or because a GPU is simulated */
 	int blind; /* 1: one of the worker's GPUs, or every GPU, cannot be read */
 	int hung;                    /* 1: a driver call has not returned */
 	int quarantine;              /* 1: one of the worker's GPUs is lost or needs a reset */
-	uint64_t since_ns;           /* begin of this state */
+	uint64_t since_ns;           /* when this state began */
 	uint64_t next_ns; /* earliest time at which the state can change without an event */
 	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
 	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
 	uint64_t need_bytes; /* memory that the worker holds, or held when its eviction began */
 	uint64_t residue_bytes;      /* memory that the worker kept when it left */
 	double backoff_ratio;        /* factor by which the quiet time is multiplied */
-	uint64_t observations;       /* number since the start */
-	unsigned evictions, resumes; /* number since the start; each was verified */
-	unsigned would_evict; /* evictions since the start that were only reported (dry run) */
-	/* What was observed at the last decision (such as "pid 4711 game 5120 MiB on GPU-..." or
-	 * "is back: 8192 MiB"), the request that led to it ("release command"), or a sentence if no
-	 * GPU can be observed or a callback is overdue. For people: the text may change. "": there was
-	 * no decision, or it had no evidence. */
+	uint64_t observations;       /* number of observations since the start */
+	unsigned evictions, resumes; /* how many since the start; only verified ones count */
+	unsigned would_evict; /* how many evictions since the start were only reported */
+	/* Why the worker is in this state: the last decision (such as "is back: 8192 MiB"), or a
+	 * sentence if no GPU can be observed or a callback is overdue. The text is for people and
+	 * may change. "": there was no decision. */
 	char why[320];
 };
 

@@ -10,21 +10,25 @@
 #include <string.h>
 #include <unistd.h>
 
-/* LEARNT: the notes of an eviction are complete and must be written to the journal before the
- * eviction continues. */
-enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
+enum slot_state {
+	FREE,    /* there is no order */
+	QUEUED,  /* the order waits for a thread */
+	RUNNING, /* a thread carries out the order */
+	LEARNT,  /* the order continues after its notes were written to the journal */
+	DONE,    /* the outcome waits to be fetched */
+};
 
 /* The order of one worker, from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
-	uint64_t turn; /* serial number of the order: the lowest runs first */
+	uint64_t turn; /* serial number of the order; the order with the lowest runs first */
 	struct guard_order order;
-	bool kept; /* the worker's notes are in the journal */
+	bool kept; /* the notes of this order were written to the journal */
 	struct guard_outcome outcome;
 	char notes[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks;
 	bool has_callbacks;
-	atomic_bool cancelled; /* read by the thread that carries out the order */
+	atomic_bool cancelled; /* action_cancel() was called for this order */
 };
 
 struct action {
@@ -32,11 +36,11 @@ struct action {
 	const struct worker_set *set;
 	int notify_fd;
 	struct root root;
-	/* the threads, and the lock that protects the other members; the lock is not held
-	 * while a worker is called */
+	/* The threads, and the lock that protects the members below. The lock is not held while
+	 * a worker is called. */
 	struct mailbox box;
-	unsigned idle; /* threads that wait for an order */
-	uint64_t turn;
+	unsigned idle; /* number of threads that wait for an order */
+	uint64_t turn; /* slot.turn of the last order */
 	struct worker_facts facts;
 	struct slot slot[POLICY_WORKERS];
 };
@@ -88,7 +92,7 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 	return rc;
 }
 
-/* Does nothing: the outcome itself is the notification. */
+/* Does nothing: the order exists only in recordings. */
 static int do_notify(struct worker_call *c, struct guard_outcome *out)
 {
 	(void)c;
@@ -96,9 +100,9 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
 	return 0;
 }
 
-/* Notes the state that the eviction will destroy and that resume must restore. Levels are tried
- * in increasing order, so ops->learn is called only at the first level of the worker's kind; at
- * higher levels the notes already exist. */
+/* Notes the state that the eviction will destroy and that resume must restore. ops->learn is
+ * called only at the level of the worker's kind, which is tried first; at higher levels the
+ * notes already exist. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -109,8 +113,8 @@ static int learn(struct worker_call *c)
 	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
-/* Evicts at the level of the order. If the worker's kind evicts at a level other than 4, level
- * 4 stops the worker's unit or container, and resume starts it again. */
+/* Evicts at the level of the order. At level 4 (LEVEL_STOP), the stopper stops the unit or
+ * container of a worker of any kind, and resume starts it again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c), *stopper;
@@ -153,9 +157,10 @@ static int wait_alive(struct worker_call *c)
 	return rc;
 }
 
-/* True if the worker's unit or container must be started first. Level 4 of the order counts
- * too, because the note "stopped" is lost if the journal cannot be written. Starting a unit
- * that already runs does nothing. */
+/* True if the worker's unit or container must be started first: the order says so, or the last
+ * eviction was at level 4. The level is checked in addition to the note "stopped", because the
+ * note is lost if the journal cannot be written. Starting a unit that already runs does
+ * nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
@@ -187,7 +192,7 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 static int do_resume(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c);
-	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
+	const bool start = must_start(c);
 	int rc;
 
 	if (!ops->resume && !ops->load && !ops->posts[ORDER_RESUME])
@@ -196,7 +201,9 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 	if (rc)
 		return rc;
 	c->message[0] = '\0';
-	if (!start || !lazy) /* otherwise the worker loads its model with the next request */
+	/* A new process with resume = "lazy" loads its model with the next request. A process
+	 * that ran before this order may be asleep or refuse new work, so it is resumed. */
+	if (!start || !c->order->start || c->worker->resume != RESUME_LAZY)
 		rc = ops->load ? c->set->load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
 	if (!rc)
@@ -209,7 +216,8 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* Returns how the order ended. The verb has already set `ending` if it knows more than rc. */
+/* Returns how the order ended. The function in verbs[] has already set `ending` if it knows more
+ * than rc says. */
 static enum guard_ending ending_of(const struct worker_call *c, int rc,
 				   enum guard_ending ending)
 {
@@ -227,10 +235,10 @@ static enum guard_ending ending_of(const struct worker_call *c, int rc,
 	}
 }
 
-/* Carries out an order. An eviction first notes what it will unload. kept: the notes that the
- * journal has from earlier orders; NULL: the notes of this order are already in the journal.
- * Returns true if the notes changed; then the caller must write them before the order
- * continues. */
+/* Carries out an order. An eviction first notes what it will unload. kept: the notes in the
+ * journal, from earlier orders; NULL: the journal already has the notes of this order. Returns
+ * true if the notes changed: nothing was carried out, and the caller must call this function
+ * again after the notes were written. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -268,8 +276,8 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	return learn_and_do(c, kept, out);
 }
 
-/* Wakes the caller of the action. Call it with the lock, after the outcome was stored in the
- * slot. */
+/* Wakes the owner of the action through notify_fd. Needs the lock. Call it after the outcome was
+ * stored in the slot. */
 static void notify(const struct action *a)
 {
 	uint64_t one = 1;
@@ -289,8 +297,8 @@ static struct slot *oldest_queued(struct action *a)
 	return found;
 }
 
-/* Carries out one order. Called with the lock; the lock is released while the worker is called,
- * and nobody changes the order during that time. */
+/* Carries out one order. Needs the lock, and releases it while the worker is called. The order
+ * of a RUNNING slot does not change. */
 static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
@@ -351,7 +359,7 @@ static unsigned count_queued(const struct action *a)
 	return n;
 }
 
-/* Adds the order to the end of the queue, and starts a thread if none is free. */
+/* Adds the order to the end of the queue, and starts a thread if none is idle. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
@@ -489,8 +497,9 @@ static bool all_free(const struct action *a)
 	return true;
 }
 
-/* Returns the present position of the slot that must move to position `at`. The result is `at`
- * or higher. For a new worker, the result is the position of a slot that no worker needs. */
+/* Returns the present position of the slot that must move to position `at`; the result is `at`
+ * or higher. is[k]: the original position of the slot that is at k now. For a new worker, the
+ * result is a slot that no worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -572,7 +581,7 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* True if an order runs that must not be interrupted: an interrupted checkpoint would break its
+/* True if an order runs that must not be interrupted. An interrupted checkpoint would break its
  * process. */
 static bool must_wait(const struct action *a)
 {
@@ -597,9 +606,9 @@ int action_free(struct action *a, uint64_t timeout_ns)
 	while (a->box.running &&
 	       mailbox_wait_news(&a->box, must_wait(a) ? UINT64_MAX : until_ns))
 		;
-	a->notify_fd = -1; /* the caller may close the descriptor now */
-	/* Join the threads; counting them is not enough: libraries that a thread used clean up
-	 * when the thread ends. */
+	a->notify_fd = -1; /* the caller may close the descriptor after this function */
+	/* Join the threads, because libraries that a thread used clean up when the thread
+	 * ends. */
 	if (mailbox_join(&a->box) != 0)
 		return -GW_E_STATE;
 	mailbox_done(&a->box);

@@ -1,9 +1,9 @@
-/* action: carries out orders; no other part of the guard has effects.
+/* action: carries out orders. No other part of the guard changes anything outside the guard.
  *
  * Each worker has one order at a time, and orders run on at most eight threads. If eight
- * workers hang, other workers wait until one of the eight deadlines has passed. Only processes
- * that the policy names are touched, never a contender, and only if the policy's mode is
- * enforce. */
+ * workers hang, other workers wait until one of the eight deadlines has passed. An action
+ * touches only processes that the policy names, never a contender, and only if the policy's mode
+ * is enforce. */
 #ifndef GW_GUARD_ACTION_H
 #define GW_GUARD_ACTION_H
 
@@ -12,8 +12,9 @@
 
 struct action;
 
-/* Borrows the policy. Writes to notify_fd (an eventfd; -1: none) when an outcome is ready.
- * Starts threads with the first orders. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
+/* Creates an action. It borrows the policy, and writes to notify_fd (an eventfd; -1: none) when
+ * an outcome is ready. Threads start with the first orders. Returns 0, -GW_E_NOMEM or
+ * -GW_E_IO. */
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
 /* Drops orders that have not begun. Waits for running orders at most timeout_ns, but without
@@ -25,27 +26,28 @@ int action_free(struct action *a, uint64_t timeout_ns);
  * from[i] of the old policy; from[i] is -1 for a new worker. Returns 0, or -GW_E_STATE if the
  * action is not idle. */
 int action_policy(struct action *a, const struct policy *p, const int *from);
-bool action_idle(struct action *a); /* true if no order runs and no outcome is ready */
+/* True if no order is queued or runs, and no outcome waits to be fetched. */
+bool action_idle(struct action *a);
 
 /* Queues a copy of an order; its deadline_ns is on CLOCK_MONOTONIC. Returns 0; -GW_E_STATE: the
  * outcome of the worker's last order was not fetched; -GW_E_ARG: no such worker; -GW_E_NOMEM:
  * no thread can be started. */
 int action_order(struct action *a, const struct guard_order *o);
-/* Ends the worker's order soon with a failure, if the adapter waits for the worker. */
+/* Makes the worker's order fail soon, if its adapter waits for the worker. */
 void action_cancel(struct action *a, unsigned worker);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 
-/* The notes of a worker between eviction and resume: a string of less than WORKER_NOTES_SIZE
- * bytes. The caller writes the notes to the journal before an eviction continues and after each
- * outcome. After a restart the caller sets the notes again before the first order. */
+/* Get and set the notes that a worker needs between eviction and resume: a string of less than
+ * WORKER_NOTES_SIZE bytes. The caller writes the notes to the journal before an eviction
+ * continues and after each outcome. After a restart, it sets them before the first order. */
 void action_notes(struct action *a, unsigned worker, char *out, size_t size);
 void action_set_notes(struct action *a, unsigned worker, const char *notes);
 
-/* If the service is killed while a worker unloads, the journal must name what to load again. So
- * an eviction first notes what it will unload. If the notes change, the order waits and
- * notify_fd becomes readable. action_learnt() returns true if the order of this worker waits,
- * and writes the order to *ret. Call action_go_on() after the notes were written. If why_not is
- * NULL, the order is carried out; otherwise it fails with why_not as its message. */
+/* If the service is killed while a worker unloads, the journal must say what to load again. So
+ * an eviction first notes what it will unload. If the notes change, the order waits, and
+ * notify_fd becomes readable. Then action_learnt() returns true and writes the order to *ret.
+ * Write the notes and call action_go_on(). If why_not is NULL, the order continues; otherwise it
+ * fails with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 

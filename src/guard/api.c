@@ -53,14 +53,13 @@ const char *gw_worker_reason_name(unsigned reason)
 	return guard_reason_name(reason);
 }
 
-/* Converts the options of a program to a policy with one worker, and selects that worker's GPUs
- * in a scene. */
+/* The functions up to guard_api_policy() convert the options to a policy with one worker. */
 
 #define ALL_FLAGS                                                                       \
 	(GW_GUARD_ANY | GW_GUARD_NAMED | GW_GUARD_UNATTRIBUTED | GW_GUARD_LEAVE_BLIND | \
 	 GW_GUARD_HEALTH | GW_GUARD_SIMULATED)
 
-#define POLL_LEAST_NS NS_PER_MS /* least time between scenes that the option poll may set */
+#define POLL_LEAST_NS NS_PER_MS /* least value of the option poll_ns */
 
 /* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
 static int guard_api_options(struct gw_ctx *ctx, const struct gw_guard_options *given,
@@ -120,7 +119,7 @@ static void take_numbers(const struct gw_guard_options *o, struct policy_knobs *
 		if (row[i].given)
 			*row[i].knob = row[i].given;
 	if (o->headroom_bytes)
-		/* the headroom is exactly headroom_bytes, also on a large board */
+		/* the headroom is exactly headroom_bytes, even if 10 % of the memory is more */
 		k->headroom_ratio = 0;
 }
 
@@ -201,7 +200,7 @@ static int policy_fill(struct gw_ctx *ctx, const struct gw_guard_options *o, str
 	p->evict_when_blind = o->flags & GW_GUARD_LEAVE_BLIND;
 	p->simulated_too = o->flags & GW_GUARD_SIMULATED;
 	p->restore_on_stop = false;
-	p->user_evictions = 0; /* no limit per user: the program is the only worker */
+	p->user_evictions = 0; /* users are not limited: the program is the only worker */
 	p->poll_ns = o->poll_ns;
 	take_numbers(o, &p->standard);
 	policy_worker_init(w);
@@ -225,7 +224,7 @@ static int policy_fill(struct gw_ctx *ctx, const struct gw_guard_options *o, str
 static int guard_api_policy(struct gw_ctx *ctx, const struct gw_guard_options *o,
 			    struct policy *ret)
 {
-	/* on the heap, because it is too large for a small stack */
+	/* on the heap, because a policy is too large for the stack of a small thread */
 	struct policy *p = malloc(sizeof(*p));
 	int err;
 
@@ -386,7 +385,7 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	if (!ctx || !ret_guard)
 		return context_fail_null(ctx, ctx ? "ret_guard" : "ctx");
 	err = guard_api_new(ctx, options, &g);
-	if (err == -GW_E_ARG || err == -GW_E_SIZE) /* the sentence is already recorded */
+	if (err == -GW_E_ARG || err == -GW_E_SIZE) /* the context already has the sentence */
 		return err;
 	if (err)
 		return context_fail(ctx, err, NULL);
@@ -417,7 +416,8 @@ static void thread_wake(struct gw_guard *g)
 	eventfd_write(g->wake_fd, 1);
 }
 
-/* Asks the thread to stop and waits for its end. False: the thread still runs at until_ns. */
+/* Requests the thread to stop and waits for its end. Returns false if it still runs at
+ * until_ns. */
 static bool end_thread(struct gw_guard *g, uint64_t until_ns)
 {
 	struct timespec until = timespec_of(until_ns);

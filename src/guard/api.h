@@ -1,9 +1,8 @@
 /* api: implements gw_guard_*, a guard inside the program that it guards.
  *
- * The only worker is this process. The module makes scenes, drives the guard with guard_pump()
- * as the service does, and calls the program's callbacks. One atomic number says whether the
- * worker's loop may run. There is no journal: the process's GPU memory ends with the
- * process. */
+ * The only worker is this process. The module takes scenes, uses guard_pump() as the service
+ * does, and calls the program's callbacks. There is no journal, because the GPU memory of a
+ * process is free when the process ends. */
 #ifndef GW_GUARD_API_H
 #define GW_GUARD_API_H
 
@@ -18,7 +17,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Time between scenes if no timer runs and no event reports that a process opened a device. */
+/* Time between scenes if no timer runs, and no event reports that a process opened a GPU. */
 #define API_EVERY_NS (5 * NS_PER_S)
 
 /* Removes from the scene the GPUs that the worker does not name, and the processes on these
@@ -38,8 +37,8 @@ struct guard_api_observer {
 	struct gw_snapshot *snap;        /* used to explain why no GPU was found */
 	struct guard_api_health *health; /* NULL: not requested */
 	uint64_t due_ns;                 /* when the next scene is due */
-	uint64_t often_until_ns;         /* until when scenes are taken often, after an event */
-	bool utilisation;                /* the next scene must include utilisation */
+	uint64_t often_until_ns; /* scenes are taken often until then: a program opened a GPU */
+	bool utilisation;        /* the next scene must include utilisation */
 };
 
 struct guard_api_callback {
@@ -50,11 +49,11 @@ struct guard_api_callback {
 
 struct gw_guard {
 	struct gw_ctx *ctx;
-	/* the strings in the options belong to the caller: do not use them */
+	/* the program may have freed the strings of its options: do not use them */
 	struct gw_guard_options options;
 	struct policy policy;
 	struct action *action;
-	/* wakes the thread when there is an outcome, a request or the order to stop */
+	/* an eventfd that wakes the thread for an outcome, for a request or to stop */
 	int wake_fd;
 	struct guard_api_observer observer;
 
@@ -62,13 +61,13 @@ struct gw_guard {
 	bool started;       /* the thread was started */
 	atomic_int allowed; /* what gw_guard_allowed() returns */
 
-	/* Protects the members below; never held during a call of a driver or a callback. */
+	/* Protects the members below. It is never held during a driver call or a callback. */
 	pthread_mutex_t lock;
 	pthread_cond_t news; /* signals that allowed or gone has changed */
 	struct guard *guard;
 	bool stop;        /* the thread must end */
 	bool gone;        /* the thread has ended */
-	bool closed;      /* an order forbids new work */
+	bool closed;      /* the last order about admission was ORDER_CLOSE */
 	bool simulated;   /* one of the worker's GPUs is simulated */
 	bool observe_now; /* take the next scene at once */
 	uint64_t scenes;  /* number of scenes so far */

@@ -27,8 +27,8 @@ static uint64_t now_ns(const struct gw_guard *g)
 	return clock_mono_ns(g->ctx->clock);
 }
 
-/* Reads the health of a guarded program's GPUs and passes it to the guard as heat and reasons.
- * Readings have their own interval. */
+/* Reads the health of the program's GPUs, each at the interval that health.h asks for, and
+ * passes it to the guard as heat and reasons. */
 
 struct gpu_health {
 	char uuid[96];
@@ -67,8 +67,8 @@ void guard_api_health_free(struct guard_api_health *h)
 	free(h);
 }
 
-/* Returns the entry of a GPU. NULL: too many GPUs, or out of memory; the next scene tries
- * again. */
+/* Returns the entry of a GPU, and adds it if it is missing. NULL: there are too many GPUs, or
+ * no memory is left; the next scene tries again. */
 static struct gpu_health *health_of_gpu(struct guard_api_health *h, const char *uuid)
 {
 	struct gpu_health *p;
@@ -215,7 +215,7 @@ static bool may_run(const struct gw_guard *g)
 		return true;
 	switch (s.state) {
 	case STATE_RECONCILE: return s.mask == 0;
-	/* the program's own loop may have to load the model */
+	/* the program may have to load the model itself, so it may run */
 	case STATE_VERIFY_UP: return true;
 	case STATE_ACTIVE:
 	case STATE_SUSPECT: return !g->closed;
@@ -223,31 +223,9 @@ static bool may_run(const struct gw_guard *g)
 	}
 }
 
-/* Returns no decision: report_decisions() reports the decisions later, without the lock. */
-static bool no_decision(void *ctx, struct guard_decision *ret)
-{
-	(void)ctx;
-	(void)ret;
-	return false;
-}
-
 static bool next_record(void *ctx, struct guard_record *ret)
 {
 	return guard_next_record(((struct gw_guard *)ctx)->guard, ret);
-}
-
-/* Writes nothing, because there is no journal: the process's GPU memory ends with the
- * process. */
-static void keep_nothing(void *ctx, const struct guard_record *r)
-{
-	(void)ctx;
-	(void)r;
-}
-
-static enum guard_kept nothing_kept(void *ctx)
-{
-	(void)ctx;
-	return KEPT_NOTHING_NEW;
 }
 
 static bool next_order(void *ctx, struct guard_order *ret)
@@ -271,11 +249,9 @@ static void take_outcome(void *ctx, const struct guard_outcome *o)
 	guard_outcome(g->guard, o, now_ns(g));
 }
 
+/* report_decisions() reports the decisions later, without the lock. There is no journal. */
 static const struct guard_pump pump = {
-	.next_decision = no_decision,
 	.next_record = next_record,
-	.keep = keep_nothing,
-	.kept = nothing_kept,
 	.next_order = next_order,
 	.start = start_order,
 	.outcome = take_outcome,
@@ -354,7 +330,7 @@ static void observe_now(struct gw_guard *g)
 
 	if (scene_builder_take(g->observer.builder, g->observer.scene,
 			       g->observer.utilisation) != 0) {
-		g->observer.due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
+		g->observer.due_ns = now_ns(g) + NS_PER_S; /* no memory is left; try later */
 		return;
 	}
 	seen = g->observer.scene->gpus;
@@ -411,7 +387,7 @@ uint64_t guard_api_round(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	take_outcomes(g);
-	carry_out(g); /* requests */
+	carry_out(g); /* for requests since the last round */
 	pthread_mutex_unlock(&g->lock);
 	if (scene_is_due(g))
 		observe_now(g);

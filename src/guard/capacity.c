@@ -17,16 +17,16 @@
 struct bucket {
 	uint64_t min, max; /* bytes */
 	double sum;
-	uint32_t number; /* begins at this number times the width of its tier */
-	uint32_t count;  /* 0: empty */
+	uint32_t number; /* The bucket begins at this number times the width of its tier. */
+	uint32_t count;  /* Number of values. 0: the bucket is empty. */
 };
 
-/* Ten minutes, a day and a week. Each tier has one more bucket, because the oldest bucket is
- * only partly in the span. */
+/* Numbers of buckets: seconds for ten minutes, minutes for a day, and tens of minutes for a
+ * week. Each tier has one more bucket, because the oldest one is only partly in the span. */
 enum { SECONDS = 601, MINUTES = 1441, TENS = 1009 };
 static const struct tier {
 	uint64_t width_ns;
-	unsigned first, count; /* its buckets */
+	unsigned first, count; /* position and number of its buckets */
 } tiers[] = {
 	{ NS_PER_S, 0, SECONDS },
 	{ 60 * NS_PER_S, SECONDS, MINUTES },
@@ -34,7 +34,7 @@ static const struct tier {
 };
 
 struct capacity {
-	uint64_t first_ns, last_ns; /* first and last value; 0: none yet */
+	uint64_t first_ns, last_ns; /* Times of the first and last value. 0: no value yet. */
 	struct bucket bucket[SECONDS + MINUTES + TENS];
 };
 
@@ -271,10 +271,10 @@ void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_
 static const char *why_excluded(const struct capacity_gpu *g)
 {
 	if (g->quarantine)
-		return "excluded: in quarantine";
+		return "excluded: the GPU is in quarantine";
 	if (g->blind)
 		return "excluded: its processes cannot be read";
-	return g->warm ? "excluded: too warm" : NULL;
+	return g->warm ? "excluded: the GPU is too warm" : NULL;
 }
 
 /* Returns the bytes that would be left over after the evictions. */

@@ -1,5 +1,5 @@
-/* capacity: computes how much GPU memory is available, now and in the past, and what would fit.
- * Pure. */
+/* capacity: computes how much GPU memory is available, now and in the past, and on which GPU a
+ * number of bytes fits. Pure. */
 #ifndef GW_GUARD_CAPACITY_H
 #define GW_GUARD_CAPACITY_H
 
@@ -22,19 +22,19 @@ struct capacity_past {
 	double slope_bytes_per_s;      /* slope of the last ten minutes; NAN: too few values */
 	/* seconds until no byte is available at that slope; NAN: never, or unknown */
 	double full_s;
-	uint64_t span_ns; /* the recorded part of the requested span */
+	uint64_t span_ns; /* how much of the requested span was recorded */
 };
 /* Summarises the last span_ns before now_ns, at most 7 days. */
 void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret);
 
 enum capacity_fit { FIT_NOW, FIT_AFTER_EVICTION, FIT_NEVER };
-struct capacity_gpu { /* input, per GPU */
+struct capacity_gpu { /* what the functions below must know about a GPU */
 	char uuid[96];
-	bool known; /* the memory is known */
+	bool known; /* total_bytes and free_bytes are known */
 	uint64_t total_bytes, free_bytes;
-	uint64_t headroom_bytes; /* kept free after each return of a worker */
-	uint64_t reserved_bytes; /* reserved and not allocated yet */
+	uint64_t headroom_bytes; /* memory that must stay free */
+	uint64_t reserved_bytes; /* memory that is reserved and not allocated yet */
 	bool quarantine;         /* the GPU has a fault */
 	bool blind;              /* the processes of the GPU cannot be read */
 	bool warm;               /* the GPU is too warm for workers to return */
@@ -56,14 +56,14 @@ struct capacity_answer {
 };
 /* Returns free memory less headroom and reservations; 0 if the memory is unknown. */
 uint64_t capacity_available(const struct capacity_gpu *g);
-/* Answers whether the bytes fit, and which workers must be evicted for that, from the lowest
- * priority up. seconds is a sum, because workers leave one after the other. */
+/* Computes whether the bytes fit, and which workers must be evicted for that, the lowest
+ * priority first. ret->seconds is a sum, because workers leave one after the other. */
 void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_answer *ret);
-/* Orders the GPUs, best first: order[i] is a position in g, and answers[i] belongs to g[i].
- * GPUs where the bytes fit now come first, then those with the fewest bytes left over, then
- * those with the larger thermal margin. Returns the number of GPUs that can take the bytes. The
- * others, and GPUs that are in quarantine, blind or warm, follow in order[] with their
- * reasons. */
+/* Sorts the GPUs, the best first: order[i] is a position in g, and answers[i] belongs to g[i].
+ * GPUs where the bytes fit now are better than GPUs where workers must be evicted. Among these,
+ * a GPU with fewer bytes left over is better, then a GPU with a larger thermal margin. Returns
+ * the number of GPUs that can take the bytes. The others, and GPUs that are in quarantine, blind
+ * or warm, follow in order[]; their answers say why. */
 unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,
 			unsigned *order, struct capacity_answer *answers);
 

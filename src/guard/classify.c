@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define NAME_MAX_BYTES 15 /* longest process name in the kernel */
-#define ID_SHOWN       12 /* digits of a container id in scene_process.container */
+#define ID_SHOWN       12 /* number of digits of a container id in scene_process.container */
 
 enum {
 	RULE_PATTERNS,
@@ -36,12 +36,11 @@ const char *guard_class_name(unsigned c)
 	return c < GUARD_CLASSES ? name[c] : "unknown";
 }
 
-/* Size of a pattern after the C library has expanded it: x{3} becomes xxx, x+ becomes xx*. */
+/* Size of a pattern after the C library expanded it: x{3} becomes xxx, and x+ becomes xx*. */
 struct pattern_size {
 	unsigned long atoms;
-	/* Atoms that match several characters, or are repeated. Because of such atoms, one
-	 * character can match many atoms. The time for one match grows with the square of the
-	 * number of such atoms. */
+	/* Number of atoms that match several characters or are repeated. The time for one match
+	 * grows with the square of this number. */
 	unsigned long wide;
 };
 
@@ -195,8 +194,6 @@ static bool glob(const char *pattern, const char *text)
 	return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
 }
 
-/* True if the pattern matches. The kernel cuts names at 15 bytes; a longer pattern matches a
- * name that was cut. */
 bool classify_name_fits(const char *pattern, const char *name)
 {
 	char cut[NAME_MAX_BYTES + 1];
@@ -230,7 +227,7 @@ bool classify_exe_fits(const char *pattern, const char *exe)
 	return glob(pattern, whole);
 }
 
-/* True if the pattern matches the control group or a parent of it. */
+/* True if the pattern matches the control group or one of its parents. */
 static bool cgroup_fits(const char *pattern, const char *path)
 {
 	char part[sizeof(((struct scene_process *)0)->cgroup)];
@@ -248,9 +245,9 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-/* True if the name of the control group cannot be trusted, because a user may have chosen the
- * name. It can be trusted if the match names this user, by uid or by the user's socket in url.
- * For example, user 1000 can create groups with any name below user@1000.service. */
+/* True if a user may have chosen the name of the control group: user 1000 can create groups with
+ * any name below user@1000.service. False if the match names this user, by uid or by the user's
+ * socket in url. */
 static bool container_is_pretended(const struct policy_match *m, const char *url,
 				   const char *cgroup)
 {
@@ -262,8 +259,8 @@ static bool container_is_pretended(const struct policy_match *m, const char *url
 	return at && m->uid != uid && (!url || !strstr(url, folder));
 }
 
-/* True if the match names the container of p. Names must be equal. Ids are compared only by
- * their common first digits: p has 12 digits, and the match may have fewer or more. */
+/* True if the match names the container of p. Names must be equal. Of ids only the first digits
+ * are compared: p has 12 digits, and the match may have fewer or more. */
 static bool container_fits(const struct policy_match *m, const char *url,
 			   const struct scene_process *p)
 {
@@ -306,15 +303,10 @@ static bool in_worker_unit(const struct policy_worker *w, const struct scene_pro
 	return classify_in_unit(p->cgroup, w->match.unit, user);
 }
 
-static bool names_process(const struct policy_match *m)
-{
-	return m->name || m->exe || m->command || m->cgroup || m->container || m->unit;
-}
-
 static bool is_not_empty(const struct policy_match *m)
 {
-	return names_process(m) || m->uid >= 0 || m->type || m->vram_ge || m->util_ge > 0 ||
-	       m->gpu;
+	return policy_match_names(m) || m->uid >= 0 || m->type || m->vram_ge ||
+	       m->util_ge > 0 || m->gpu;
 }
 
 static bool process_fits(const struct classifier *c, unsigned pattern,
@@ -362,8 +354,7 @@ static bool matches_worker(const struct classifier *c, const struct scene *s, un
 		return false;
 	if (m->unit && in_worker_unit(w, p))
 		return true;
-	return names_process(m) && !m->pidfile && !m->port &&
-	       classifier_fits(c, s, worker, p, true);
+	return policy_match_searches(m) && classifier_fits(c, s, worker, p, true);
 }
 
 static unsigned root_distance(const struct scene_root *r, const struct scene_process *p)
@@ -611,7 +602,8 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 		 p->worker[v->also].name);
 }
 
-/* Name of nvidia-cuda-mps-server and of nvidia-cuda-mps-control: the kernel keeps 15 bytes. */
+/* The first 15 bytes of nvidia-cuda-mps-server and nvidia-cuda-mps-control, which the kernel
+ * stores as their names. */
 #define MPS_NAME "nvidia-cuda-mps"
 
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v)

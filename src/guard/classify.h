@@ -1,9 +1,10 @@
-/* classify: finds the class of each process of a scene: this program, worker, contender, ...
- * (GUARD-MACHINE.md, Classes of processes). Pure.
+/* classify: finds the class of each process of a scene: this program, a worker, a contender and
+ * others (GUARD-MACHINE.md, Classes of processes). Pure.
  *
- * The first of these that matches decides: this program, a worker, an orphan, a rule of the
- * user, a program of the desktop (system.def), the profile. With policy.any every process that
- * no rule matches is a contender, even a program of the desktop. */
+ * A process belongs to the first of these that fits: this program, a worker, orphans, a rule of
+ * the user, programs of the desktop (system.def). The profile decides about all others. With
+ * policy.any every process that no rule matches is a contender, even a program of the
+ * desktop. */
 #ifndef GW_GUARD_CLASSIFY_H
 #define GW_GUARD_CLASSIFY_H
 
@@ -29,9 +30,9 @@ struct verdict {
 	/* for WORKER: the worker's position in the policy; for other classes: -1 */
 	int worker;
 	int also; /* a second worker that matches equally well; -1: none */
-	int rule; /* position of the rule in the policy; -1: no rule of the policy decided */
-	const char *why; /* what decided: "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
-	/* for UNKNOWN: the process may be a worker, because its program is hidden */
+	int rule; /* position of the rule that decided; -1: no rule of the policy decided */
+	const char *why; /* what decided, such as "rule 3 (gpuward.toml:41)" */
+	/* for UNKNOWN: the program is hidden, so the process may be a worker */
 	bool maybe_worker;
 };
 
@@ -54,20 +55,21 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p);
 
 /* True if p fits the worker's match, apart from pidfile and port. Bytes, utilisation, type and
- * GPU are compared only if on_gpu. */
+ * GPU are compared only if on_gpu is true. s is used only for them. */
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
-/* Compares the command line of p with all patterns and keeps the results in p, so that a later
- * classification by the same policy need not compare again. The scene thread calls this: a
- * match can take 15 ms, and the thread that answers requests must not wait for hundreds of
+/* Compares the command line of p with all patterns and stores the results in p. Later
+ * classifications by the same policy use these results. The scene thread calls this function,
+ * because one match can take 15 ms, and the main thread must not wait for hundreds of
  * matches. */
 void classifier_match_command(const struct classifier *c, struct scene_process *p);
 
 /* Returns why an extended regular expression is refused, as the end of a sentence; NULL: it is
- * accepted. Without back-references the time for one match grows with the length of the string
- * (159 bytes) and the square of the number of atoms that are wide or repeated. With at most 48
- * such atoms the slowest match took 15 ms (test_classify.c). */
+ * accepted. Without back-references, the time for one match grows with the length of the command
+ * line (at most 159 bytes) and with the square of the number of atoms that are repeated or match
+ * several characters. With at most 48 such atoms, the slowest match took 15 ms
+ * (test_classify.c). */
 #define CLASSIFY_PATTERN_MAX  1000
 #define CLASSIFY_PATTERN_WIDE 48
 const char *classify_pattern_fault(const char *pattern);
@@ -79,8 +81,9 @@ bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
 /* True if path is the control group of this unit, or a group below it. "ollama" means
- * "ollama.service". The unit belongs to the system or, with `user`, to the service manager of a
- * user. Groups that a unit creates below itself are not units. */
+ * "ollama.service". The unit belongs to the system or, if `user` is true, to the service manager
+ * of a user. A group that a unit creates below itself does not count as a unit, whatever its
+ * name is. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
 /* Writes a sentence of at most 200 bytes about a process that belongs to two workers

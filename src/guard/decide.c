@@ -1,12 +1,11 @@
-/* Decides: compares the wanted state (from the reasons) with the observed state (the last
- * scene).
+/* Decides what happens to each worker: compares the wanted state (from the reasons) with the
+ * observed state (from the last scene).
  *
- * Each step makes one change to a worker's intent, or finds the worker's next order. Steps are
- * repeated until nothing changes, so that everything that follows from one scene is decided
- * with that scene. Row numbers are those of docs/GUARD-MACHINE.md. */
+ * Each step makes one change to a worker's intent. When no further change follows from this
+ * scene, the worker gets its next order. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* limit of steps per scene; no chain of changes is longer */
+#define STEPS 16 /* maximum number of steps per scene; more never follow from one another */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -20,9 +19,9 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 
 /* Rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md: presence of the worker's process. */
 
-/* True if the worker's hook ended the process. Some hooks evict a worker by ending its process,
- * and the process may end shortly after its memory is free. If the process ends later, the hook
- * is not the cause. */
+/* True if the worker's hook ended the process. Some hooks evict a worker by ending its process;
+ * the process may end up to CALL_NS after its memory is free. If the process ends later, the
+ * hook is not the cause. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -101,7 +100,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* True if the worker was stuck (it did not free its memory) before its state became unknown. */
+/* True if the worker was stuck (had not freed its memory) before its presence became unknown. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -143,7 +142,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			w->admission = ADMISSION_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
-		guard_report(g, w, "as found", "it is evicted, level %u", w->intent.level);
+		guard_report(g, w, "as found", "it is evicted at level %u", w->intent.level);
 	}
 	return STEP_AGAIN;
 }
@@ -192,7 +191,7 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 	w->intent.residue_bytes = 0;
 	w->record_due = true;
 	worker_set_out(g, w);
-	guard_report(g, w, "quarantine", "lost with its GPU: %s", evidence);
+	guard_report(g, w, "quarantine", "it is lost with its GPU: %s", evidence);
 	if (from == STATE_VERIFY || from == STATE_STUCK)
 		guard_count_flap(g, w);
 }
@@ -244,9 +243,9 @@ static void report_throttle(struct guard *g, struct guard_worker *w)
 		return;
 	w->report.notices ^= NOTICE_THROTTLED;
 	if (hot)
-		guard_report(g, w, "throttled", "no new work: %s", hot->heat_why);
+		guard_report(g, w, "throttled", "it must refuse new work: %s", hot->heat_why);
 	else
-		guard_report(g, w, "throttled", "cool again: new work is admitted");
+		guard_report(g, w, "throttled", "its GPU is cool again: it admits new work");
 }
 
 static void report_masked(struct guard *g, struct guard_worker *w)
@@ -321,7 +320,7 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 		return STEP_AGAIN;
 	}
 	report_throttle(g, w);
-	/* gives the order to admit or to refuse new work before anything else is decided */
+	/* give the order to admit or to refuse new work before anything else is decided */
 	guard_give_order(g, w);
 	if (guard_idle_due(g, w)) {
 		guard_idle_begin(g, w);
@@ -358,9 +357,12 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 	if (!drained && g->now_ns < w->intent.deadline_ns)
 		return STEP_ORDER;
 	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, drained ? "drained" : "drain timeout", "level %u", w->intent.level);
+	guard_report(g, w, drained ? "drained" : "drain timeout", "it is evicted at level %u",
+		     w->intent.level);
 	return STEP_AGAIN;
 }
+
+static const char over[] = "the time limit budget_s is over";
 
 static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *why)
 {
@@ -394,12 +396,12 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
 	unsigned level = worker_is_idle_only(w) ? 0 : guard_level_next(w, w->intent.level);
 
 	if (!level || g->now_ns >= w->intent.budget_ns) {
-		becomes_stuck(g, w, level ? "budget_s is over" : why);
+		becomes_stuck(g, w, level ? over : why);
 		return;
 	}
 	w->intent.level = level;
 	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, "next level", "%s: level %u", why, level);
+	guard_report(g, w, "next level", "%s; it is evicted at level %u", why, level);
 }
 
 static enum step step_unload(struct guard *g, struct guard_worker *w)
@@ -418,7 +420,7 @@ static enum step step_unload(struct guard *g, struct guard_worker *w)
 	if (g->now_ns < i->budget_ns)
 		return STEP_ORDER;
 	guard_eviction_ended(w, RESULT_FAILED);
-	becomes_stuck(g, w, "budget_s is over");
+	becomes_stuck(g, w, over);
 	return STEP_AGAIN;
 }
 
@@ -447,7 +449,7 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 			guard_report(g, w, "freed", "%llu MiB would be free", freed);
 		else
 			guard_report(g, w, "freed", "%llu MiB%s in %.1f s, %llu MiB remain",
-				     freed, w->observed.by_device ? " (device-delta)" : "",
+				     freed, w->observed.by_device ? " (estimated)" : "",
 				     (double)w->intent.freed_ns / (double)NS_PER_S,
 				     (unsigned long long)(w->observed.bytes / MIB));
 		guard_count_flap(g, w);
@@ -487,7 +489,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (worker_is_idle_only(w))
-		/* a worker that had to leave only because it was idle may stay */
+		/* the worker had to leave only because it was idle, so it may stay */
 		guard_idle_end(g, w);
 	if (worker_kept_out(w))
 		return STEP_ORDER;
@@ -504,7 +506,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* use the last reported state: a request may already have ended the quiet time */
+	/* use the last reported state, because a request may already have ended the phase */
 	const bool calming = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];
@@ -556,9 +558,9 @@ static bool is_turned_back(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* True if the worker is back (row 35 of GUARD-MACHINE.md): at least three quarters of its
- * memory are back. A list of loaded models is enough after verify_s, because memory can appear
- * later than the list. A worker that loads lazily only has to be present. */
+/* True if the worker is back (row 35 of GUARD-MACHINE.md): it holds at least three quarters of
+ * the memory that it held before. If it lists its models as loaded, it may hold less after
+ * verify_s. A worker that loads lazily only has to be present. */
 static bool is_back(const struct guard *g, const struct guard_worker *w)
 {
 	if (worker_loads_lazily(w))
@@ -568,8 +570,8 @@ static bool is_back(const struct guard *g, const struct guard_worker *w)
 		g->now_ns >= w->report.since_ns + w->knobs.verify_ns);
 }
 
-/* Reports a return that is slow or smaller (rows 35 and 36 of GUARD-MACHINE.md). Such a return
- * is never a reason to evict the worker again: an eviction would unload the part that did come
+/* Checks whether the worker is back (rows 35 and 36 of GUARD-MACHINE.md). A worker that is only
+ * partly back after UP_NS counts as back: an eviction would unload the part that did come
  * back. */
 static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {

@@ -1,5 +1,5 @@
-/* Names of states, reasons and results; the queue of decisions; and guard_next_change(), the time
- * of a worker's next change. If decisions are not fetched, the oldest are dropped. */
+/* The names of states, reasons and results, the queue of decisions, and the time of a worker's
+ * next change. If too many decisions are not fetched, the oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>
@@ -65,7 +65,7 @@ static const struct {
 	[BLOCK_GONE] = { "gone", "its process does not run" },
 	[BLOCK_DEMAND] = { "demand", "another process needs its GPU" },
 	[BLOCK_TURN] = { "turn", "another worker returns first" },
-	[BLOCK_BUSY] = { "busy", "an order is under way" },
+	[BLOCK_BUSY] = { "busy", "it has not finished its last order" },
 	[BLOCK_NEVER] = { "never", "resume is \"never\" in its configuration" },
 	[BLOCK_ENDPOINT] = { "endpoint", NULL },
 };
@@ -94,7 +94,7 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
-/* Writes what the worker's match looks for, for the case that no process is found. */
+/* Writes which process was not found, by the worker's match. */
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 {
 	const struct policy_match *m = &w->policy->match;
@@ -196,20 +196,20 @@ static void set_gpu(const struct guard *g, const struct guard_worker *w,
 			     g->verdict[i].class != CLASS_WORKER;
 }
 
-__attribute__((format(printf, 6, 0))) static void
-decision_add(struct guard *g, struct guard_worker *w, enum guard_state from,
-	     enum guard_state to, const char *rule, const char *fmt, va_list ap)
+void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
+		     enum guard_state to, const char *rule, const char *fmt, ...)
 {
 	struct guard_queue *q = &g->queue;
 	struct worker_report *r = &w->report;
 	struct guard_decision *d = &q->decision[(q->first + q->count) % GUARD_DECISIONS];
+	va_list ap;
 
 	if (q->count == GUARD_DECISIONS)
 		q->first = (q->first + 1) % GUARD_DECISIONS;
 	else
 		q->count++;
 	guard_note_since(g, w);
-	memset(d, 0, sizeof(*d)); /* clears the padding too: tests compare decisions as bytes */
+	memset(d, 0, sizeof(*d)); /* also the padding, because tests compare the bytes */
 	d->mono_ns = g->now_ns;
 	d->worker = worker_number(g, w);
 	d->from = from;
@@ -230,27 +230,9 @@ decision_add(struct guard *g, struct guard_worker *w, enum guard_state from,
 	r->unreachable = false;
 	r->state = to;
 	text_fit(d->rule, sizeof(d->rule), "%s", rule);
+	va_start(ap, fmt);
 	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
+	va_end(ap);
 	text_fit(r->why, sizeof(r->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
 		 d->evidence);
-}
-
-void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
-		  ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	decision_add(g, w, w->report.state, worker_state(w), rule, fmt, ap);
-	va_end(ap);
-}
-
-void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
-		     enum guard_state to, const char *rule, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	decision_add(g, w, from, to, rule, fmt, ap);
-	va_end(ap);
 }

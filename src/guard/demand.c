@@ -10,10 +10,10 @@
 #include <string.h>
 
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
-/* a program that never held more than this causes no pressure */
+/* a program that never held more than this does not count for DEMAND_PRESSURE */
 #define SMALL_BYTES (256 * MIB)
-#define SURE_SCENES 3
-#define BUSY_SURE   NS_PER_S
+#define SURE_SCENES 3        /* a demand is sure after this many scenes and debounce_ns */
+#define BUSY_SURE   NS_PER_S /* a demand by utilisation is sure after this time */
 
 const char *demand_kind_name(unsigned k)
 {
@@ -60,8 +60,7 @@ static bool exerts_pressure(const struct demand *d, const struct demand_life *l,
 
 	if (!is_recent(l->first_ns, now_ns, NEW_NS) && !is_recent(l->grown_ns, now_ns, NEW_NS))
 		return false;
-	/* If the peak of a program is known from an earlier run, the program is not expected to
-	 * take more. */
+	/* A program that never held much in earlier runs is not expected to take more. */
 	return !e || e->peak_bytes > SMALL_BYTES || l->peak_bytes > SMALL_BYTES;
 }
 
@@ -231,7 +230,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		if (kind == DEMAND_NONE)
 			continue;
 		/* With demand = "any" the worker must leave even if the process would fit next
-		 * to the worker. */
+		 * to it. */
 		add_more(ret,
 			 counts_as_any(p, &v[i]) ? UINT64_MAX : expected_bytes(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||

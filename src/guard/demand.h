@@ -1,5 +1,5 @@
-/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). The module is pure
- * and uses a fixed amount of memory.
+/* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). The module is pure,
+ * and its memory has a fixed size.
  *
  * The module remembers for each contender when the contender came, when it last grew and how
  * busy it was. It also remembers the most memory that each program ever held: this predicts the
@@ -11,7 +11,7 @@
 
 #include "base/text.h"
 
-#define DEMAND_EXES 256 /* programs with a remembered peak of memory */
+#define DEMAND_EXES 256 /* number of programs of which the peak memory is remembered */
 
 /* Weakest first. */
 enum demand_kind {
@@ -29,14 +29,16 @@ const char *demand_kind_name(unsigned k);
 
 struct demand_case {
 	enum demand_kind kind; /* the strongest kind */
-	bool urgent; /* from a contend-now rule, a game or a graphics process: not damped */
+	/* the demand comes from a contend-now rule, a game or a graphics process, so it does not
+	 * have to wait */
+	bool urgent;
 	/* bytes that the contenders are expected to allocate in addition; UINT64_MAX: unknown,
 	 * or the demand is not about memory */
 	uint64_t more_bytes;
-	int64_t pid;        /* pid of the strongest contender; 0: none */
-	int64_t uid;        /* user of the strongest contender; -1: unknown */
-	char rule[64];      /* the kind, and the rule that makes the process a contender */
-	char evidence[200]; /* a text with the process, its bytes and the GPU */
+	int64_t pid;   /* pid of the strongest contender; 0: none */
+	int64_t uid;   /* user of the strongest contender; -1: unknown */
+	char rule[64]; /* the kind of demand, and the rule that makes the process a contender */
+	char evidence[200]; /* the process, its bytes and its GPU, as text */
 };
 
 /* A contender on one GPU, while it lives. */
@@ -47,7 +49,7 @@ struct demand_life {
 	uint64_t exe;        /* demand_exe.exe of its program; 0: unknown */
 	uint64_t first_ns;   /* when it appeared; 0: before the first scene */
 	uint64_t grown_ns;   /* when it last grew; 0: never */
-	uint64_t mark_bytes; /* bytes from which growth is counted */
+	uint64_t mark_bytes; /* bytes at the first scene, or when it last grew */
 	uint64_t peak_bytes; /* the most bytes that it held */
 	double busy_ratio;   /* its last known utilisation */
 	uint64_t busy_ns;    /* when busy_ratio was read; 0: not yet */
@@ -59,11 +61,11 @@ struct demand_life {
 struct demand_exe {
 	uint64_t exe;
 	uint64_t peak_bytes; /* the most memory that an ended process of this program held */
-	uint64_t used_ns;    /* when its last process ended; 0: this place is unused */
+	uint64_t used_ns;    /* when its last process ended; 0: this entry is unused */
 };
 
 struct demand {
-	bool begun; /* a scene was observed */
+	bool begun; /* at least one scene was observed */
 	struct demand_life life[SCENE_PROCESSES];
 	unsigned lives;
 	struct demand_exe exe[DEMAND_EXES];

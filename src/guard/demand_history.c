@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define GROWN_BYTES (16 * MIB) /* less growth is noise of a desktop program */
+#define GROWN_BYTES (16 * MIB) /* less is not counted: desktop programs grow all the time */
 
 uint64_t demand_hash(const char *text)
 {
@@ -29,7 +29,7 @@ static bool is_interpreter(const char *file)
 		size_t n = strlen(names[i]);
 		char next = strncmp(file, names[i], n) == 0 ? file[n] : 'x';
 
-		/* python3.11, wine64-preloader */
+		/* also true for "python3.11" and "wine64-preloader" */
 		if (!((next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z')))
 			return true;
 	}
@@ -67,8 +67,8 @@ const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe)
 	return NULL;
 }
 
-/* Keeps the peak of a process that ended. If the table is full, drops the program that was not
- * used for the longest time. */
+/* Keeps the peak memory of a process that ended. If the table is full, replaces the program that
+ * was not used for the longest time. */
 static void life_end(struct demand *d, const struct demand_life *l, uint64_t now_ns)
 {
 	struct demand_exe *e = (struct demand_exe *)demand_exe_find(d, l->exe);
@@ -133,7 +133,7 @@ static bool was_read(const struct scene *s, uint64_t gpu)
 	return false;
 }
 
-/* Updates known processes. With `fresh`, also adds new ones. */
+/* Updates the known processes. If `fresh` is true, also adds new ones. */
 static void update_lives(struct demand *d, const struct scene *s, const struct verdict *v,
 			 bool fresh)
 {

@@ -1,5 +1,5 @@
-/* Watches the device nodes, and the creation of files in their folders. It does not watch every
- * open in /dev, because each terminal would wake the service. */
+/* Watches each device node, and the creation of files in the folders of the nodes. It does not
+ * watch all opens in /dev, because then each terminal would wake the service. */
 #include "device_node_watch.h"
 
 #include <errno.h>
@@ -57,8 +57,8 @@ static bool add_node(void *arg, const char *name)
 	return at->w->nodes < WATCH_NODES;
 }
 
-/* Watches all nodes. Adding a node that is already watched changes nothing. The kernel drops
- * the watch of a node that is removed. */
+/* Watches all nodes. To watch a node a second time changes nothing. The kernel ends the watch of
+ * a node that is removed. */
 static void add_all_nodes(struct device_node_watch *w)
 {
 	w->nodes = 0;

@@ -10,21 +10,21 @@
 #include "base/clock.h"
 #include "base/root.h"
 
-#define WATCH_NODES 256
-/* shortest time between two triggers; each trigger doubles it */
+#define WATCH_NODES 256 /* maximum number of device nodes that are watched */
+/* the time between the first two triggers; each trigger doubles it */
 #define WATCH_SPACING_NS UINT64_C(20000000)
-/* upper limit of the time between triggers: the interval of a poll */
+/* the longest time between triggers; scenes come this often anyway */
 #define WATCH_MOST_NS (100 * NS_PER_MS)
 /* a pause of this length resets the time between triggers */
 #define WATCH_CALM_NS NS_PER_S
 
 struct device_node_watch {
 	const struct root *root;
-	int fd;           /* -1: inotify is not available */
-	unsigned nodes;   /* device nodes that are watched */
-	uint64_t events;  /* events of inotify so far */
-	bool pending;     /* an event waits, because it came too soon after the last trigger */
-	uint64_t last_ns; /* when the last trigger was; 0: never */
+	int fd;              /* -1: inotify is not available */
+	unsigned nodes;      /* device nodes that are watched */
+	uint64_t events;     /* events of inotify so far */
+	bool pending;        /* an event came too soon after the last trigger and waits */
+	uint64_t last_ns;    /* when the last trigger was; 0: never */
 	uint64_t spacing_ns; /* least time from the last trigger to the next */
 };
 

@@ -1,10 +1,10 @@
-/* Limits evictions: a demand that the rules accept may be only reported, or may have to wait
- * (GUARD.md, Limits on evictions).
+/* Limits evictions: some demands are only reported, or must wait (GUARD.md, Limits on
+ * evictions).
  *
  * On a GPU with a display, demand is only reported if neither a threshold nor a rule
- * distinguishes the desktop from a contender. Otherwise the desktop would evict the workers
- * permanently. A worker that was just moved stays for a while. One user may cause a limited
- * number of evictions per hour. */
+ * distinguishes the desktop from a contender. Otherwise the desktop would keep the workers
+ * evicted for ever. A worker that has just returned stays for a while. One user may cause a
+ * limited number of evictions per hour. */
 #include "guard_internal.h"
 
 #include "base/clock.h"
@@ -12,9 +12,16 @@
 #include <math.h>
 #include <string.h>
 
-static const char *plural(unsigned n)
+/* Writes that this user must wait, and returns out. */
+static const char *user_text(const struct guard *g, int64_t uid, uint64_t wait_ns,
+			     char out[120])
 {
-	return n == 1 ? "" : "s";
+	text_fit(out, 120,
+		 "uid %lld caused %u eviction%s in an hour (user_evictions) and must wait "
+		 "%.0f s",
+		 (long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
+		 ceil((double)wait_ns / (double)NS_PER_S));
+	return out;
 }
 
 static bool has_ignore_rule(const struct policy *p)
@@ -118,10 +125,10 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 }
 
 /* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender
- * that needs memory that is not free never waits, because its allocation would fail. A new
- * program that takes memory may need all memory of the GPU, so it does not wait for
- * min_resident_s. It waits only for post_action_s; after that time a scene shows whether the
- * freed memory is enough. */
+ * that does not fit next to the worker never waits, because its allocation would fail. A demand
+ * about memory does not wait for min_resident_s, because a new program may need all memory of
+ * the GPU. It waits only for post_action_s: by then, scenes show whether the memory that became
+ * free is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
 	const struct demand_case *c = &w->demand.strongest;
@@ -169,33 +176,32 @@ bool guard_damped(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* Counts one eviction for the user who causes the demand. Returns false, and counts nothing, if
- * that user must wait. */
+/* Counts one eviction for the user who causes the demand, and returns true. Returns false and
+ * counts nothing if that user must wait. */
 bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 {
 	int64_t uid = w->demand.strongest.uid;
-	uint64_t wait = rate_wait_ns(&g->rate, uid, g->p->user_evictions, g->now_ns);
-	char text[240];
+	uint64_t wait = guard_user_wait_ns(g, uid, g->now_ns);
+	char text[240], limit[120];
+	bool reported;
 
 	if (!wait) {
 		rate_take(&g->rate, uid, g->now_ns);
 		w->demand.limited_ns = 0;
 		return true;
 	}
-	if (!w->demand.limited_ns) {
-		text_fit(text, sizeof(text),
-			 "uid %lld caused %u eviction%s in an hour and must wait %.0f s; %s",
-			 (long long)uid, g->p->user_evictions, plural(g->p->user_evictions),
-			 ceil((double)wait / (double)NS_PER_S), w->demand.strongest.evidence);
-		w->demand.limited_ns = g->now_ns + wait;
+	reported = w->demand.limited_ns != 0;
+	w->demand.limited_ns = g->now_ns + wait;
+	if (!reported) {
+		text_fit(text, sizeof(text), "%s; %s", user_text(g, uid, wait, limit),
+			 w->demand.strongest.evidence);
 		report_withheld(g, w, "user limit", text);
 	}
-	w->demand.limited_ns = g->now_ns + wait;
 	return false;
 }
 
-/* If the user of demand c must wait, replaces c by the demand of other users. Otherwise the
- * user who must wait would hide the demand of others. */
+/* If the user of demand c must wait, replaces c by the strongest demand of other users, if there
+ * is one. Otherwise c would hide their demand. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {
@@ -220,8 +226,6 @@ void guard_set_requester(struct guard *g, int64_t uid)
 	g->requester = uid;
 }
 
-/* Sets the number of registered games. One more game counts as an eviction of every worker that
- * runs. */
 void guard_set_games(struct guard *g, unsigned count, const char *game)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
@@ -241,12 +245,11 @@ uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size)
 {
 	uint64_t wait = guard_user_wait_ns(g, g->requester, now_ns);
+	char limit[120];
 
 	if (!wait)
 		return 0;
-	text_fit(message, size, "uid %lld caused %u eviction%s in an hour: try again in %.0f s",
-		 (long long)g->requester, g->p->user_evictions, plural(g->p->user_evictions),
-		 ceil((double)wait / (double)NS_PER_S));
+	text_fit(message, size, "%s", user_text(g, g->requester, wait, limit));
 	return -GW_E_PERM;
 }
 
@@ -262,6 +265,7 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 		      size_t size)
 {
 	int slot = display_slot(g, w), other = foreign_slot(g, w);
+	char limit[120];
 
 	out[0] = '\0';
 	if (other >= 0)
@@ -272,12 +276,9 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 	else if (slot >= 0)
 		display_text(g, slot, out, size);
 	else if (w->demand.limited_ns > g->now_ns && w->demand.pressing)
-		text_fit(out, size,
-			 "uid %lld caused %u eviction%s in an hour (user_evictions) and must "
-			 "wait %.0f s",
-			 (long long)w->demand.strongest.uid, g->p->user_evictions,
-			 plural(g->p->user_evictions),
-			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));
+		text_fit(out, size, "%s",
+			 user_text(g, w->demand.strongest.uid, w->demand.limited_ns - g->now_ns,
+				   limit));
 }
 
 #define HOUR_NS (3600 * NS_PER_S)
@@ -334,7 +335,7 @@ void rate_take(struct rate *r, int64_t uid, uint64_t now_ns)
 	u->at_ns[u->count++ % RATE_MOST] = now_ns;
 }
 
-/* Returns the lowest level that frees memory. The kind of the worker sets it; max_level does
+/* Returns the level at which an eviction begins. Only the worker's kind sets it; max_level does
  * not limit it. */
 unsigned guard_level_first(const struct guard_worker *w)
 {
@@ -362,8 +363,8 @@ unsigned guard_level_next(const struct guard_worker *w, unsigned level)
 	return 0;
 }
 
-/* Corrects the level after a change of the policy. While the worker is evicted the level is
- * kept, because it says how the worker was evicted. */
+/* Corrects the level after a change of the policy. If the worker is evicted or returns, the
+ * level is kept, because it says how the worker was evicted. */
 void guard_level_fit(struct guard_worker *w)
 {
 	const unsigned first = guard_level_first(w), level = w->intent.level;

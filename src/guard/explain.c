@@ -56,8 +56,8 @@ static void set_rule(struct guard_explanation *e, const char *rule)
 	text_fit(e->rule, sizeof(e->rule), "%s", rule);
 }
 
-/* Adds a condition that ends a reason. If there are several conditions, the latest one is
- * reported; a condition without a known time counts as the latest. */
+/* Adds a condition that ends a reason. Only the condition with the latest time is kept, because
+ * all must be met. A condition without a known time counts as the latest. */
 static void add_end(struct guard_explanation *e, const char *clears, uint64_t ns)
 {
 	if (*e->clears && ns && (!e->clears_ns || ns < e->clears_ns))

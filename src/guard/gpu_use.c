@@ -5,13 +5,12 @@
 #include <math.h>
 #include <stdio.h>
 
-#define HIGH_NS (5 * NS_PER_S) /* the power must be above its cap for this time */
-#define CLEAR_NS \
-	(60 * NS_PER_S) /* all caps must be kept for this time; doubled up to MOST_NS */
-#define MOST_NS (600 * NS_PER_S) /* the longest time for which all caps must be kept */
-/* if a cap is exceeded again within this time, returning workers are the cause */
+#define HIGH_NS  (5 * NS_PER_S)   /* the power must be above its cap for this time */
+#define CLEAR_NS (60 * NS_PER_S)  /* first value of wait_ns; doubled up to MOST_NS */
+#define MOST_NS  (600 * NS_PER_S) /* greatest value of wait_ns */
+/* if a cap is exceeded again within this time, wait_ns is doubled */
 #define AGAIN_NS (900 * NS_PER_S)
-#define WH       3600.0 /* joules */
+#define WH       3600.0 /* joules per watt-hour */
 
 /* Returns the energy since the day or the service began; NAN: unknown. */
 static double energy_today_j(struct budget *b, const struct budget_input *in)
@@ -114,10 +113,12 @@ void unattributed_use_update(struct unattributed_use *g, const struct unattribut
 	why[0] = '\0';
 	if (busy && memory)
 		snprintf(why, size,
-			 "The GPU is busy without a process, and %.0f MiB have no owner.",
+			 "The GPU is busy although no process is listed, and %.0f MiB of its "
+			 "memory "
+			 "belong to no listed process.",
 			 f->unattributed_bytes / 1048576);
 	else if (busy)
-		snprintf(why, size, "The GPU is busy without a process.");
+		snprintf(why, size, "The GPU is busy although no process is listed.");
 	else if (memory)
 		snprintf(why, size, "%.0f MiB of its memory belong to no listed process.",
 			 f->unattributed_bytes / 1048576);

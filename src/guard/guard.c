@@ -1,4 +1,4 @@
-/* Creates and frees the guard, takes its input, and returns records and orders.
+/* Creates and frees a guard, gives it its input, and returns its records and orders.
  * guard_internal.h lists the other files. */
 #include "guard_internal.h"
 
@@ -9,7 +9,8 @@ const char guard_must_resume_text[] =
 	"it is evicted, and this mode resumes no worker; to resume it, run gpuward guard mode "
 	"enforce";
 
-/* Restores the reasons of the last run. They hold until the first scene shows otherwise. */
+/* Restores the reasons of the last run from a record. The first scene ends those that no longer
+ * hold. */
 static void restore_reasons(struct guard *g, struct guard_worker *w,
 			    const struct guard_record *r)
 {
@@ -21,7 +22,8 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 						    : PERSON_NONE;
 	of->until_wall_ns = r->hold_until_wall_ns;
 	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
-	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]), "before a restart");
+	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]),
+		 "from before the service started");
 	if (!r->evicted)
 		return;
 	if (r->mask & BIT(REASON_CONTENTION))
@@ -29,12 +31,12 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 	w->idle.unload = (r->mask & BIT(REASON_IDLE)) &&
 			 (w->policy->idle_economy || w->policy->idle_after_ns);
 	for (unsigned i = 0; r->mask & BIT(REASON_BUDGET) && i < g->gpus; i++) {
-		/* the reason holds until the budget is checked again */
+		/* the reason holds until guard_set_reason() ends it */
 		if (!has(w->observed.home, i))
 			continue;
 		g->gpu[i].reasons |= BIT(REASON_BUDGET);
 		text_fit(g->gpu[i].evidence[REASON_BUDGET], sizeof(g->gpu[i].evidence[0]),
-			 "before a restart");
+			 "from before the service started");
 	}
 }
 
@@ -45,7 +47,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* If a reason still holds, it is unknown whether the eviction was complete. */
+		/* With a reason, it is unknown whether the eviction was complete. */
 		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
 		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
 		i->real = true;
@@ -90,7 +92,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	guard_bind(g, w, p);
 	w->reasons.until_ns = FOR_EVER;
 	w->backoff.quiet_factor = 1;
-	/* only later scenes may be used to decide about the worker */
+	/* the guard decides about the worker only with later scenes */
 	w->order.answered = g->scenes;
 	w->intent.level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
@@ -147,8 +149,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 	       strcmp(a->pci, b->pci) == 0;
 }
 
-/* True if nothing has changed that influences verdicts. This is true for most scenes, and
- * comparing is much cheaper than classifying. */
+/* True if both scenes have the same GPUs, processes and roots, and therefore the same verdicts.
+ * This is true for most scenes, and comparing is much cheaper than classifying. */
 static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -160,7 +162,8 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
-/* Converts the times of holds from the wall time in records to monotonic time. */
+/* Converts the times of people's requests, which records have as wall time, to monotonic
+ * time. */
 static void convert_hold_times(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -173,7 +176,7 @@ static void convert_hold_times(struct guard *g)
 			r->until_ns = r->until_wall_ns > wall
 					      ? g->now_ns + (r->until_wall_ns - wall)
 					      : g->now_ns;
-		/* If a hold began before the machine was booted, its begin is set to 1. */
+		/* A request from before the last boot gets 1 as the time when it began. */
 		if (r->manual_wall_ns && r->manual_wall_ns <= wall)
 			r->since_ns[REASON_MANUAL] =
 				wall - r->manual_wall_ns < g->now_ns
@@ -183,8 +186,7 @@ static void convert_hold_times(struct guard *g)
 	}
 }
 
-/* Completes the orders of a dry run at the next scene, as if the worker had carried them out at
- * once. */
+/* Treats the orders of a dry run as done, because no worker gets them. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -235,7 +237,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->scenes;
-		/* The worker's adapter may have changed the notes of its record. */
+		/* the adapter may have changed the worker's notes, which the journal keeps */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (guard_outcome_ok(o))
 			guard_order_done(g, w, o);
@@ -340,7 +342,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 
 bool guard_next_record(struct guard *g, struct guard_record *ret)
 {
-	/* Before the first scene the time of day is unknown. */
+	/* a record has wall times, and before the first scene the wall time is unknown */
 	for (unsigned i = 0; g->has_scene && i < g->workers; i++) {
 		if (!g->worker[i].record_due)
 			continue;
@@ -391,9 +393,9 @@ bool guard_next_decision(struct guard *g, struct guard_decision *ret)
 	return true;
 }
 
-/* Adds a process and returns its entry. Returns NULL if the process is already there, if the
- * order is full, or if the start time is unknown: then the process could be mistaken for
- * another. */
+/* Adds a process to an order and returns its entry. Returns NULL if the order already has the
+ * process, if the order is full, or if the start time of the process is unknown, because then
+ * its pid could belong to another process. */
 static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 {
 	if (!id.start_ticks)
@@ -409,7 +411,7 @@ static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 	return &o->target[o->targets++];
 }
 
-/* Notes whether the process belongs to the worker by its own match or by an ancestor. */
+/* Sets whether the process belongs to the worker by the worker's match or only by an ancestor. */
 static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
 			struct guard_target *t)
 {
@@ -502,11 +504,12 @@ void guard_pump(const struct guard_pump *p, void *ctx)
 	enum guard_kept kept;
 
 	do {
-		while (p->next_decision(ctx, &d))
+		while (p->next_decision && p->next_decision(ctx, &d))
 			p->report(ctx, &d);
 		while (p->next_record(ctx, &r))
-			p->keep(ctx, &r);
-		kept = p->kept(ctx);
+			if (p->keep)
+				p->keep(ctx, &r);
+		kept = p->kept ? p->kept(ctx) : KEPT_NOTHING_NEW;
 		if (kept != KEPT_PENDING)
 			guard_pump_orders(p, ctx);
 	} while (kept == KEPT_NOW);

@@ -72,8 +72,9 @@ enum guard_block {
 	BLOCK_ENDPOINT,
 	GUARD_BLOCKS
 };
-const char *guard_block_name(unsigned b); /* a word */
+const char *guard_block_name(unsigned b); /* "backoff", "room", ... */
 
+/* A person's request that the worker stays evicted, or stays active. */
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
 /* Maximum number of processes of one worker that an order can name. The worker's record has the
@@ -84,19 +85,19 @@ enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 /* What the guard must remember over a crash. There is one record per worker; it is written
  * before the worker's next order is carried out. */
 struct guard_record {
-	char worker[64];     /* name */
-	uint32_t mask;       /* the reasons that applied: a set */
-	unsigned level;      /* level of the eviction that was made or begun */
+	char worker[64];     /* name of the worker */
+	uint32_t mask;       /* set of the reasons that held */
+	unsigned level;      /* level of the last eviction, complete or not */
 	bool evicted;        /* the worker was evicted, or its eviction had begun */
 	uint64_t need_bytes; /* bytes that the worker held when its eviction began */
-	struct {             /* GPUs of the worker; it must fit there again */
+	struct {             /* the worker's GPUs, and the bytes that it held there */
 		char uuid[96];
 		uint64_t need_bytes;
 	} gpu[POLICY_GPUS];
 	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
-	/* since when a person keeps the worker off its GPU; 0: nobody does */
+	/* when REASON_MANUAL began; 0: it does not hold */
 	uint64_t manual_wall_ns;
 	uint64_t wall_ns; /* when the record was made */
 	/* Checkpointed processes. */
@@ -108,37 +109,37 @@ struct guard_record {
 };
 
 enum guard_verb {
-	ORDER_CLOSE,
-	ORDER_DRAIN,
-	ORDER_EVICT,
-	ORDER_OPEN,
-	ORDER_RESUME,
-	ORDER_NOTIFY
+	ORDER_CLOSE,  /* refuse new work */
+	ORDER_DRAIN,  /* complete the running requests */
+	ORDER_EVICT,  /* free the GPU memory */
+	ORDER_OPEN,   /* admit new work again */
+	ORDER_RESUME, /* load again, and admit new work */
+	ORDER_NOTIFY  /* do nothing: given to a stuck or lost worker, for recordings only */
 };
 
 struct guard_target {
 	struct proc_id id;
-	/* the process belongs to the worker by its own match, not by an ancestor; the match is
+	/* the worker's match finds the process itself, not only an ancestor; the match is
 	 * checked again before the process is touched */
 	bool itself;
-	uint64_t print; /* if itself is true: scene_root.print; 0: unknown */
+	uint64_t print; /* if itself is true: scene_root.print of the process; 0: unknown */
 };
 
 /* An instruction that guard/action.h carries out. Its result is passed to guard_outcome(). */
 struct guard_order {
 	uint64_t id;
 	enum guard_verb verb;
-	unsigned worker;      /* position in the policy */
+	unsigned worker;      /* position of the worker in the policy */
 	unsigned level;       /* level of eviction (GUARD-MACHINE.md) */
 	uint64_t deadline_ns; /* monotonic */
 	uint64_t bytes;       /* bytes to free or to restore */
-	char gpus[256];       /* UUIDs with commas between them, for hooks */
-	char reason[64];      /* names of the reasons with commas between them */
+	char gpus[256];  /* UUIDs of the worker's GPUs with commas between them, for hooks */
+	char reason[64]; /* names of the reasons with commas between them, for hooks */
 	/* The worker's processes on GPUs, for signals and checkpoints. */
 	struct guard_target target[GUARD_TARGETS];
 	unsigned targets;
 	bool more;  /* the worker has more processes than target[] names */
-	bool start; /* RESUME: the worker does not run and must be started */
+	bool start; /* for ORDER_RESUME: the worker has no process and must be started */
 	struct {    /* root processes of the worker in the last scene, on a GPU or not */
 		struct proc_id id;
 		uint64_t print; /* scene_root.print */
@@ -150,11 +151,11 @@ struct guard_order {
 enum guard_ending {
 	ENDING_FAILED,
 	ENDING_DONE,
-	ENDING_LISTED,    /* RESUME: done, and the worker lists its models as loaded */
-	ENDING_IN_FLIGHT, /* DRAIN: the worker still processes requests */
-	ENDING_BUSY,    /* the worker cannot carry out the order now: repeat the order later */
-	ENDING_REFUSED, /* a repeated order would fail too: a token or an option is missing */
-	ENDING_NO_ANSWER, /* RESUME: the worker's endpoint does not answer */
+	ENDING_LISTED,    /* ORDER_RESUME is done, and the worker lists its models as loaded */
+	ENDING_IN_FLIGHT, /* after ORDER_DRAIN the worker still processes requests */
+	ENDING_BUSY,    /* the worker cannot carry out the order now; repeat the order later */
+	ENDING_REFUSED, /* the same order would fail again: a token or an option is missing */
+	ENDING_NO_ANSWER, /* the worker does not answer to ORDER_RESUME */
 	GUARD_ENDINGS
 };
 
@@ -175,12 +176,12 @@ static inline bool guard_outcome_ok(const struct guard_outcome *o)
  * log line and an event. */
 struct guard_decision {
 	uint64_t mono_ns;
-	unsigned worker;           /* position in the policy */
-	enum guard_state from, to; /* equal: a report without a change */
-	uint32_t mask;             /* the reasons that apply: a set */
-	bool dry;                  /* the mode is dry-run or observe: nothing is done */
-	char rule[64];             /* "contend-now, rule 3 (gpuward.toml:41)" */
-	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
+	unsigned worker;           /* position of the worker in the policy */
+	enum guard_state from, to; /* if equal, this is a report without a change */
+	uint32_t mask;             /* set of the reasons that hold */
+	bool dry;                  /* the decision is only reported, and nothing is done */
+	char rule[64];             /* such as "contend-now, rule 3 (gpuward.toml:41)" */
+	char evidence[240]; /* such as "pid 4711 game 5120 MiB 43 % on GPU-..., free 900 MiB" */
 	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
 	/* The GPU with the demand; without a demand, the worker's first GPU. */
 	char gpu[96];   /* UUID; "": none */
@@ -188,12 +189,12 @@ struct guard_decision {
 	/* processes on this GPU that belong neither to the service nor to a worker */
 	unsigned others;
 	double temperature_c; /* NAN: unknown */
-	/* The eviction that ended with this decision, for counters. */
+	/* How an attempt to evict ended with this decision, for counters. */
 	enum guard_result result;
-	unsigned level;       /* level of that eviction */
-	uint64_t freed_bytes; /* for RESULT_FREED */
-	uint64_t freed_ns;    /* for RESULT_FREED: time since leaving began; 0: dry run */
-	uint32_t blocked;     /* set of guard_block: why the worker does not return */
+	unsigned level;       /* level of that attempt */
+	uint64_t freed_bytes; /* bytes that became free; only for RESULT_FREED */
+	uint64_t freed_ns;    /* for RESULT_FREED: how long the eviction took; 0: dry run */
+	uint32_t blocked;     /* set of enum guard_block: why the worker does not return */
 	/* the evicted process lives, but no match finds it, so it cannot be resumed */
 	bool unreachable;
 };
@@ -213,33 +214,36 @@ enum guard_heat {
 	HEAT_WARM = 2,     /* evicted workers do not return yet */
 };
 
+/* GPU memory that is kept free for one process. */
 struct guard_reservation {
-	uint64_t id;         /* 0: this place is free */
+	uint64_t id;         /* 0: this entry is unused */
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t most_bytes; /* the most bytes that can become free for this reservation */
-	uint64_t until_ns;   /* UINT64_MAX: until it is released */
+	uint64_t most_bytes; /* bytes that would be free for it if all movable workers left */
+	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };
 
-/* guard_pump: carries out what a guard decided. */
-
-/* The pump reports decisions and keeps records. It starts an order only after the record of the
- * order's worker is kept. The service and the library drive their guards with the pump. They
- * differ in the functions of struct guard_pump: the service writes records to its journal and
- * records the guard's input; the library has no journal. */
+/* guard_pump: carries out what a guard decided.
+ *
+ * The pump reports decisions and stores records. It starts an order only after the record of the
+ * order's worker is stored. Both the service and the library use the pump, with different
+ * functions in struct guard_pump: the service writes records to its journal, and the library has
+ * no journal. */
 
 /* Whether the fetched records are on the disk. */
 enum guard_kept {
 	KEPT_NOTHING_NEW, /* no record was fetched */
-	KEPT_NOW,
-	KEPT_PENDING, /* not yet on the disk: orders wait until guard_pump_orders() is called */
+	KEPT_NOW,         /* all fetched records are on the disk */
+	KEPT_PENDING, /* some are not; orders wait until the caller calls guard_pump_orders() */
 };
 
 struct guard_pump {
+	/* Fetch and report decisions. NULL: the caller does that itself. */
 	bool (*next_decision)(void *ctx, struct guard_decision *ret);
 	void (*report)(void *ctx, const struct guard_decision *d);
+	/* Fetch and store records. keep and kept are NULL if there is no journal. */
 	bool (*next_record)(void *ctx, struct guard_record *ret);
 	void (*keep)(void *ctx, const struct guard_record *r);
 	enum guard_kept (*kept)(void *ctx);
@@ -249,10 +253,11 @@ struct guard_pump {
 	void (*outcome)(void *ctx, const struct guard_outcome *o);
 };
 
-/* Reports the decisions, keeps the records and starts the orders that follow from the last
+/* Reports the decisions, stores the records and starts the orders that follow from the last
  * input. */
 void guard_pump(const struct guard_pump *p, void *ctx);
-/* Starts the orders that are due. An order that cannot start gets its outcome here. */
+/* Starts the orders that are due. If an order cannot start, passes the failure to
+ * guard_pump.outcome. */
 void guard_pump_orders(const struct guard_pump *p, void *ctx);
 
 #endif

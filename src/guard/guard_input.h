@@ -27,22 +27,22 @@ void guard_set_last_id(struct guard *g, uint64_t last_id);
 void guard_observe(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
-/* Sets the user of the next guard_request(), guard_reserve() or guard_set_games(), and only of
- * that call. Processes and requests of one user may cause policy.user_evictions evictions per
- * hour. -1: not limited. */
+/* Sets the user who makes the next guard_request(), guard_reserve() or guard_set_games(); later
+ * calls have no user. Processes and requests of one user may cause policy.user_evictions
+ * evictions per hour. -1: the call is not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
 /* Applies a person's request. worker -1: all workers; if the request is refused for one worker,
- * nothing changes. ttl_ns of a hold: UINT64_MAX is for ever. ttl_ns of REQUEST_EVICT: 0 is
- * until the worker is resumed. Returns 0, or with a sentence: -GW_E_NOENT, -GW_E_ARG (a hold
- * without a duration), -GW_E_STATE (a hold forbids it) or -GW_E_PERM (this user caused too many
- * evictions). */
+ * nothing changes. ttl_ns is the duration of a hold or of REQUEST_EVICT. For a hold, UINT64_MAX
+ * means without end; for REQUEST_EVICT, 0 means until the worker is resumed. Returns 0, or with
+ * a sentence: -GW_E_NOENT, -GW_E_ARG (a hold without a duration), -GW_E_STATE (a hold forbids
+ * it) or -GW_E_PERM (this user caused too many evictions). */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
 		  uint64_t now_ns, char *message, size_t size);
 
-/* Keeps memory free for a process, and evicts as many workers as necessary. gpu NULL: the GPU
- * where the most memory can become free. ttl_ns 0: until guard_release(), which the caller must
- * also call when the process exits. Returns 0 and *ret_id, -GW_E_NODEV (no such GPU),
+/* Reserves memory for a process, and evicts as many workers as necessary. gpu NULL: the GPU
+ * where the most memory can become free. ttl_ns 0: until guard_release(). The caller must also
+ * call guard_release() when the process exits. Returns 0 and *ret_id, -GW_E_NODEV (no such GPU),
  * -GW_E_SIZE (too many reservations) or -GW_E_PERM (an eviction is necessary, and this user
  * caused too many evictions). */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
@@ -50,7 +50,7 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 /* Adds a reservation of an earlier run, with its id and end. Call it before the first scene, so
  * that no worker returns into the reserved memory. Returns 0, or -GW_E_STATE: there are too
- * many reservations, or a scene came already. */
+ * many reservations, or a scene was already observed. */
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room);
 
 /* Sets a reason that health or a budget found on a GPU (UUID); on = false clears the reason. */
@@ -61,9 +61,9 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
 
-/* Trusts a lost GPU at once when it answers again, because an operator requests this. Without
- * this call, the GPU must first answer for a minute. Returns 0, also if the GPU was not lost;
- * -GW_E_STATE: the GPU does not answer. */
+/* Uses a lost GPU again at once, because a person requests this. Without this call, the GPU must
+ * first answer for a minute. Returns 0, also if the GPU was not lost; -GW_E_STATE: the GPU does
+ * not answer. */
 int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 
 /* Sets how warm a GPU is: a set of enum guard_heat. The value is used from the next scene
@@ -93,7 +93,7 @@ void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns,
  * unsettled workers; wait while guard_unsettled_count() is not 0. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
 
-/* The caller fetches results: it calls each of these functions until it returns false. */
+/* Call each of the following functions after every input, until it returns false. */
 
 /* Returns the next order. A worker's order waits until the worker's record was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);

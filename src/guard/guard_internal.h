@@ -1,21 +1,21 @@
-/* The data of the guard, only for the files of the guard.
+/* The data of the guard. Only the files of the guard include this header.
  *
- * The guard derives from a scene what it observes about each worker. From demand, holds, health
- * and schedule it derives reasons, and the reasons say whether the worker should run. If the
- * observed state differs from this wanted state, the guard changes the worker's intent and
- * gives at most one order.
+ * From each scene, the guard finds what every worker does. From demand, holds, health and
+ * schedules it finds the reasons why a worker may not run. If a worker runs although a reason
+ * holds, or does not run although none holds, the guard changes the worker's intent and gives at
+ * most one order.
  *
  *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
- *   observe.c         a scene -> GPUs, processes and bytes of each worker
- *   reasons.c         why a worker may not run, and whether a demand is against it
- *   decide.c          reasons and observations -> the worker's intent
- *   orders.c          intent -> the next order; its outcome; the check that memory is free
- *   explain.c         each reason with rule, evidence and end
- *   decision_text.c   names, and the decisions that wait to be fetched
- *   guard.c           input, records and orders; the pump
- *   guard_query.c     status, the time of the next scene, and what_if
+ *   observe.c         finds the GPUs, the processes and the bytes of each worker in a scene
+ *   reasons.c         finds why a worker may not run, and whether a demand is against it
+ *   decide.c          changes the worker's intent, by reasons and observations
+ *   orders.c          chooses the next order, handles its outcome, checks that memory is free
+ *   explain.c         explains each reason: its rule, its evidence and its end
+ *   decision_text.c   has the names, and keeps decisions until they are fetched
+ *   guard.c           takes input, returns records and orders; the pump
+ *   guard_query.c     returns the status and the time of the next scene; what_if
  *
- *   return_check.c    whether a worker may return; begins the return, or takes it back; backoff
+ *   return_check.c    checks whether a worker may return; begins a return, or undoes it
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
 #define GW_GUARD_GUARD_INTERNAL_H
@@ -27,28 +27,28 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-#define GUARD_DECISIONS    512 /* decisions that wait to be fetched */
+#define GUARD_DECISIONS    512 /* maximum number of decisions that wait to be fetched */
 #define GUARD_RESERVATIONS 32
 #define GUARD_FLAPS        8 /* evictions for contention whose times are remembered */
 
 #define BIT(r)   (UINT32_C(1) << (r))
-#define FOR_EVER UINT64_MAX /* as a time: a hold or a reservation that does not end */
+#define FOR_EVER UINT64_MAX /* the end of a hold or a reservation without end */
 /* Fixed numbers; docs/GUARD-MACHINE.md (Numbers) has the same table for users. */
-#define CALM_SCENES  3        /* scenes without demand that end a suspicion */
-#define RETRIES      2        /* further tries of an order at one level */
-#define RETRY_NS     NS_PER_S /* wait before the first further try; doubled for the next */
-#define RECHECK_NS   (5 * NS_PER_S)   /* time between checks before a return */
+#define CALM_SCENES  3              /* scenes without demand that end a suspicion */
+#define RETRIES      2              /* an order is repeated this often at one level */
+#define RETRY_NS     NS_PER_S       /* wait before the first repetition; doubled for the next */
+#define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
 #define UP_NS        (120 * NS_PER_S) /* time limit of a return, and of the check of it */
 #define LONGEST_NS   (600 * NS_PER_S) /* the longest wait before a return */
-#define FLAP_NS      (900 * NS_PER_S) /* a third eviction within it doubles the quiet time */
+#define FLAP_NS      (900 * NS_PER_S) /* a third eviction in this time doubles the quiet time */
 #define RELOAD_NS    (300 * NS_PER_S) /* three reloads within this time are a reload storm */
-#define CALL_NS      (10 * NS_PER_S)  /* time limit of one call; a checkpoint gets more */
-#define LEAST_NS     (2 * NS_PER_S)   /* the least time for a call of an eviction */
+#define CALL_NS      (10 * NS_PER_S)  /* time limit of an order; a checkpoint gets more */
+#define LEAST_NS     (2 * NS_PER_S)   /* an order to evict gets at least this time */
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is trusted after it answered this long */
-#define BLIND_ERRORS 10 /* errors in a row that are tolerated before the guard is blind */
-#define CLEAN_SCENES 3  /* good readings in a row that end blindness */
+#define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
+#define CLEAN_SCENES 3           /* a GPU is no longer blind after this many good readings */
 #define SLACK_BYTES  (64 * MIB)  /* a change of memory by less than this is not a change */
 #define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
 
@@ -63,28 +63,26 @@ enum {
  * GPUs have one bit per slot. */
 struct guard_gpu {
 	char uuid[96];
-	int at;                      /* position in the scene; -1: not in the scene */
-	const struct scene_gpu *now; /* entry in the scene; NULL: not in the scene */
-	bool blind;                  /* too many readings failed */
-	bool hung;                   /* the driver does not answer */
-	bool lost;      /* the GPU was missing and has not answered for WELL_NS since */
-	bool stale;     /* this scene has no good reading of the GPU */
-	unsigned clean; /* good readings of the GPU since it was blind */
+	int at; /* position of the GPU in the last scene; -1: not in the scene */
+	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
+	bool blind; /* more than BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
+	bool lost;  /* the GPU was missing, and has not yet answered for WELL_NS since */
+	unsigned clean; /* good readings in a row; 0: the last reading was bad */
 	/* since when the readings of the GPU are good; 0: the last reading was bad */
 	uint64_t well_ns;
 	bool seen; /* the GPU was in a scene since the start */
 	/* For a GPU that only the journal names: since when other GPUs answer, but this GPU was
 	 * in no scene. 0: the GPU was in a scene, or no GPU answers. */
 	uint64_t missing_ns;
-	unsigned heat;      /* set of guard_heat */
-	char heat_why[160]; /* evidence for heat, for messages */
+	unsigned heat;      /* set of enum guard_heat */
+	char heat_why[160]; /* evidence for heat, used in messages */
 	char foreign[64];   /* name of another service that acts on the GPU; "": none */
 	uint64_t acted_ns;  /* when an eviction on the GPU last ended; 0: never */
-	/* free memory, as if every worker evicted in a dry run were gone */
+	/* free memory; what a dry run evicted counts as free */
 	uint64_t free_bytes;
 	uint64_t coming_bytes;             /* bytes that leaving workers still hold */
-	uint64_t promised;                 /* bytes of reservations that are not used yet */
-	uint32_t reasons;                  /* reasons that health and budgets found: a set */
+	uint64_t promised;                 /* reserved bytes that are not allocated yet */
+	uint32_t reasons;                  /* set of the reasons from health and budgets */
 	char evidence[GUARD_REASONS][160]; /* evidence for each of these reasons */
 	struct guard_end {
 		char clears[120]; /* what ends the reason; "": unknown */
@@ -92,9 +90,9 @@ struct guard_gpu {
 	} end[GUARD_REASONS];
 };
 
-/* Which processes of the worker the last scene shows. */
+/* Which processes of the worker the last scene has. */
 enum worker_found {
-	FOUND_NONE,      /* no process */
+	FOUND_NONE,      /* none */
 	FOUND_UNMATCHED, /* the known process lives, but the match does not find it any more */
 	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
 	FOUND_SAME,      /* a known process matches */
@@ -106,18 +104,19 @@ struct worker_observed {
 	enum worker_found found;
 	struct proc_id root[GUARD_ROOTS]; /* the known root processes */
 	unsigned roots;
-	/* root[] is from the journal: the worker may have restarted since */
+	/* root[] comes from the journal, and the worker may have restarted since then */
 	bool roots_recorded;
-	bool match_changed;  /* a new match was configured and has not found the worker yet */
-	uint64_t seen_ns;    /* when a process of the worker was last found; 0: never */
-	bool by_device;      /* bytes are estimated: device memory that no other process owns */
-	uint64_t gpus, home; /* sets of GPUs: where the worker may be, where it last was */
-	/* bytes that the worker holds: in total, and on each GPU */
-	uint64_t bytes, held[SCENE_GPUS];
-	/* bytes that the worker holds, or held when its eviction began: in total and per GPU */
+	bool match_changed; /* a new match is configured and has not found the worker yet */
+	uint64_t seen_ns;   /* when a process of the worker was last found; 0: never */
+	/* the driver reports no bytes for the worker's processes; bytes is the used memory of
+	 * its GPUs that no other process holds */
+	bool by_device;
+	/* sets of GPUs: where the worker may be, and where it last was */
+	uint64_t gpus, home;
+	uint64_t bytes, held[SCENE_GPUS]; /* bytes that the worker holds: all, and per GPU */
+	/* the same, for a leaving or evicted worker from the time when its eviction began */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
-	/* bytes that the worker holds, but that count as freed by an eviction in a dry run */
-	uint64_t dry_bytes;
+	uint64_t dry_bytes; /* bytes that a dry run counts as freed; the worker holds them */
 };
 
 /* What the guard concludes from demand. Contention is a reason from PHASE_RELEASED on. */
@@ -134,16 +133,16 @@ struct worker_demand {
 	enum demand_phase phase;
 	bool pressing;                /* the last scene has a demand against the worker */
 	struct demand_case strongest; /* strongest demand of the last scene that had a demand */
-	int gpu;                      /* slot of the GPU with that demand */
-	uint64_t since_ns;            /* when the present or last demand began */
-	unsigned scenes;              /* scenes with this demand; 0: it has ended */
-	uint64_t calm_ns;             /* since when there is no demand; 0: there is a demand */
-	unsigned calm_scenes;         /* scenes in a row without a demand */
+	int gpu;                      /* slot of the GPU of the strongest demand */
+	uint64_t since_ns;            /* when the present demand began, or the last one */
+	unsigned scenes;      /* number of scenes with this demand; 0: the demand has ended */
+	uint64_t calm_ns;     /* since when there is no demand; 0: there is a demand */
+	unsigned calm_scenes; /* scenes in a row without a demand */
 	/* a sure demand may not move the worker before this time; 0: it may now */
 	uint64_t damped_until_ns;
 	/* until when the user who causes the demand must wait; 0: the user need not wait */
 	uint64_t limited_ns;
-	/* scenes in a row in which no demand is withheld because of a display */
+	/* scenes in a row without a demand that is ignored because of a display */
 	unsigned unlimited_scenes;
 };
 
@@ -157,41 +156,40 @@ struct worker_reasons {
 	char contention_rule[64];          /* the rule by which contention became a reason */
 	enum worker_person person;
 	uint64_t until_ns; /* end of the person's request; FOR_EVER: no end */
-	/* until_ns and the start of REASON_MANUAL, as wall times from the journal. The first
-	 * scene converts them to monotonic times. */
+	/* until_ns, and when REASON_MANUAL began, as wall times from the journal. The first
+	 * scene converts both to monotonic times. */
 	uint64_t until_wall_ns, manual_wall_ns;
 	uint32_t reservations; /* set of the reservations for which the worker must leave */
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
-/* What the guard has begun with a worker. The goal is in the journal before an order is
- * given. */
+/* What the guard wants the worker to do. The journal has the goal before the first order. */
 enum worker_goal {
 	GOAL_RUN,
-	GOAL_LEAVE, /* the eviction has begun */
+	GOAL_LEAVE, /* the worker is being evicted */
 	GOAL_OUT,   /* the worker is evicted */
 	GOAL_RETURN,
 };
 enum worker_stage {
 	STAGE_NONE, /* for GOAL_RUN and GOAL_OUT */
 	/* stages of GOAL_LEAVE */
-	STAGE_DRAIN,  /* no new work is admitted; running requests may end */
-	STAGE_UNLOAD, /* the order to evict is running, at the level intent.level */
+	STAGE_DRAIN,  /* the worker refuses new work and completes running requests */
+	STAGE_UNLOAD, /* the worker is ordered to free its memory, at level intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
 	/* stages of GOAL_RETURN */
 	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
-/* The state in which GOAL_LEAVE or GOAL_RETURN began. */
+/* The state of the worker when GOAL_LEAVE or GOAL_RETURN began. */
 enum worker_from {
-	/* the worker ran; also for GOAL_RETURN of a worker that probably never left */
+	/* it ran; with GOAL_RETURN: the guard tried to evict it, but it probably never left */
 	FROM_RUN,
-	FROM_RETURN,  /* GOAL_LEAVE of a worker that was not back yet */
-	FROM_OUT,     /* GOAL_RETURN of an evicted worker */
-	FROM_STUCK,   /* the worker still holds its memory */
-	FROM_ABSENT,  /* the worker does not run, and the guard starts it */
-	FROM_STARTED, /* as FROM_ABSENT, and its process has been found */
+	FROM_RETURN,  /* it was returning; only with GOAL_LEAVE */
+	FROM_OUT,     /* it was evicted; only with GOAL_RETURN */
+	FROM_STUCK,   /* it did not free its memory; only with GOAL_RETURN */
+	FROM_ABSENT,  /* it had no process, and the guard starts it */
+	FROM_STARTED, /* as FROM_ABSENT, and its new process has been found */
 };
 /* What the worker reported about the last order to evict or to resume. */
 enum worker_claim {
@@ -206,14 +204,14 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;            /* false: the intent was begun in a dry run */
-	unsigned level;       /* level of the eviction */
-	unsigned tries;       /* failed attempts at this level */
+	bool real;      /* an order was really given; false: none was, or only in a dry run */
+	unsigned level; /* level of the eviction */
+	unsigned tries; /* failed attempts at this level */
 	uint64_t deadline_ns; /* when the stage must end */
 	uint64_t budget_ns;   /* when the whole eviction must end */
-	uint64_t begun_ns;    /* when leaving began */
-	uint64_t freed_ns;    /* how long leaving took */
-	/* bytes when leaving began: held by the worker, free, and held by other processes */
+	uint64_t begun_ns;    /* when the eviction began */
+	uint64_t freed_ns;    /* how long the eviction took */
+	/* when the eviction began: bytes of the worker, free bytes, bytes of other processes */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
 	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */
@@ -221,10 +219,17 @@ struct worker_intent {
 	unsigned put_away_count;
 };
 
+/* Whether the worker accepts new requests from its clients (admits new work). */
+enum worker_admission {
+	ADMISSION_OPEN,
+	ADMISSION_CLOSED,     /* the guard ordered the worker to refuse new requests */
+	ADMISSION_UNVERIFIED, /* the guard closed it, but it may be open again */
+};
+
 enum order_status {
 	STATUS_NONE,
-	STATUS_WAITING,  /* the order was given and not fetched */
-	STATUS_UNDERWAY, /* the order was fetched and has no outcome yet */
+	STATUS_WAITING,  /* issued; the action thread has not fetched it yet */
+	STATUS_UNDERWAY, /* fetched; its outcome has not arrived yet */
 	STATUS_DONE,
 	STATUS_FAILED,
 };
@@ -232,16 +237,11 @@ enum order_status {
 struct worker_order {
 	struct guard_order what; /* the last order */
 	enum order_status status;
-	/* guard.scenes at the last outcome: these scenes do not show the effect of the order */
+	/* guard.scenes when the outcome arrived: only a later scene shows the effect */
 	uint64_t answered;
-	uint64_t retry_ns; /* no order before this time */
-};
-
-/* Whether the worker admits new work. */
-enum worker_admission {
-	ADMISSION_OPEN,
-	ADMISSION_CLOSED,
-	ADMISSION_UNVERIFIED, /* recorded as closed; not verified since the service started */
+	uint64_t retry_ns; /* no order is given before this time */
+	/* if `what` is ORDER_CLOSE: the admission before it, for guard_take_back() */
+	enum worker_admission admission_before;
 };
 
 /* Whether a person requested the return. RESUME_REQUESTED_NOW also takes precedence over
@@ -249,17 +249,17 @@ enum worker_admission {
 enum resume_request { RESUME_NOT_REQUESTED, RESUME_REQUESTED, RESUME_REQUESTED_NOW };
 
 struct worker_backoff {
-	double quiet_factor; /* multiplies the quiet time */
-	/* times of the latest evictions for contention, and of the latest reloads while the
-	 * worker was evicted: rings */
+	double quiet_factor; /* the quiet time is multiplied by this */
+	/* rings with the times of the latest evictions for contention, and of the latest
+	 * reloads while the worker was evicted */
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads; /* how many there were in total */
 	bool storm; /* clients load the worker again and again while it is evicted */
-	/* before this time a contender that fits does not move the worker */
+	/* before this time a contender that fits next to the worker does not move it */
 	uint64_t resident_ns;
-	uint64_t failed_ns; /* how long to wait after a return that failed; 0: none failed */
-	uint64_t resume_ns; /* no return before this time */
-	uint64_t check_ns;  /* time of the next check whether the worker may return */
+	uint64_t failed_ns; /* how long to wait after a failed return; 0: none has failed */
+	uint64_t resume_ns; /* the worker does not return before this time */
+	uint64_t check_ns;  /* when to check again whether the worker may return */
 	uint32_t blocked;   /* result of the last check: a set of guard_block */
 	enum resume_request request;
 };
@@ -269,8 +269,8 @@ struct worker_idle {
 	bool busy;          /* the worker was busy in the last scene */
 	bool wants_figure;  /* the next scene should include utilisation */
 	uint64_t since_ns;  /* since when the worker is idle */
-	uint64_t figure_ns; /* when utilisation was last known; 0: never */
-	uint64_t asked_ns;  /* when utilisation was last requested */
+	uint64_t figure_ns; /* time of the last scene with utilisation; 0: none yet */
+	uint64_t asked_ns;  /* time of the last scene that should have had utilisation */
 	uint64_t bytes;     /* the worker's bytes in the previous scene */
 	/* from guard_set_idle_economy(): the worker is unloaded after this time without work
 	 * (UINT64_MAX: never), because of these figures */
@@ -278,29 +278,27 @@ struct worker_idle {
 	double idle_w, reload_j;
 };
 
-/* Conditions that are reported once, when they begin: a set. */
+/* Conditions that are reported once, when they begin. The values are bits of a set. */
 enum worker_notice {
-	NOTICE_UNREADABLE = 1,     /* a GPU cannot be read: nothing is decided */
-	NOTICE_THROTTLED = 1 << 1, /* a GPU is hot: the worker gets no new work */
-	NOTICE_DISPLAY = 1 << 2,   /* demand does not count on a GPU with a display */
-	NOTICE_WITHHELD =
-		1
-		<< 3, /* another program needs a GPU with a display, where demand does not count */
+	NOTICE_UNREADABLE = 1,     /* one of its GPUs cannot be read, so nothing is decided */
+	NOTICE_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
+	NOTICE_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
+	NOTICE_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
 };
 
 struct worker_report {
-	enum guard_state state; /* state of the last decision */
-	uint64_t since_ns;      /* since when the worker is in its state */
+	enum guard_state state; /* the state that the last decision reported */
+	uint64_t since_ns;      /* since when the worker is in its present state */
 	char why[240];          /* rule and evidence of the last decision */
-	unsigned notices;       /* set of worker_notice */
+	unsigned notices;       /* set of enum worker_notice */
 	uint32_t masked;        /* reasons that were reported as masked by a hold */
-	/* Members of guard_decision for the next decision, which resets them. */
+	/* The next decision takes over the members up to `unreachable` and resets them. */
 	enum guard_result result;
 	unsigned level;
 	uint64_t freed_bytes;
 	uint32_t blocked;
 	bool unreachable; /* the evicted process lives, but no match finds it */
-	/* counts since the start; would_evict: evictions in a dry run */
+	/* numbers since the start; would_evict: evictions that were only reported */
 	unsigned evictions, resumes, would_evict;
 };
 
@@ -329,9 +327,10 @@ struct guard_worker {
 	bool unsettled;  /* the service ends, and the worker is not yet in its final state */
 };
 
-/* Counts how often each user caused an eviction, by a process or by a request. The limit
- * prevents that a program that starts again and again, or a script that repeats a request,
- * makes workers unload and load all day. Root and unknown users are not limited. */
+/* Counts how often each user caused an eviction, by a process or by a request. Each user may
+ * cause a limited number of evictions per hour. Otherwise a program that starts again and again, or
+ * a script that repeats a request, would make workers unload and load all day. Root and unknown
+ * users are not limited. */
 #define RATE_USERS 64
 #define RATE_MOST  64 /* the largest possible limit per hour */
 
@@ -355,7 +354,7 @@ struct reservation {
 	uint64_t most_bytes;
 };
 
-struct guard_queue { /* decisions that were not fetched; the oldest are dropped */
+struct guard_queue { /* decisions that were not fetched; if it is full, drops the oldest */
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, count;
 };
@@ -368,20 +367,21 @@ struct guard {
 	int64_t wall_offset_ns; /* wall time minus monotonic time */
 	int utc_offset_s;       /* local time minus UTC in the last scene */
 	int64_t local_s;        /* local time, in seconds since 1970 */
-	int64_t local_floor_s; /* local time stops here after clocks were set back; 0: it runs */
+	/* local_s stays at this value after clocks were set back; 0: local_s follows the clock */
+	int64_t local_floor_s;
 	struct scene scene;
-	struct verdict verdict[SCENE_PROCESSES]; /* for each process of the scene */
-	/* verdicts without the processes of users who must wait: eviction_limit.c */
+	struct verdict verdict[SCENE_PROCESSES]; /* the class of each process of the scene */
+	/* as verdict, but without the processes of users who must wait (eviction_limit.c) */
 	struct verdict others[SCENE_PROCESSES];
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
-	unsigned order[POLICY_WORKERS]; /* workers, lowest priority first */
+	unsigned order[POLICY_WORKERS]; /* positions in worker[], lowest priority first */
 	struct guard_worker worker[POLICY_WORKERS];
 	unsigned workers;
 	struct reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id; /* highest id of an order or a reservation so far */
-	unsigned games;   /* registered games, in addition to those in scenes */
+	unsigned games;   /* number of registered games, in addition to those in scenes */
 	char game[48];    /* the game that was registered last: "pid 4711 game.exe" */
 	bool stopping;    /* guard_stop() was called */
 	struct rate rate;
@@ -394,17 +394,30 @@ static inline bool has(uint64_t set, unsigned i)
 	return set >> i & 1;
 }
 
+static inline bool gpu_is_hung(const struct guard_gpu *u)
+{
+	return u->now && u->now->health == SCENE_HUNG;
+}
+
+/* True if the last scene has no good reading of the GPU. False for a lost GPU. */
+static inline bool gpu_is_stale(const struct guard_gpu *u)
+{
+	return !u->clean && !u->lost;
+}
+
 /* Returns one of the 13 states that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
-/* Returns the reasons that keep the worker out and that no hold masks. If there is none, the
- * worker should run. */
+/* Returns the set of the reasons that hold and that no hold masks. If it is empty, the worker
+ * should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
+/* True if the last scene has a process of the worker. */
 bool worker_is_present(const struct guard_worker *w);
-/* the guard has evicted the worker or is evicting it */
+/* True if the guard has evicted the worker or is evicting it, and it has not returned yet. */
 bool worker_is_moved(const struct guard_worker *w);
-/* the guard has evicted the worker or is evicting it, or the worker is absent */
+/* True if the goal of the worker is not GOAL_RUN, or if the worker is absent. */
 bool worker_is_out(const struct guard_worker *w);
-bool worker_is_leaving(const struct guard_worker *w); /* its memory will become free */
+/* True if the worker is out, must stay out, and is not stuck: its memory will become free. */
+bool worker_is_leaving(const struct guard_worker *w);
 /* True if the worker's memory was free and is being loaded again, or if the worker leaves
  * before that return was complete. False for a GOAL_RETURN of a worker that probably never left
  * (FROM_RUN). */
@@ -412,11 +425,11 @@ bool worker_is_returning(const struct guard_worker *w);
 /* True if the worker's goal is GOAL_RETURN (with any worker_from), the worker is present, and
  * the mode allows the guard to resume it. */
 bool worker_is_coming_back(const struct guard_worker *w);
-/* neither a hold nor a request takes precedence over demand */
+/* False if the hold "active" or the request "resume now" takes precedence over demand. */
 bool worker_heeds_demand(const struct guard_worker *w);
-/* the guard moved the worker, and the mode forbids the guard to resume it */
+/* True if the guard must undo something (worker_owes()), but the mode forbids orders. */
 bool worker_resume_forbidden(const struct guard_worker *w);
-/* the guard really evicted the worker or made it refuse new work */
+/* True if the guard really evicted the worker, or really made it refuse new work. */
 bool worker_owes(const struct guard_worker *w);
 enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
@@ -425,7 +438,7 @@ bool worker_loads_lazily(const struct guard_worker *w);
 bool worker_is_suspected(const struct guard_worker *w);
 bool worker_has_contention(const struct guard_worker *w);
 bool worker_has_order(const struct guard_worker *w);
-/* True if the last scene is newer than the last outcome, and no order is under way. */
+/* True if every order has its outcome, and the last scene is newer than the last outcome. */
 bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
@@ -469,10 +482,10 @@ void guard_accept_roots(const struct guard *g, struct guard_worker *w);
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
 
-void guard_local_time(struct guard *g);
 void guard_update_reasons(struct guard *g);
 void guard_update_demand(struct guard *g);
-void guard_note_since(const struct guard *g, struct guard_worker *w); /* of each reason */
+/* Updates since when each reason holds. */
+void guard_note_since(const struct guard *g, struct guard_worker *w);
 bool guard_demand_sure(const struct guard *g, const struct guard_worker *w);
 /* True if there was no demand for the whole quiet time. */
 bool guard_demand_calm(const struct guard *g, const struct guard_worker *w);
@@ -481,11 +494,11 @@ bool guard_demand_calm(const struct guard *g, const struct guard_worker *w);
 void guard_cause(const struct guard_worker *w, char text[240], const char **ret_rule,
 		 const char **ret_evidence);
 
-/* The result of a step. */
+/* What follows after a step. */
 enum step {
-	STEP_WAIT,  /* nothing can be done now */
-	STEP_ORDER, /* the intent did not change: its next order may be due */
-	STEP_AGAIN, /* something changed */
+	STEP_WAIT,  /* nothing, until the next scene, outcome or request */
+	STEP_ORDER, /* the intent did not change: give its next order, if one is due */
+	STEP_AGAIN, /* something changed: another step */
 };
 /* Decides about every worker until nothing more changes, and gives orders. */
 void guard_steps(struct guard *g);
@@ -493,8 +506,8 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 /* Continues with the next level, or with STAGE_STUCK. */
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
-/* Returns a clause about what blocks a return. NULL: BLOCK_ROOM and BLOCK_ENDPOINT, which are
- * reported with figures or a message. */
+/* Returns a clause about what blocks a return. NULL for BLOCK_ROOM and BLOCK_ENDPOINT: the
+ * caller writes figures or a message instead. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * quiet_ended: the quiet time has just ended. */
@@ -503,7 +516,8 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_count_flap(struct guard *g, struct guard_worker *w);
-bool guard_is_loaded_again(const struct guard_worker *w); /* while it is evicted */
+/* True if an evicted worker has loaded its model again without an order. */
+bool guard_is_loaded_again(const struct guard_worker *w);
 void guard_loaded_again(struct guard *g, struct guard_worker *w);
 
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
@@ -512,12 +526,13 @@ uint64_t guard_evict_ns(const struct guard_worker *w);
 /* Gives this order now. */
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
-/* gives the next order, if one is due */
+/* Gives the next order, if one is due. */
 void guard_give_order(struct guard *g, struct guard_worker *w);
-void guard_take_back(struct guard_worker *w); /* takes back an order that was not fetched */
+/* Cancels an order that was not fetched. If it is still due, it is given again. */
+void guard_take_back(struct guard_worker *w);
 void guard_order_overdue(struct guard *g, struct guard_worker *w);
 void guard_order_done(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
-/* also called if a drain succeeded but requests still run */
+/* Handles an order that failed, or a drain after which requests still run. */
 void guard_order_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o);
 void guard_eviction_begins(struct guard *g, struct guard_worker *w);
 void guard_eviction_grows(struct guard *g, struct guard_worker *w);
@@ -529,7 +544,6 @@ bool guard_may_resume_stuck(const struct guard_worker *w);
 
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
-/* corrects the level after a change of the policy */
 void guard_level_fit(struct guard_worker *w);
 /* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
  * now. most 0: no limit. */
@@ -545,7 +559,7 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
-/* Sets now_ns. A scene can be older than the outcome before it: time does not go back. */
+/* Sets g->now_ns, unless it is later: a scene can be older than the outcome before it. */
 void guard_advance(struct guard *g, uint64_t now_ns);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
@@ -561,12 +575,12 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w);
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
-/* Adds a decision: from the last reported state to the present state. */
-void guard_report(struct guard *g, struct guard_worker *w, const char *rule, const char *fmt,
-		  ...) __attribute__((format(printf, 4, 5)));
+/* Adds a decision. guard_report(): from the last reported state to the present state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));
+#define guard_report(g, w, ...) \
+	guard_report_as(g, w, (w)->report.state, worker_state(w), __VA_ARGS__)
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
 

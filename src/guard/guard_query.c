@@ -31,8 +31,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* Changes a span by up to 10 %, so that scenes do not always meet a periodic process in the
- * same phase. The same now_ns gives the same change. */
+/* Makes a span up to 10 % longer or shorter, so that scenes do not always show a periodic process
+ * in the same phase. The same now_ns gives the same result. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
@@ -68,7 +68,7 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 	}
 	if (least == UINT64_MAX)
 		return least;
-	/* A configured interval gets no jitter. */
+	/* A configured interval is used exactly. */
 	least = now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
 	return due < least ? due : least;
 }
@@ -89,7 +89,7 @@ bool guard_blind(const struct guard *g, const char *gpu)
 	return false;
 }
 
-/* Returns the part of a decision that "hold active masks REASON" does not already say. */
+/* Returns a decision without the words "hold active: masks REASON" at its beginning. */
 static const char *after_hold(const char *why)
 {
 	const char *end;
@@ -145,7 +145,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		if (!has(w->observed.gpus, i))
 			continue;
 		ret->blind = ret->blind || g->gpu[i].blind;
-		ret->hung = ret->hung || g->gpu[i].hung;
+		ret->hung = ret->hung || gpu_is_hung(&g->gpu[i]);
 		ret->quarantine = ret->quarantine || g->gpu[i].lost ||
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}
@@ -188,7 +188,7 @@ void guard_relation(const struct guard *g, unsigned worker, unsigned process,
 			ret->here = true;
 }
 
-/* start of every run; always the same, so that decisions can be repeated */
+/* Every run begins at this time, so that the same scene gives the same decisions. */
 #define BEGIN_NS (3600 * NS_PER_S)
 
 struct what_if {
@@ -256,8 +256,8 @@ bool what_if_run(struct what_if *t, uint64_t span_ns,
 {
 	uint64_t begin = BEGIN_NS, now = begin;
 
-	/* The earlier scene is observed one second before the run, so that none of its timers
-	 * still runs. */
+	/* The earlier scene is observed one second before the run, so that no timer that it
+	 * starts still runs. */
 	what_if_observe(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
 	for (; now - begin <= span_ns && t->scenes < WHAT_IF_SCENES; t->scenes++) {
 		uint64_t next;

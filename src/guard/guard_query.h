@@ -1,5 +1,5 @@
-/* guard_query: returns what the guard knows and decided. These functions do not change the
- * guard. */
+/* guard_query: returns what the guard knows and what it has decided. These functions do not
+ * change the guard. */
 #ifndef GW_GUARD_GUARD_QUERY_H
 #define GW_GUARD_GUARD_QUERY_H
 
@@ -9,35 +9,36 @@
  * used. */
 enum guard_dry {
 	DRY_NOT,
-	DRY_MODE,    /* mode is not enforce */
+	DRY_MODE,    /* the mode is not enforce */
 	DRY_FOREIGN, /* another service acts on one of the worker's GPUs: guard_set_foreign() */
 	/* one of the worker's GPUs is simulated, and policy.simulated_too is not set */
 	DRY_SIMULATED,
 	GUARD_DRIES
 };
-const char *guard_dry_name(unsigned d); /* NULL: decisions are carried out */
+const char *guard_dry_name(unsigned d); /* "mode", ...; NULL for DRY_NOT */
 
 struct guard_status { /* status of one worker, for the HTTP API and the page */
 	enum guard_state state;
-	uint32_t mask; /* the reasons that apply: a set */
+	uint32_t mask; /* set of the reasons that hold */
 	enum guard_hold hold;
-	uint64_t hold_until_ns; /* end of the hold */
+	uint64_t hold_until_ns; /* end of the hold or of an evict request; 0: none has an end */
 	uint64_t since_ns;      /* since when the worker is in this state */
 	uint64_t next_ns; /* earliest time at which a timer changes the state; 0: unknown */
 	uint64_t resident_bytes; /* GPU memory that the worker holds now */
 	uint64_t need_bytes;     /* GPU memory that it holds, or held when its eviction began */
 	uint64_t residue_bytes;  /* GPU memory that it holds while it is evicted */
 	uint64_t freed_ns;       /* how long the worker's last eviction took; 0: none yet */
-	double backoff;          /* multiplies the quiet time */
-	/* counts since the start; would_evict: evictions in a dry run */
+	double backoff;          /* the quiet time is multiplied by this */
+	/* numbers since the start; would_evict: evictions that were only reported */
 	unsigned evictions, resumes, would_evict;
 	/* true if one of the worker's GPUs is blind, hung or in quarantine */
 	bool blind, hung, quarantine;
 	enum guard_dry dry;
-	/* the worker was really evicted, and nothing resumes it until `dry` is DRY_NOT */
+	/* the worker was really evicted, and the guard does not resume it until `dry` is
+	 * DRY_NOT */
 	bool stays_evicted;
 	bool storm;    /* clients load the worker again and again while it is evicted */
-	char why[240]; /* evidence of the last decision, and what a hold masks */
+	char why[240]; /* rule and evidence of the last decision, and what a hold masks */
 	/* why demand does not move the worker, and what to do; "": no limit applies */
 	char limit[240];
 };
@@ -73,12 +74,12 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 
 /* What a process of the last scene means to a worker. */
 struct guard_relation {
-	unsigned kind; /* enum demand_kind; 0: the process demands nothing */
+	unsigned kind; /* enum demand_kind; 0: the process is not a demand */
 	bool here;     /* the process is on a GPU of the worker */
-	bool against;  /* the process needs memory that the worker holds */
+	bool against;  /* the last scene has a demand against the worker */
 	/* the most memory that its program ever held; UINT64_MAX: unknown */
 	uint64_t most_bytes;
-	uint64_t min_vram_bytes; /* the worker's threshold */
+	uint64_t min_vram_bytes; /* the worker's threshold for DEMAND_MEMORY */
 };
 void guard_relation(const struct guard *g, unsigned worker, unsigned process,
 		    struct guard_relation *ret);
@@ -99,7 +100,7 @@ bool guard_movable(const struct guard *g, unsigned worker);
 unsigned guard_leaves_nth(const struct guard *g, unsigned i);
 /* Returns the headroom: bytes that are kept free on a GPU with total_bytes of memory. */
 uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
-/* Returns the time until this user may cause an eviction again; 0: now. */
+/* Returns how long this user must wait before causing an eviction again; 0: no wait. */
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
 
 /* Returns when the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
@@ -108,7 +109,8 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns);
 /* True if the next scene should include utilisation. Reading it is expensive. */
 bool guard_wants_utilisation(const struct guard *g);
 
-/* True if the GPU cannot be read. Decisions about its workers then stay as they are. */
+/* True if the GPU is blind: too many readings failed, so nothing is decided about its
+ * workers. */
 bool guard_blind(const struct guard *g, const char *gpu);
 
 /* The inputs that now apply to GPU i, from guard_set_reason(), guard_set_heat() and
@@ -120,26 +122,26 @@ struct guard_gpu_inputs {
 	const char *evidence[GUARD_REASONS];
 	unsigned heat;
 	const char *heat_why;
-	const char *foreign; /* NULL: no other service */
+	const char *foreign; /* name of another service that acts on the GPU; NULL: none does */
 };
 bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs *ret);
-/* of guard_set_games(): the number of games; *ret_game: the game that was registered last */
+/* Returns the number of games from guard_set_games(), and the game that was registered last. */
 unsigned guard_game_count(const struct guard *g, const char **ret_game);
 
 /* Returns the number of orders that were fetched and have no outcome yet. */
 unsigned guard_orders_underway(const struct guard *g);
 /* Returns the highest id of an order or a reservation so far. */
 uint64_t guard_last_id(const struct guard *g);
-/* After guard_stop(): the number of workers that are not in their final state yet, and whether
- * this worker is one of them. */
+/* After guard_stop(): return how many workers still need an order or an outcome before the
+ * service may end, and whether this worker is one of them. */
 unsigned guard_unsettled_count(const struct guard *g);
 bool guard_unsettled(const struct guard *g, unsigned worker);
 
-/* what_if: what the guard would decide in a scene. */
-
-/* Uses a separate guard that acts on nothing. This guard first observes an earlier scene once,
- * so that workers are known and other processes count as new. Then it observes the scene itself
- * for a while. Holds, timers and the history of the running guard do not count. */
+/* what_if: finds what a guard would decide in a scene.
+ *
+ * It uses a separate guard in a dry run. This guard first observes an earlier scene once, so
+ * that it knows the workers, and other processes count as new. Then it observes the scene itself
+ * for a while. It does not have the holds, timers and history of the running guard. */
 
 #define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 
@@ -161,7 +163,7 @@ bool what_if_run(struct what_if *t, uint64_t span_ns,
 /* Returns the guard after the run, for guard_status() and guard_verdicts(). */
 const struct guard *what_if_guard(const struct what_if *t);
 unsigned what_if_scenes(const struct what_if *t);
-uint64_t what_if_span_ns(const struct what_if *t); /* how long it ran */
+uint64_t what_if_span_ns(const struct what_if *t); /* simulated time that has passed */
 
 /* Makes an earlier scene for an invented scene s. It keeps the processes of workers, of this
  * program, of the system, and those that a rule ignores. All other processes are left out, and

@@ -1,8 +1,8 @@
-/* Requests: holds, evict and resume by people, and the end of the service.
+/* Applies people's requests (hold, release, evict, resume), and the end of the service.
  *
- * A worker has at most one hold. A hold ends by a release, when its time ends, or when another
- * hold replaces it. The request "resume now" also ends the hold "evicted"; no other request ends
- * a hold. */
+ * A worker has at most one hold. A hold ends by a release, when its time is over, or when
+ * another hold replaces it. The request "resume now" also ends the hold "evicted"; no other
+ * request ends a hold. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -78,7 +78,7 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 		rate_take(&g->rate, g->requester, g->now_ns);
 	switch (what) {
 	case REQUEST_EVICT:
-		/* a "hold evicted" request is stronger than this one and stays */
+		/* the hold "evicted" is stronger than this request and stays */
 		if (w->reasons.person != PERSON_HOLD_EVICTED)
 			set_person(w, PERSON_EVICT, ttl_ns, g->now_ns);
 		break;
@@ -136,13 +136,13 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 
 /* Row 47 of docs/GUARD-MACHINE.md: the end of the service. */
 
-/* Nothing new begins. A worker that no reason keeps out may return. A worker that only got an
- * order to refuse new work admits it again. If an order is under way, the guard first waits for
- * its outcome. Heat no longer has an effect. */
+/* No eviction begins any more. A worker without a reason may return. A worker that was only
+ * ordered to refuse new work is ordered to admit it again, even if its GPU is hot. If a worker
+ * carries out an order, the guard first waits for its outcome. */
 
-/* True if the worker has unloaded nothing and, at most, refuses new work. A worker that
- * reported that it left, or that is returning, may have unloaded. Some workers unload and
- * report a failure. */
+/* True if the worker has certainly unloaded nothing; it may refuse new work. A worker that
+ * reported that it left, or that is returning, may have unloaded. A worker that reported a
+ * failure may have unloaded too (guard_may_resume_stuck()). */
 static bool is_untouched(const struct guard_worker *w)
 {
 	if (worker_is_returning(w) || w->intent.claim == CLAIM_LEFT)
@@ -210,7 +210,7 @@ enum step guard_step_stop(struct guard *g, struct guard_worker *w)
 	return return_at_stop(g, w, s == STATE_EVICT || s == STATE_STUCK);
 }
 
-/* True if something must be finished with this worker. */
+/* True if the worker needs an order, or an outcome, before the service may end. */
 static bool is_unsettled(const struct guard_worker *w)
 {
 	switch (worker_state(w)) {

@@ -57,7 +57,7 @@ COUNT_IS(claims, CLAIM_BACK + 1);
 #define MANY_AS(as, kind, m) { as, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
 #define MANY(kind, m) MANY_AS(#m, kind, m)
 #define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* also for bool */
-/* `as`: the member's name in recordings */
+/* `as` is the name of the member in recordings, where it keeps an older name. */
 #define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL)
 #define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
 #define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
@@ -81,11 +81,11 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-/* Two members are not saved: "now", a pointer that is found again from "at", and "end", on
- * which no decision depends. */
+/* Two members are not written: "now", a pointer that is set again from "at", and "end", which
+ * influences no decision. */
 #define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
-	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
+	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
 #define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
@@ -94,8 +94,8 @@ static const struct struct_text_member of_gpu[] = {
 };
 #undef OF
 
-/* Two kinds of members are not saved: policy and knobs, which come from the policy, and the
- * processes that an order names. */
+/* Not written are policy and knobs, which come from the policy of the recording, and the
+ * processes that an order names, which influence no decision. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
 	N(dry, dries), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
@@ -124,7 +124,7 @@ static const struct struct_text_member of_worker[] = {
 	U(order.what.id), N(order.what.verb, verbs), U(order.what.worker), U(order.what.level),
 	U(order.what.deadline_ns), U(order.what.bytes), T(order.what.gpus),
 	T(order.what.reason), U(order.what.start), N(order.status, statuses),
-	U(order.answered), U(order.retry_ns),
+	U(order.answered), U(order.retry_ns), N(order.admission_before, admissions),
 	D(backoff.quiet_factor), US(backoff.flap), US(backoff.reload), U(backoff.flaps),
 	U(backoff.reloads), U(backoff.storm), U(backoff.resident_ns), U(backoff.failed_ns),
 	U(backoff.resume_ns), U(backoff.check_ns), B(backoff.blocked, blocks),
@@ -231,8 +231,8 @@ static const char *const old_flags[] = { FLAGS(F) };
 #undef F
 /* clang-format on */
 
-/* Arrays of the guard. count: offset of the number of used entries; ALL: every place is
- * used. */
+/* The arrays in struct guard that are written. count: offset of the number of used entries; ALL:
+ * every entry is written. */
 #define AT(m)     offsetof(struct guard, m), sizeof(((struct guard *)0)->m[0])
 #define PLACES(m) (unsigned)(sizeof(((struct guard *)0)->m) / sizeof(((struct guard *)0)->m[0]))
 #define COUNT(m)  offsetof(struct guard, m) /* unsigned */
@@ -299,7 +299,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 	buf_addf(out, "%send\n", prefix);
 }
 
-/* Resets the guard: only the policy is known. */
+/* Resets the guard to zero and keeps only its policy. */
 static int state_begins(struct guard_state_reader *r, struct guard *g, bool old)
 {
 	const struct policy *p = g->p;
@@ -325,7 +325,7 @@ static int old_worker_read(struct guard_state_old *o, struct guard_worker *w, co
 	size_t n = strcspn(line, "\t");
 	int err;
 
-	/* skipped, because this string is made again when needed */
+	/* not read: the string is made again when it is needed */
 	if (!strncmp(line, "gone\t", 5))
 		return 0;
 	for (unsigned i = 0; i < OLD_FLAGS; i++)
@@ -466,6 +466,9 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 	of = (char *)g + parts[part].offset + at * parts[part].size;
 	if (r->old && part == PART_WORKER)
 		return old_worker_read(&r->worker[at], of, end + 1);
+	/* skipped: older versions also wrote these two facts, which follow from other members */
+	if (part == PART_GPU && (!strncmp(end, "\thung\t", 6) || !strncmp(end, "\tstale\t", 7)))
+		return 0;
 	if (r->old && part == PART_GPU)
 		err = struct_text_read(of_old_gpu, of, end + 1);
 	if (err == -GW_E_NOENT)
@@ -482,8 +485,7 @@ static bool is_sound_intent(const struct worker_intent *i)
 	       i->level < GUARD_LEVELS && i->put_away_count <= GUARD_TARGETS;
 }
 
-/* True if all positions are valid. A damaged file could have positions past the end of an
- * array. */
+/* True if all positions and counts are within their arrays. A damaged file may have others. */
 static bool is_sound(const struct guard *g)
 {
 	bool is = g->has_scene && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SLOW_NS       (10 * NS_PER_S) /* interval of readings of a GPU without a problem */
+#define SLOW_NS       (10 * NS_PER_S) /* time between readings of a GPU without a problem */
 #define ANY_THERMAL   (ABI_REASON_HW_THERMAL | ABI_REASON_SW_THERMAL)
 #define THRESHOLD_MIN 40. /* a lower threshold is not valid: no board slows down below this */
 
@@ -69,7 +69,8 @@ static const char *const trip_advice[TRIPS] = {
 
 static const char *const source_name[] = { "", "margin", "thresholds", "override", "fallback" };
 
-static double smaller(double a, double b) /* if one value is NAN, returns the other */
+/* Returns the smaller value. If one value is NAN, returns the other. */
+static double smaller(double a, double b)
 {
 	return isnan(a) || b < a ? b : a;
 }
@@ -224,14 +225,14 @@ static double evict_at_c(const struct health *h)
 	return h->heat.temperature_c + h->heat.margin_c - trip_at(h, TRIP_EVICT);
 }
 
-static void heat_finding(const struct health *h, struct health_finding *f)
+static enum health_level check_heat(const struct health *h, struct health_finding *f)
 {
 	const struct health_heat *heat = &h->heat;
 	char now[80] = "its temperature is not known now", at[16] = "";
 	int trip = hottest_trip(h);
 
 	if (trip < 0)
-		return;
+		return HEALTH_OK;
 	if (!isnan(heat->temperature_c))
 		snprintf(at, sizeof(at), ", at %.0f C", heat->temperature_c);
 	if (!isnan(heat->margin_c))
@@ -240,7 +241,7 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 	snprintf(f->why, sizeof(f->why), "%s: %s%s.",
 		 heat->hw_thermal || !(heat->margin_c > trip_at(h, (unsigned)trip))
 			 ? "Too hot"
-			 : "Was too hot, cools down",
+			 : "Was too hot and is cooling down",
 		 now, heat->hw_thermal ? ", and the hardware slows itself down" : "");
 	snprintf(f->advice, sizeof(f->advice), "%s", trip_advice[trip]);
 	snprintf(f->clears, sizeof(f->clears),
@@ -249,51 +250,49 @@ static void heat_finding(const struct health *h, struct health_finding *f)
 		 (double)h->o.clear_ns / (double)NS_PER_S);
 	if (heat->trip[trip].cool_ns)
 		f->clears_ns = heat->trip[trip].cool_ns + h->o.clear_ns;
+	return trip_level[trip];
 }
 
 #define NO_REASON GUARD_REASONS
 
-/* The first rule that holds sets the level and the finding of the GPU. At HEALTH_EVICT and
- * above, workers leave the GPU, for the reason that the rule names. */
-static const struct rule {
-	enum health_level (*level)(const struct health *h);
-	void (*finding)(const struct health *h, struct health_finding *f);
+/* The first rule with a level above HEALTH_OK sets the level and the finding of the GPU. At
+ * HEALTH_EVICT and above, workers leave the GPU, for the reason in the row. */
+static const struct {
+	enum health_level (*check)(const struct health *h, struct health_finding *f);
 	unsigned reason;
 } rules[] = {
-	{ health_quarantine_level, health_quarantine_finding, REASON_HEALTH },
-	{ heat_level, heat_finding, REASON_THERMAL },
-	{ health_incident_level, health_incident_finding, NO_REASON },
-	{ health_fault_level, health_fault_finding, NO_REASON },
-	{ health_memory_flags_level, health_memory_flags_finding, NO_REASON },
-	{ health_memory_wear_level, health_memory_wear_finding, NO_REASON },
+	{ health_check_quarantine, REASON_HEALTH }, { check_heat, REASON_THERMAL },
+	{ health_check_incident, NO_REASON },       { health_check_fault, NO_REASON },
+	{ health_check_memory_flags, NO_REASON },   { health_check_memory_wear, NO_REASON },
 };
 
-/* Returns the first rule with this reason (NO_REASON: any reason) that holds at level `from` or
- * higher; NULL: none does. */
-static const struct rule *first_rule(const struct health *h, unsigned reason,
-				     enum health_level from)
+/* Finds the first rule with this reason (NO_REASON: with any reason) whose level is `from` or
+ * higher. Returns its level and writes its finding. Returns HEALTH_OK if there is none. */
+static enum health_level first_finding(const struct health *h, unsigned reason,
+				       enum health_level from, uint64_t now,
+				       struct health_finding *ret)
 {
-	for (size_t i = 0; i < COUNT(rules); i++)
-		if ((reason == NO_REASON || rules[i].reason == reason) &&
-		    rules[i].level(h) >= from)
-			return &rules[i];
-	return NULL;
-}
+	for (size_t i = 0; i < COUNT(rules); i++) {
+		enum health_level level;
 
-static void rule_finding(const struct rule *rule, const struct health *h, uint64_t now,
-			 struct health_finding *ret)
-{
+		if (reason != NO_REASON && rules[i].reason != reason)
+			continue;
+		*ret = (struct health_finding){ .clears_ns = 0 };
+		level = rules[i].check(h, ret);
+		if (level < from)
+			continue;
+		if (ret->clears_ns && ret->clears_ns < now)
+			ret->clears_ns = now; /* the next reading ends the problem */
+		return level;
+	}
 	*ret = (struct health_finding){ .clears_ns = 0 };
-	if (rule)
-		rule->finding(h, ret);
-	if (ret->clears_ns && ret->clears_ns < now)
-		ret->clears_ns = now; /* this condition ends with the next reading */
+	return HEALTH_OK;
 }
 
 void health_update_level(struct health *h, uint64_t now)
 {
-	const struct rule *worst = first_rule(h, NO_REASON, HEALTH_WARN);
-	enum health_level level = worst ? worst->level(h) : HEALTH_OK;
+	struct health_finding unused;
+	enum health_level level = first_finding(h, NO_REASON, HEALTH_WARN, now, &unused);
 
 	if (level != h->level || h->since_ns == 0)
 		h->since_ns = now;
@@ -334,7 +333,7 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 				       .past_xids = h->past.xids,
 				       .last_past_xid = h->past.last_xid,
 				       .last_past_ns = h->past.last_ns };
-	rule_finding(first_rule(h, NO_REASON, HEALTH_WARN), h, now_ns, &ret->worst);
+	first_finding(h, NO_REASON, HEALTH_WARN, now_ns, &ret->worst);
 }
 
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret)
@@ -342,16 +341,14 @@ void health_meaning(const struct health *h, uint64_t now_ns, struct health_meani
 	static const unsigned reasons[HEALTH_REASONS] = { REASON_THERMAL, REASON_HEALTH };
 	struct health_finding heat;
 
-	rule_finding(first_rule(h, REASON_THERMAL, HEALTH_WARN), h, now_ns, &heat);
+	first_finding(h, REASON_THERMAL, HEALTH_WARN, now_ns, &heat);
 	ret->heat = (heat_level(h) >= HEALTH_THROTTLE ? HEAT_THROTTLE : 0U) |
 		    (h->heat.trip[TRIP_RETURN].on ? HEAT_WARM : 0U);
 	text_fit(ret->heat_why, sizeof(ret->heat_why), "%s", heat.why);
 	for (unsigned i = 0; i < HEALTH_REASONS; i++) {
-		const struct rule *rule = first_rule(h, reasons[i], HEALTH_EVICT);
-
 		ret->reason[i].reason = reasons[i];
-		ret->reason[i].on = rule != NULL;
-		rule_finding(rule, h, now_ns, &ret->reason[i].found);
+		ret->reason[i].on = first_finding(h, reasons[i], HEALTH_EVICT, now_ns,
+						  &ret->reason[i].found) != HEALTH_OK;
 	}
 }
 

@@ -1,8 +1,10 @@
 /* health: decides whether a GPU is healthy (GUARD.md, Heat and faults). Pure: it takes readings
  * and driver events and returns a level with its reason.
  *
- * xid.def lists the Xids. A thermal trip begins at a margin, after a number of readings, and
- * clears with a hysteresis. A quarantine ends when its cause is gone. */
+ * The margin is the number of degrees to the thermal limit. A trip is a level of heat: it begins
+ * at a margin and ends after the margin has been larger for a while. An Xid is an error number of
+ * NVIDIA's driver (xid.def). The worst faults put a GPU into quarantine: no worker may run there
+ * until the fault is gone. */
 #ifndef GW_GUARD_HEALTH_H
 #define GW_GUARD_HEALTH_H
 
@@ -40,17 +42,19 @@ const char *xid_class_name(unsigned c); /* "reset_gpu", ... */
 const char *xid_text(unsigned xid);     /* NVIDIA's name for the Xid, or "unknown" */
 const char *xid_table_version(void);    /* version of the Xid catalogue that xid.def follows */
 
-#define HEALTH_XIDS 16
+#define HEALTH_XIDS 16 /* maximum number of xid_rule in the options */
 
 struct health_options {
-	double warn_c, throttle_c, evict_c; /* margins of the trips, in degrees: 10, 5, 2 */
-	/* a trip clears when the margin is larger than the trip's margin by this: 5 */
+	/* The defaults are in parentheses. */
+	double warn_c, throttle_c, evict_c; /* margins at which the trips begin (10, 5 and 2) */
+	/* a trip ends when the margin has been larger than its margin by clear_c (5) for
+	 * clear_ns (30 s) */
 	double clear_c;
-	uint64_t clear_ns; /* time for which the margin must stay larger by clear_c: 30 s */
-	unsigned critical; /* readings in a row that cause eviction: 4 */
-	double absolute_c; /* evict at this temperature instead; NAN: use the margins */
-	double fallback_c; /* temperature limit of a device without margins: 85 */
-	uint64_t clean_ns; /* a quarantine ends when it has had no cause for this long: 60 s */
+	uint64_t clear_ns;
+	unsigned critical; /* workers leave after this many readings in a row at evict_c (4) */
+	double absolute_c; /* workers leave at this temperature; NAN: the margins decide (NAN) */
+	double fallback_c; /* temperature limit of a device that reports no limit (85) */
+	uint64_t clean_ns; /* a quarantine ends after this time without a cause (60 s) */
 	struct xid_rule xid[HEALTH_XIDS];
 	unsigned xids;
 };
@@ -58,7 +62,6 @@ void health_options_init(struct health_options *o);
 
 enum health_level { HEALTH_OK, HEALTH_WARN, HEALTH_THROTTLE, HEALTH_EVICT, HEALTH_QUARANTINE };
 
-/* "ok", "warn", "throttle", "evict", "quarantine" */
 const char *health_level_name(unsigned level);
 
 struct health_event {
@@ -78,16 +81,16 @@ void health_set_options(struct health *h, const struct health_options *o);
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
-/* Adds an Xid from before the start, with the time of the Xid. Such Xids are counted
- * separately. If the driver reports recovery actions, they decide whether the Xid still
- * matters. If the driver reports none, the Xid counts like a new one until it is three minutes
- * old. */
+/* Adds an Xid that occurred before the service started. Such Xids are counted separately. If the
+ * driver reports recovery actions, the recovery action decides whether the Xid still matters. If
+ * the driver reports none, the Xid counts like a new one until it is three minutes old. */
 void health_past(struct health *h, const struct health_event *e);
 
-/* Returns the class of an Xid from the options, else from the table. h may be NULL. */
+/* Returns the class of an Xid: from the options of h, or from the table if they have none. h may
+ * be NULL. */
 enum xid_class health_xid_class(const struct health *h, unsigned xid);
 
-/* Ends a quarantine because an operator has fixed its cause. Returns 0, also if there is no
+/* Ends a quarantine because a person has fixed its cause. Returns 0, also if there is no
  * quarantine. Returns -GW_E_STATE with a sentence if the driver still requests a recovery
  * action, or if the GPU does not answer. */
 int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size);
@@ -96,14 +99,14 @@ int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size);
 struct health_finding {
 	char why[240];      /* one sentence; "" when healthy */
 	char advice[200];   /* what to do; "": nothing */
-	char clears[120];   /* what ends the problem: "when ..."; "": unknown */
-	uint64_t clears_ns; /* earliest end; 0: no timer runs */
+	char clears[120];   /* what ends the problem, beginning with "when"; "": unknown */
+	uint64_t clears_ns; /* earliest time at which the problem ends; 0: no timer runs */
 };
 
 struct health_status {
 	enum health_level level;
 	enum health_level heat; /* level by heat alone: OK to EVICT */
-	bool thermal;           /* the evict trip is on */
+	bool thermal;           /* the GPU is so hot that workers must leave */
 	bool warm;              /* the GPU is too warm for workers to return */
 	bool quarantine;
 	double margin_c;   /* degrees up to the thermal limit; NAN: unknown */
@@ -111,9 +114,9 @@ struct health_status {
 	/* "margin", "thresholds", "override", "fallback"; "": unknown */
 	const char *margin_source;
 	uint64_t since_ns; /* when this level began; 0: unknown */
-	/* Xids since the start: their count, and the number of the last; 0: none */
+	/* how many Xids occurred since the start, and the number of the last; 0: none */
 	unsigned xids, last_xid;
-	/* the same for Xids from before the start, which were read from the kernel log */
+	/* the same for Xids from before the start, which the kernel log contains */
 	unsigned past_xids, last_past_xid;
 	uint64_t last_past_ns;       /* time of last_past_xid */
 	struct health_finding worst; /* the problem that determines the level */
@@ -124,7 +127,7 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
  * each reading and event. */
 #define HEALTH_REASONS 2
 struct health_meaning {
-	unsigned heat;      /* a set for guard_set_heat() */
+	unsigned heat;      /* set of enum guard_heat, for guard_set_heat() */
 	char heat_why[240]; /* evidence for heat */
 	struct {
 		unsigned reason; /* enum guard_reason, for guard_set_reason() */

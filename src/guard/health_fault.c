@@ -1,5 +1,5 @@
-/* Faults: Xids, other events and states that drivers report, and what each of them causes. The
- * worst faults cause a quarantine. */
+/* Handles faults: Xids, other events and states that drivers report. The tables say what each of
+ * them causes; the worst cause a quarantine. */
 #include "health_internal.h"
 
 #include "device/nvml_abi.h"
@@ -11,7 +11,7 @@
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
 /* corrected errors are counted over one or two periods of this length */
 #define RATE_NS   (1800 * NS_PER_S)
-#define RATE_WARN 60 /* corrected errors within an hour; a good board has far fewer */
+#define RATE_WARN 60 /* this many corrected errors cause a warning; good boards have few */
 
 struct xid_row {
 	unsigned xid;
@@ -166,7 +166,7 @@ static const struct {
 	[7] = { "reboot the system", "Reboot the whole system." },
 };
 
-/* States of the memory. None of them forbids work. */
+/* States of the memory. Each causes only a warning. */
 static const struct {
 	unsigned quantity;
 	const char *what, *advice;
@@ -245,8 +245,8 @@ static bool incident_over(const struct health *h, uint64_t now)
 	return now >= h->incident.event_ns && now - h->incident.event_ns >= SILENCE_NS;
 }
 
-/* Returns the final severity. It is known only after the first reading has shown whether the
- * driver reports recovery actions. */
+/* Returns what an event with severity s causes. Call it only after the first reading, which
+ * shows whether the driver reports recovery actions. */
 static enum severity decided(const struct health *h, enum severity s)
 {
 	if (s == SEVERITY_ACTION_OR_QUARANTINE && !h->action_known)
@@ -346,7 +346,7 @@ static void read_flags(struct health *h, const struct gw_device *d)
 		double v = health_value(d, memory_flags[i].quantity);
 
 		if (isnan(v))
-			continue; /* the count has not changed */
+			continue; /* not read now, so the last value stays */
 		if (v > 0)
 			h->memory.flags |= 1u << i;
 		else
@@ -354,8 +354,8 @@ static void read_flags(struct health *h, const struct gw_device *d)
 	}
 }
 
-/* Counts only errors that are new. For errors before the start the recovery action decides
- * whether they still matter. */
+/* Counts only errors since the start. For earlier errors the recovery action decides whether
+ * they still matter. */
 static void read_errors(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double n = health_value(d, GW_Q_ECC_UNCORRECTED);
@@ -365,7 +365,7 @@ static void read_errors(struct health *h, const struct gw_device *d, uint64_t no
 		return;
 	if (n > h->memory.uncorrected) {
 		snprintf(why, sizeof(why),
-			 "%.0f new uncorrectable memory error%s; %.0f before.",
+			 "%.0f new uncorrectable memory error%s; there were %.0f before.",
 			 n - h->memory.uncorrected, n - h->memory.uncorrected > 1 ? "s" : "",
 			 h->memory.uncorrected);
 		add_event(h, SEVERITY_ACTION_OR_QUARANTINE, why, drain_advice, now);
@@ -382,7 +382,7 @@ static void read_corrected(struct health *h, const struct gw_device *d, uint64_t
 	if (isnan(n))
 		return;
 	if (!m->corrected[0].ns ||
-	    n < m->corrected[1].count) { /* the driver's count restarted */
+	    n < m->corrected[1].count) { /* the first reading, or the driver began again at 0 */
 		for (unsigned i = 0; i < 2; i++) {
 			m->corrected[i].ns = now;
 			m->corrected[i].count = n;
@@ -478,7 +478,7 @@ void health_past(struct health *h, const struct health_event *e)
 		health_update_level(h, h->read_ns);
 		return;
 	}
-	if (p->events == PASTS) /* the latest Xids matter most */
+	if (p->events == PASTS) /* drop the oldest */
 		memmove(p->event, p->event + 1, --p->events * sizeof(p->event[0]));
 	p->event[p->events++] = *e;
 }
@@ -489,74 +489,57 @@ static void set_finding(struct health_finding *f, const char *why, const char *a
 	snprintf(f->advice, sizeof(f->advice), "%s", advice);
 }
 
-static enum health_level warn_if(bool on)
+enum health_level health_check_quarantine(const struct health *h, struct health_finding *f)
 {
-	return on ? HEALTH_WARN : HEALTH_OK;
-}
-
-enum health_level health_quarantine_level(const struct health *h)
-{
-	return h->quarantine.on ? HEALTH_QUARANTINE : HEALTH_OK;
-}
-
-void health_quarantine_finding(const struct health *h, struct health_finding *f)
-{
+	if (!h->quarantine.on)
+		return HEALTH_OK;
 	set_finding(f, h->quarantine.why, h->quarantine.advice);
 	snprintf(f->clears, sizeof(f->clears),
 		 "when the driver has reported no problem for %g s, or by gpuward guard clear",
 		 (double)clean_ns(h) / (double)NS_PER_S);
 	if (h->quarantine.clean_ns)
 		f->clears_ns = h->quarantine.clean_ns + clean_ns(h);
+	return HEALTH_QUARANTINE;
 }
 
-enum health_level health_incident_level(const struct health *h)
+enum health_level health_check_incident(const struct health *h, struct health_finding *f)
 {
-	return warn_if(h->incident.worst >= SEVERITY_ALERT);
-}
-
-void health_incident_finding(const struct health *h, struct health_finding *f)
-{
+	if (h->incident.worst < SEVERITY_ALERT)
+		return HEALTH_OK;
 	set_finding(f, h->incident.why, h->incident.advice);
 	snprintf(f->clears, sizeof(f->clears), "when there has been no further event for %g s",
 		 (double)SILENCE_NS / (double)NS_PER_S);
 	f->clears_ns = h->incident.event_ns + SILENCE_NS;
+	return HEALTH_WARN;
 }
 
-enum health_level health_fault_level(const struct health *h)
+enum health_level health_check_fault(const struct health *h, struct health_finding *f)
 {
-	return warn_if(h->fault);
-}
-
-void health_fault_finding(const struct health *h, struct health_finding *f)
-{
+	if (!h->fault)
+		return HEALTH_OK;
 	set_finding(f, h->fault_why, "See the kernel log; run the vendor's diagnostics.");
+	return HEALTH_WARN;
 }
 
-enum health_level health_memory_flags_level(const struct health *h)
+enum health_level health_check_memory_flags(const struct health *h, struct health_finding *f)
 {
-	return warn_if(h->memory.flags);
+	for (unsigned i = 0; i < COUNT(memory_flags); i++)
+		if (h->memory.flags & 1u << i) {
+			set_finding(f, memory_flags[i].what, memory_flags[i].advice);
+			return HEALTH_WARN;
+		}
+	return HEALTH_OK;
 }
 
-void health_memory_flags_finding(const struct health *h, struct health_finding *f)
-{
-	unsigned i = 0;
-
-	while (!(h->memory.flags & 1u << i))
-		i++;
-	set_finding(f, memory_flags[i].what, memory_flags[i].advice);
-}
-
-enum health_level health_memory_wear_level(const struct health *h)
-{
-	return warn_if(h->memory.corrected_new >= RATE_WARN);
-}
-
-void health_memory_wear_finding(const struct health *h, struct health_finding *f)
+enum health_level health_check_memory_wear(const struct health *h, struct health_finding *f)
 {
 	char why[120];
 
+	if (h->memory.corrected_new < RATE_WARN)
+		return HEALTH_OK;
 	snprintf(why, sizeof(why), "%.0f corrected memory errors in %.0f min.",
 		 h->memory.corrected_new, ceil(h->memory.corrected_min));
 	set_finding(f, why,
 		    "Watch the GPU; run the vendor's diagnostics if the errors continue.");
+	return HEALTH_WARN;
 }

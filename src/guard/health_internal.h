@@ -1,5 +1,7 @@
-/* Data that health.c (options, heat, the table of rules) and health_fault.c (Xids and other
- * events, recovery actions, memory, quarantine) share. No other file includes this header. */
+/* Data that two files share: health.c, which has the options, heat and the table of rules, and
+ * health_fault.c, which has Xids, other events, recovery actions, memory and quarantine. No
+ * other file includes this header. A recovery action is what the driver asks a person to do,
+ * such as to reset the GPU. */
 #ifndef GW_GUARD_HEALTH_INTERNAL_H
 #define GW_GUARD_HEALTH_INTERNAL_H
 
@@ -10,17 +12,17 @@
 
 #include <math.h>
 
-#define QUICK_NS NS_PER_S        /* interval of readings while something must be watched */
+#define QUICK_NS NS_PER_S        /* time between readings while a value may change soon */
 #define TIER_NS  (10 * NS_PER_S) /* values of the HEALTH tier in a snapshot may be this old */
-#define PASTS    8               /* Xids from before the start that are kept */
+#define PASTS    8               /* number of Xids from before the start that are kept */
 
 /* What an event causes; a higher value is worse. */
 enum severity {
 	SEVERITY_NONE,
 	SEVERITY_REREAD,          /* the recovery action must be read again */
 	SEVERITY_ALERT,           /* a warning for people */
-	SEVERITY_ACTION_OR_ALERT, /* the recovery action decides; if it is unknown: a warning */
-	/* the recovery action decides; if it is unknown: quarantine */
+	SEVERITY_ACTION_OR_ALERT, /* a warning; a recovery action may cause a quarantine */
+	/* as above, but a quarantine if the driver reports no recovery actions */
 	SEVERITY_ACTION_OR_QUARANTINE,
 	SEVERITY_QUARANTINE
 };
@@ -44,19 +46,19 @@ struct health_heat {
 		uint64_t cool_ns;
 	} trip[TRIPS_ALL];
 	enum margin_source source;
-	double margin_c, temperature_c; /* of the last reading; NAN: unknown */
-	unsigned criticals;             /* critical readings in a row */
+	double margin_c, temperature_c; /* from the last reading; NAN: unknown */
+	unsigned criticals;             /* readings in a row with a margin of evict_c or less */
 	bool hw_thermal;                /* the hardware slows the GPU down because of heat */
 };
 
 struct health_memory {
-	unsigned flags;     /* bits: rows of memory_flags */
+	unsigned flags;     /* set of the rows of memory_flags that hold */
 	double uncorrected; /* uncorrected errors at the last reading; NAN: unknown */
 	struct {
-		uint64_t ns; /* 0: nothing was read yet */
+		uint64_t ns; /* time of the reading; 0: there was none yet */
 		double count;
-	} corrected[2]; /* an earlier and a later reading */
-	/* errors and minutes since the earlier reading */
+	} corrected[2]; /* the count of corrected errors at an earlier and a later reading */
+	/* how many errors are new, and how many minutes passed, since the earlier reading */
 	double corrected_new, corrected_min;
 };
 
@@ -65,7 +67,7 @@ struct health_incident {
 	enum severity worst;
 	bool undecided;    /* the recovery action was not read yet, so worst is not final */
 	uint64_t event_ns; /* time of the last event */
-	char why[240], advice[200]; /* of the worst event */
+	char why[240], advice[200]; /* what the worst event was, and what to do */
 	unsigned xids, last_xid;    /* number of Xids since the start, and the last one */
 };
 
@@ -101,7 +103,7 @@ struct health {
 	uint64_t read_ns;  /* when the recovery action was last read; 0: never */
 	bool action_known; /* the driver reports recovery actions */
 	unsigned action;   /* the driver's recovery action; 0: none */
-	/* since when the recovery action must be read again; 0: it need not */
+	/* since when a new recovery action is expected, because of an event; 0: none is */
 	uint64_t awaited_ns;
 };
 
@@ -119,16 +121,12 @@ void health_update_level(struct health *h, uint64_t now);
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now);
 void health_fault_lost(struct health *h, const struct gw_device *d);
 void health_fault_expire(struct health *h, uint64_t now); /* ends an incident that is over */
-/* Return the level of a rule, and write its finding if the level is not HEALTH_OK. */
-enum health_level health_quarantine_level(const struct health *h);
-void health_quarantine_finding(const struct health *h, struct health_finding *f);
-enum health_level health_incident_level(const struct health *h);
-void health_incident_finding(const struct health *h, struct health_finding *f);
-enum health_level health_fault_level(const struct health *h);
-void health_fault_finding(const struct health *h, struct health_finding *f);
-enum health_level health_memory_flags_level(const struct health *h);
-void health_memory_flags_finding(const struct health *h, struct health_finding *f);
-enum health_level health_memory_wear_level(const struct health *h);
-void health_memory_wear_finding(const struct health *h, struct health_finding *f);
+/* The checks of health.c's table of rules. Each returns its level. If the level is not HEALTH_OK,
+ * it also writes its finding to *f, which begins zeroed. */
+enum health_level health_check_quarantine(const struct health *h, struct health_finding *f);
+enum health_level health_check_incident(const struct health *h, struct health_finding *f);
+enum health_level health_check_fault(const struct health *h, struct health_finding *f);
+enum health_level health_check_memory_flags(const struct health *h, struct health_finding *f);
+enum health_level health_check_memory_wear(const struct health *h, struct health_finding *f);
 
 #endif

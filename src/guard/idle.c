@@ -1,8 +1,8 @@
-/* Unloads idle workers where that saves energy (GUARD.md, Models that idle).
+/* Unloads idle workers if that saves energy (GUARD.md, Models that idle).
  *
- * This concerns only workers that load their model again when a client requests it. If their
- * memory grows, a client made such a request, and the worker runs again. These workers never
- * stop admitting new work. Only the first level is tried, and no unit is stopped. */
+ * Only workers that load their model again when a client requests it are unloaded. They continue
+ * to admit new work; if their memory grows, a client made a request, and the worker runs again.
+ * The eviction uses only the first level, so it stops no unit. */
 #include "idle.h"
 
 #include "guard_internal.h"
@@ -11,7 +11,7 @@
 
 /* A worker does not count as idle if its utilisation has been unknown for this long. */
 #define UNSEEN_NS (15 * NS_PER_S)
-#define FIGURE_NS (5 * NS_PER_S) /* time between readings of utilisation, which are expensive */
+#define FIGURE_NS (5 * NS_PER_S) /* utilisation is read this often, because it is expensive */
 
 static bool idle_economy(const struct guard_worker *w)
 {
@@ -51,7 +51,7 @@ void guard_idle_scene(struct guard *g, struct guard_worker *w)
 	    g->now_ns - w->idle.figure_ns > UNSEEN_NS)
 		w->idle.since_ns = g->now_ns;
 	w->idle.bytes = w->observed.bytes;
-	/* The utilisation was requested for this scene, even if it is missing. */
+	/* this scene should have had utilisation, even if the driver did not report it */
 	if (w->idle.wants_figure)
 		w->idle.asked_ns = g->now_ns;
 	w->idle.wants_figure = idle_economy(w) &&
@@ -118,8 +118,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Handles a client's use of a worker that was evicted because it was idle. True if the worker
- * runs again. */
+/* Checks whether a client uses a worker that was evicted because it was idle. Returns true if
+ * the worker runs again. */
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 {
 	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
@@ -139,15 +139,15 @@ bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-#define ECONOMY_SAMPLES 10 /* a mean is used from this number of power samples on */
-#define ECONOMY_MEMORY  60 /* number of samples that a mean remembers */
-/* after a longer gap between two inputs, no energy is counted for the gap */
+#define ECONOMY_SAMPLES 10 /* a mean of fewer power samples is not used */
+#define ECONOMY_MEMORY  60 /* a new sample has at least the weight 1/60 in a mean */
+/* a longer time between two inputs is a gap, for which no energy is counted */
 #define ECONOMY_GAP_NS (10 * NS_PER_S)
-/* memory growth that takes longer is not the loading of a model */
+/* if memory grows for longer than this, the growth is not a model that is being loaded */
 #define ECONOMY_LOAD_NS  (300 * NS_PER_S)
 #define ECONOMY_LEAST_NS (60 * NS_PER_S) /* minimum idle time before a worker is unloaded */
-#define ECONOMY_LEAST_W  1.0             /* a smaller difference is noise of the sensor */
-#define ECONOMY_KEEP     0.7 /* weight of the old value when a new load is averaged in */
+#define ECONOMY_LEAST_W  1.0 /* a smaller difference of power is noise of the sensor */
+#define ECONOMY_KEEP     0.7 /* weight of the old energy when the energy of a load is added */
 
 static void idle_mean_add(struct idle_mean *m, double watts)
 {
@@ -161,8 +161,8 @@ static double idle_empty_w(const struct idle_economy *e)
 	return e->empty.count >= ECONOMY_SAMPLES ? e->empty.mean : 0;
 }
 
-/* Adds up the energy of loading the model, less the energy that the GPU draws without the
- * model. Loading lasts from the first growth of the worker's memory until nine tenths of the
+/* Adds up the energy of loading the model, less the energy that the GPU would have used without
+ * the model. Loading begins when the worker's memory grows and ends when nine tenths of the
  * earlier peak are back. */
 static void idle_measure_load(struct idle_economy *e, const struct idle_input *in,
 			      double seconds)

@@ -47,7 +47,7 @@ bool kernel_log_same_pci(const char *pci, const char *device)
 	       a.bus == b.bus && a.device == b.device;
 }
 
-/* "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,...];" */
+/* Reads "PRIORITY,SEQUENCE,MICROSECONDS,FLAGS[,...];" and returns the time. */
 static bool read_head(const char **p, uint64_t *ret_ns)
 {
 	uint64_t ignored, us;
@@ -104,7 +104,7 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 struct kernel_log {
 	int fd;
 	size_t used;
-	bool overlong; /* skip the rest of this line, which is longer than any record */
+	bool overlong; /* the present line is longer than any record: skip the rest of it */
 	char text[2 * RECORD_MAX];
 };
 
@@ -157,8 +157,8 @@ static bool read_line(struct kernel_log *k, char *out)
 	return true;
 }
 
-/* Reads more text. EPIPE: records were overwritten before they were read; the next read
- * continues with the remaining ones. */
+/* Reads more text. After EPIPE (records were overwritten before they were read), the next read
+ * continues with the oldest record that is left. */
 static bool fill_text(struct kernel_log *k)
 {
 	ssize_t n;

@@ -1,9 +1,8 @@
-/* kernel_log: reads Xids from the kernel log, also those from before the start.
+/* kernel_log: reads Xids from the kernel log, also those from before the service started.
  *
- * A driver reports an event only once, to the programs that listen at that time; earlier events
- * are only in the kernel's ring buffer. /dev/kmsg may need CAP_SYSLOG (dmesg_restrict). If it
- * cannot be read, the service logs this and continues without it. In a copied tree, dev/kmsg is
- * a file with the same records. */
+ * A driver reports an event only to programs that listen at that time. Earlier events are only in
+ * the kernel's ring buffer, /dev/kmsg. Reading it may need CAP_SYSLOG (dmesg_restrict). In the
+ * tests, dev/kmsg below the root folder is a file with the same records. */
 #ifndef GW_GUARD_KERNEL_LOG_H
 #define GW_GUARD_KERNEL_LOG_H
 
@@ -25,8 +24,9 @@ struct kernel_log_record {
 	unsigned xid;
 };
 
-/* Parses the first line of a record ("6,1234,5678901,-;NVRM: Xid (PCI:0000:01:00): 79, ..."),
- * without its newline.  *ret is set unless it returns KERNEL_LOG_OTHER. */
+/* Parses the first line of a record, without its newline, such as
+ * "6,1234,5678901,-;NVRM: Xid (PCI:0000:01:00): 79, ...". Sets *ret unless it returns
+ * KERNEL_LOG_OTHER. */
 enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record *ret);
 
 /* True if both addresses name the same GPU. device may have a function, and a domain of four or

@@ -1,6 +1,5 @@
-/* Turns a scene into what is observed: which GPUs can be trusted, which processes of each
- * worker are there, and how many bytes each worker holds on which GPU. A failed reading changes
- * nothing. */
+/* Finds in a scene which GPUs answer, which processes each worker has, and how many bytes each
+ * worker holds on which GPU. If a reading of a GPU failed, the last values of this GPU stay. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -36,7 +35,6 @@ static void observe_gpu(struct guard *g, struct guard_gpu *u)
 		u->missing_ns = 0;
 	else if (!u->missing_ns)
 		u->missing_ns = g->now_ns;
-	u->hung = n && n->health == SCENE_HUNG;
 	u->clean = good ? u->clean + 1 : 0;
 	if (n && (n->health == SCENE_BLIND || n->errors > BLIND_ERRORS))
 		u->blind = true;
@@ -50,7 +48,6 @@ static void observe_gpu(struct guard *g, struct guard_gpu *u)
 		u->well_ns = g->now_ns;
 	if (u->lost && u->well_ns && g->now_ns - u->well_ns >= WELL_NS)
 		u->lost = false;
-	u->stale = !good && !u->lost;
 	u->free_bytes = n && n->memory_known ? n->free_bytes : 0;
 	u->coming_bytes = 0;
 }
@@ -104,7 +101,7 @@ static void find_roots(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
 	unsigned roots = 0, same = 0;
-	bool lives = false; /* a known process runs, but the match does not find it */
+	bool lives = false; /* a known process still runs, but the match does not find it */
 
 	for (unsigned i = 0; i < g->scene.roots; i++) {
 		const struct scene_root *r = &g->scene.root[i];
@@ -156,7 +153,7 @@ static void add_process(struct guard *g, struct guard_worker *w, const struct sc
 	if (slot < 0)
 		return;
 	w->observed.home |= UINT64_C(1) << slot;
-	if (g->gpu[slot].stale)
+	if (gpu_is_stale(&g->gpu[slot]))
 		return;
 	if (p->bytes_known) {
 		w->observed.held[slot] += p->bytes;
@@ -184,7 +181,7 @@ static int gpu_with_most_free(const struct guard *g)
 	int best = -1;
 
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (g->gpu[i].now && !g->gpu[i].lost && !g->gpu[i].stale &&
+		if (g->gpu[i].now && !g->gpu[i].lost && !gpu_is_stale(&g->gpu[i]) &&
 		    (best < 0 || g->gpu[i].free_bytes > g->gpu[best].free_bytes))
 			best = (int)i;
 	return best;
@@ -219,11 +216,11 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	o->home = 0;
 	o->by_device = false;
 	for (unsigned i = 0; i < g->gpus; i++) {
-		if (!g->gpu[i].stale)
+		if (!gpu_is_stale(&g->gpu[i]))
 			o->held[i] = 0;
-		/* Keep the old GPU if the worker is evicted, or if a GPU was not read: then the
-		 * worker is not visible. */
-		if (g->gpu[i].stale || g->gpu[i].lost || worker_is_out(w))
+		/* Keep the old GPU if the worker is evicted. Keep it also if it could not be
+		 * read, because the worker may still be there. */
+		if (gpu_is_stale(&g->gpu[i]) || g->gpu[i].lost || worker_is_out(w))
 			o->home |= home & UINT64_C(1) << i;
 	}
 	find_roots(g, w);
@@ -294,8 +291,9 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	w->dry = guard_is_dry(g, w);
 }
 
-/* Returns the free memory of a GPU. The result is at most what the process lists leave free:
- * memory is read before the lists, so only the lists show what a process took in between. */
+/* Returns the free memory of a GPU, but not more than all memory less `held`, the bytes of its
+ * processes. The memory is read before the process lists, so only the lists show what a process
+ * allocated in between. */
 static uint64_t free_at_most(const struct scene_gpu *u, uint64_t held)
 {
 	uint64_t all = u->used_bytes + u->free_bytes;
@@ -327,7 +325,7 @@ void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 bool guard_unseen(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->observed.gpus, i) && (g->gpu[i].blind || g->gpu[i].hung))
+		if (has(w->observed.gpus, i) && (g->gpu[i].blind || gpu_is_hung(&g->gpu[i])))
 			return true;
 	return false;
 }
@@ -335,7 +333,7 @@ bool guard_unseen(const struct guard *g, const struct guard_worker *w)
 bool guard_unread(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->observed.gpus, i) && g->gpu[i].stale)
+		if (has(w->observed.gpus, i) && gpu_is_stale(&g->gpu[i]))
 			return true;
 	return false;
 }
@@ -348,10 +346,26 @@ bool guard_lost(const struct guard *g, const struct guard_worker *w)
 	return w->observed.gpus != 0;
 }
 
+/* Computes local time. No local hour occurs twice: when clocks are set back, local time stops
+ * until it has caught up. */
+static void update_local_time(struct guard *g)
+{
+	int64_t local = (int64_t)(g->scene.wall_ns / NS_PER_S) + g->scene.utc_offset_s;
+
+	if (g->has_scene && g->scene.utc_offset_s < g->utc_offset_s)
+		g->local_floor_s = g->local_s;
+	g->utc_offset_s = g->scene.utc_offset_s;
+	if (local < g->local_floor_s && g->local_floor_s - local <= 2 * 3600)
+		local = g->local_floor_s;
+	else
+		g->local_floor_s = 0;
+	g->local_s = local;
+}
+
 void guard_read_scene(struct guard *g)
 {
 	observe_gpus(g);
-	guard_local_time(g);
+	update_local_time(g);
 	for (unsigned i = 0; i < g->workers; i++) {
 		observe_worker(g, &g->worker[i]);
 		apply_dry_eviction(g, &g->worker[i]);

@@ -1,20 +1,20 @@
-/* Orders: chooses the next order, interprets its outcome, and checks that memory was freed. */
+/* Chooses the next order of a worker, handles its outcome, and checks that memory was freed. */
 #include "guard_internal.h"
 
 #include <string.h>
 
 #define DRAIN_RETRY_NS (250 * NS_PER_MS) /* wait before a drain that failed is tried again */
 
-/* Returns the time that an eviction may take. A checkpoint is assumed to write 1 GB/s: one
- * nanosecond per byte. */
+/* Returns the time that an order to evict may take. A checkpoint (level 3) gets one nanosecond
+ * more per byte, because it copies at least 1 GB/s. */
 uint64_t guard_evict_ns(const struct guard_worker *w)
 {
 	return CALL_NS + (w->intent.level == 3 ? w->intent.base_bytes : 0);
 }
 
-/* Returns the deadline of an eviction order. A hanging call must not last longer than the whole
- * eviction may take. But a checkpoint is never interrupted, and every call gets at least
- * LEAST_NS. */
+/* Returns the deadline of an order to evict. It is not later than the deadline of the whole
+ * eviction, so that a hanging call cannot delay the eviction. But a checkpoint (level 3) is
+ * never interrupted, and every order gets at least LEAST_NS. */
 static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 {
 	const uint64_t until = now_ns + guard_evict_ns(w), least = now_ns + LEAST_NS;
@@ -24,9 +24,8 @@ static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
 
-/* Finds the next order. It follows from the worker's intent, from its last order and from
- * whether it admits new work now. admit: whether the worker should admit new work. Returns
- * false if no order is due. */
+/* Finds the next order from the worker's intent, its last order and its admission. admit: the
+ * worker should admit new work. Returns false if no order is due. */
 static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns,
 		       enum guard_verb *ret, uint64_t *ret_deadline_ns)
 {
@@ -40,7 +39,8 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 	case STAGE_NONE:
 		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
 		if (w->intent.goal == GOAL_RUN)
-			return due && admit != (w->admission == ADMISSION_OPEN);
+			return due &&
+			       w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
 		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
@@ -111,7 +111,8 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		if (w->intent.goal == GOAL_RUN && w->admission == ADMISSION_OPEN)
 			w->intent.real = !w->dry;
 		w->record_due = w->record_due || w->admission == ADMISSION_OPEN;
-		/* the worker counts as closed until an order to open has succeeded */
+		/* the worker counts as closed until ORDER_OPEN has succeeded */
+		w->order.admission_before = w->admission;
 		w->admission = ADMISSION_CLOSED;
 	}
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
@@ -119,13 +120,12 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		w->record_due = true;
 }
 
-/* Takes back an order. If the order is still the next one, it is given again. */
 void guard_take_back(struct guard_worker *w)
 {
 	if (w->order.status != STATUS_WAITING)
 		return;
 	if (w->order.what.verb == ORDER_CLOSE)
-		w->admission = ADMISSION_OPEN;
+		w->admission = w->order.admission_before;
 	w->order.status = STATUS_NONE;
 }
 
@@ -140,7 +140,8 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 		if (worker_state(w) != STATE_EVICT)
 			return;
 		worker_set_leaving(g, w, STAGE_VERIFY);
-		guard_report(g, w, "done", "level %u; waiting until its memory is free",
+		guard_report(g, w, "done",
+			     "level %u succeeded; waiting until its memory is free",
 			     w->intent.level);
 		return;
 	case ORDER_OPEN:
@@ -162,8 +163,8 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 		     o->message[0] ? o->message : "waiting until its memory is back");
 }
 
-/* Handles a failed eviction. A worker that refuses (wrong token, unknown request) would refuse
- * again, so this level is not tried again. */
+/* Handles a failed order to evict. A worker that refuses (wrong token, unknown request) would
+ * refuse again, so this level is not tried again. */
 static void evict_failed(struct guard *g, struct guard_worker *w, const struct guard_outcome *o)
 {
 	const char *message = o->message;
@@ -181,7 +182,8 @@ static void evict_failed(struct guard *g, struct guard_worker *w, const struct g
 	}
 	w->order.retry_ns =
 		g->now_ns + (RETRY_NS << (w->intent.tries ? w->intent.tries - 1 : 0));
-	guard_report(g, w, "try again", "level %u: %.200s", w->intent.level, message);
+	guard_report(g, w, "try again", "level %u did not succeed: %.180s", w->intent.level,
+		     message);
 }
 
 /* Handles a failed drain. A drain that the worker refuses ends at once: waiting for drain_s
@@ -214,8 +216,8 @@ void guard_order_failed(struct guard *g, struct guard_worker *w, const struct gu
 		guard_resume_failed(g, w, o->message);
 }
 
-/* Treats an order as failed if its outcome is overdue, so that a lost outcome does not keep the
- * worker waiting. A checkpoint that still runs has not failed. */
+/* Treats an order as failed if its outcome is overdue, so that a lost outcome does not stop all
+ * further orders. A checkpoint that still runs has not failed. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
 	const struct guard_outcome late = { .message = "no answer by the deadline" };
@@ -306,9 +308,9 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 	return free_now + took + SLACK_BYTES >= i->base_free + guard_freed_bytes(w);
 }
 
-/* True if a second resume does no harm. False for hooks, signals and callbacks, which may load
- * twice. False also for a worker that cannot report what is loaded, because it would load the
- * model again. */
+/* True if it does no harm to resume a worker that already runs. False for hooks, signals and
+ * callbacks, which may load a second time. False also for a worker that cannot report what is
+ * loaded, because it would load its model again. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,

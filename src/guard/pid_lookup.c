@@ -13,6 +13,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+/* A part of the path: a folder above the file's folder, the file's folder, or the file. */
 enum pidfile_part { PIDFILE_PASSED, PIDFILE_FOLDER, PIDFILE_ITSELF };
 
 /* True if the file has an access control list. Then the group bits of its mode limit every user
@@ -25,10 +26,10 @@ static bool pidfile_has_acl(int fd)
 	return getxattr(path, "system.posix_acl_access", NULL, 0) > 0;
 }
 
-/* Checks one folder of the path, or the file. Returns NULL, or what is wrong. *owner: the user
+/* Checks the file, or one folder of its path. Returns NULL, or what is wrong. *owner: the user
  * who owns a part of the path and is neither root nor the user of this process; -1: none so
- * far. If there are two such users, the file is not trusted. In a sticky folder others can
- * create files, but cannot replace the next folder of the path. */
+ * far. If there are two such users, the file is not trusted. Others may write a sticky folder,
+ * because they cannot replace the next folder of the path in it. */
 static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_part part,
 				 int64_t *owner)
 {
@@ -221,7 +222,7 @@ bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 	       port_owner_file(root, &at, pid, file) > 0;
 }
 
-/* maximum number of processes with the socket; a server may have many processes */
+/* maximum number of processes that have the socket open */
 #define HOLDERS 64
 
 struct holder_search {

@@ -7,15 +7,15 @@
 #include <stdint.h>
 #include <time.h>
 
-/* The guard may signal the process that a pidfile names, so a user who can write the file must
- * not choose the process of another user. The file and all its folders must belong to root, to
- * the user of this process or to the owner of the named process, and nobody else may write
- * them, apart from the group root and our own group. Links are not followed, except that
- * /var/run is /run. */
+/* The content of a pidfile. The guard may signal the process that the file names, so a user who
+ * can write the file must not be able to name a process of another user. Therefore a file is
+ * trusted only if the file and all its folders belong to root, to the user of this process or to
+ * the owner of the named process, and if no other user can write them. The group root and the
+ * group of this process may write them. Links are not followed, except that /var/run is /run. */
 struct pidfile {
 	int64_t pid;
-	struct timespec written;
-	const char *fault; /* why the file is not trusted, such as "it is a link"; or NULL */
+	struct timespec written; /* when the file was last written */
+	const char *fault; /* why the file is not trusted: "its path has a link"; or NULL */
 };
 
 /* What to do about a fault, as the end of a sentence. */
@@ -31,14 +31,14 @@ int pidfile_read(const struct root *root, const char *path, struct pidfile *ret)
  * which sockets the process has. The open files of another user's process cannot be read
  * without privileges. */
 
-#define PORT_OWNER_SOCKETS 4    /* sockets per port: one for each address */
+#define PORT_OWNER_SOCKETS 4    /* maximum number of sockets per port: one per address */
 #define PORT_OWNER_FILES   1024 /* maximum number of open files read per process */
 #define PORT_OWNER_FILE    48   /* size of the path of an open file */
 
 struct port_owners { /* the sockets that listen on a port */
 	uint64_t inode[PORT_OWNER_SOCKETS];
 	unsigned count;
-	int64_t uid; /* owner of the last socket */
+	int64_t uid; /* user who owns the last of these sockets */
 };
 
 /* Finds the sockets that listen on the port. The caller zeroes ret. Takes 3 ms. Returns 0, or

@@ -1,5 +1,5 @@
 /* The kinds of workers, the defaults of a policy, and schedules. Policies are copied and
- * compared with the member lists that define their structs (policy.h). */
+ * compared by the lists of members from which policy.h makes the structs. */
 #include "policy.h"
 
 #include "idle.h"
@@ -92,15 +92,22 @@ void policy_init(struct policy *p)
 	};
 }
 
-/* WHERE is a string that says where something is configured. ARRAY has structs or strings. */
-enum type { PLAIN, REAL, TEXT, WHERE, ARGV, STRUCT, ARRAY };
+enum type {
+	PLAIN, /* an integer, a bool or an enum */
+	REAL,
+	TEXT,
+	WHERE, /* a string that says where something is configured; it is not compared */
+	ARGV,  /* a list of strings, ended by NULL */
+	STRUCT,
+	ARRAY, /* an array of structs or of strings */
+};
 
 struct member {
 	enum type type;
 	size_t offset, size; /* size of the member, or of one element of an array */
-	/* members of a struct or of an array element; size 0 ends the list */
+	/* for STRUCT and ARRAY: the members of the struct or element; size 0 ends the list */
 	const struct member *of;
-	size_t count; /* for an array: offset of the number of elements */
+	size_t count; /* for ARRAY: offset of the number of elements */
 };
 
 /* clang-format off */
@@ -154,7 +161,6 @@ static unsigned count_of(const struct member *m, const void *of)
 	return *(const unsigned *)(const void *)((const char *)of + m->count);
 }
 
-/* Times, sizes and ratios have the values of policy.standard until they are set. */
 void policy_worker_init(struct policy_worker *w)
 {
 	*w = (struct policy_worker){
@@ -381,7 +387,7 @@ int policy_copy(struct policy *ret, const struct policy *p)
 static const char *const days[7] = { "monday", "tuesday",  "wednesday", "thursday",
 				     "friday", "saturday", "sunday" };
 
-/* The rest of a string that is being read, and a buffer for the error message. */
+/* A schedule that is being read. p: the rest of the text. message: buffer for an error. */
 struct reading {
 	const char *p;
 	char *message;

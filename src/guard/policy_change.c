@@ -1,7 +1,6 @@
-/* Replaces the policy. What is known about the workers stays.
- *
- * A worker with the same name is the same worker. Verdicts borrow strings of the old policy, so
- * they are made again from the last scene. */
+/* Replaces the policy and keeps what is known about the workers: a worker with the same name is
+ * the same worker. Verdicts borrow strings of the old policy, so they are made again from the
+ * last scene. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -23,7 +22,7 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Applies a change between dry run and enforce. An eviction of a dry run is undone. A worker
+/* Applies a change between dry run and enforce. An eviction of a dry run is forgotten. A worker
  * that was really evicted stays evicted until the mode allows the guard to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
@@ -69,7 +68,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 			 : "decisions are carried out from now on");
 }
 
-/* Handles a changed match, so that a report about a missing process names the new match. */
+/* Handles a changed match. If the worker is absent, reports what the new match looks for. */
 static void match_changed(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];
@@ -112,9 +111,9 @@ static bool has_command_patterns(const struct policy *p)
 	return has;
 }
 
-/* Classifies the last scene again. Its roots name workers by position, and its verdicts have
- * strings of the old policy. Command lines are compared with the new patterns by the thread that
- * builds the next scene. */
+/* Classifies the last scene with the new policy. now[i]: the new position of worker i; -1: it
+ * was removed. Command lines are not compared with the new patterns here: the thread that builds
+ * the next scene does that. */
 static void classify_again(struct guard *g, const int *now)
 {
 	const bool pending = has_command_patterns(g->p);
@@ -134,8 +133,8 @@ static void classify_again(struct guard *g, const int *now)
 	classify(g->p, &g->scene, g->verdict);
 }
 
-/* Renumbers decisions that were not fetched, because they also name workers by position. Drops
- * those of a removed worker. */
+/* Changes the workers' positions in decisions that were not fetched. Drops the decisions about
+ * removed workers. */
 static void renumber_decisions(struct guard *g, const int *now)
 {
 	unsigned n = 0;

@@ -13,8 +13,8 @@
 
 enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
-/* Members that are written by name, so that a new row in an enum does not change the meaning of
- * a recording. */
+/* Enums are written by name, so that a new value of an enum does not change the meaning of a
+ * recording. */
 static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
 static const char *const kinds[] = {
@@ -38,7 +38,7 @@ static const struct {
 	{ "kind", kinds, old_kinds },
 };
 
-/* Returns the position in named[]; -1: this member is written as a number. */
+/* Returns the position of a member in named[]; -1: the member is written as a number. */
 static int find_named(const char *member)
 {
 	for (unsigned i = 0; i < sizeof(named) / sizeof(named[0]); i++)
@@ -69,7 +69,7 @@ struct put {
 	const char *prefix;
 };
 
-/* Writes a string. A user and a password in a URL are left out. */
+/* Writes a string, without the user and the password of a URL. Does not write token_file. */
 static void put_words(const struct put *w, const char *name, const char *text)
 {
 	static const struct struct_text_member words = { .kind = STRUCT_TEXT_TEXT };
@@ -87,8 +87,8 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	struct_text_add(w->out, &words, text);
 }
 
-/* Writes one member. A string that is not NULL begins with '='. A command is written as 1 (set)
- * or 0. */
+/* Writes one member. A string that is not NULL is written after '='. A command is written as 1,
+ * or 0 if it is NULL. */
 static void put(const struct put *w, const char *name, enum type type, unsigned size,
 		const void *at)
 {
@@ -182,7 +182,7 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 		r->err = -GW_E_NOMEM;
 }
 
-/* Reads a name, or the number that an old recording has instead. */
+/* Reads a name. An old recording has a number instead: a position in `old`. */
 static int take_named(const char *value, const char *const *names, const char *const *old,
 		      unsigned *ret)
 {

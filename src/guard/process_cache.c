@@ -95,14 +95,14 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
 	return 0;
 }
 
-/* Adds n bytes and a separator to a hash; n below 0: only the separator. */
+/* Adds n bytes and a separator to a hash. If n is negative, adds only the separator. */
 static uint64_t hash_part(uint64_t hash, const char *text, long n)
 {
 	return (text_hash(hash, text, n < 0 ? 0 : (size_t)n) ^ 0x100) * TEXT_HASH_PRIME;
 }
 
-/* Accepts empty arguments if the path of the program can be read. A process that ends loses its
- * arguments some seconds before it has released a large amount of memory. */
+/* Accepts empty arguments only if the path of the program can be read: a process that is ending
+ * has neither, for some seconds if it releases a large amount of memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };
@@ -133,8 +133,8 @@ struct process_cache {
 	uint64_t now_ns, before_ns; /* times of this scene and of the previous scene */
 	bool appeared;
 	int chain[CHAINS];
-	int unused; /* first entry of the free list; -1: none */
-	int fresh;  /* entries from here on were never used */
+	int unused; /* first entry of the list of free entries; -1: the list is empty */
+	int fresh;  /* entries from this position on were never used */
 	struct cached_process entry[SCENE_PROCESSES];
 };
 
@@ -249,8 +249,8 @@ static void set_missing(struct cached_process *e, uint64_t now_ns)
 	e->read_ns = 0;
 }
 
-/* Handles a process that cannot be read now. The last values stay valid. If the process was
- * never read, the entry has no name. */
+/* Handles a process that cannot be read now. The last values stay. If the process was never
+ * read, the entry has only its pid. */
 static void set_unreadable(struct cached_process *e)
 {
 	if (e->read_ns)
@@ -385,7 +385,7 @@ unsigned proc_visibility_now(void)
 		       : PROC_VISIBILITY_PROGRAMS;
 }
 
-/* With a unit or a pidfile the port is not needed to find the worker. */
+/* The port counts only if neither a unit nor a pidfile finds the worker. */
 const char *proc_visibility_lacks(const struct policy *p, unsigned worker, unsigned visible)
 {
 	const struct policy_match *m = &p->worker[worker].match;

@@ -16,14 +16,14 @@
 
 #include <poll.h>
 
-/* pidfd_set: checks with one system call which known processes still live. */
-
-/* Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
+/* pidfd_set: checks with one system call which known processes still live.
+ *
+ * Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
  * of a process is not readable, the process lives, so its pid cannot be reused. A process
  * without a pidfd (old kernels, threads, test trees, more processes than fit) is not in the
- * set, and /proc is read. */
-/* maximum number of pidfds; a service may have at least 1024 open files */
+ * set, and its start time is read from /proc. */
+/* maximum number of pidfds; the limit of open files of a service is at least 1024 */
 #define PIDFD_SET_MAX 192
 
 struct pidfd_set {
@@ -31,10 +31,10 @@ struct pidfd_set {
 	struct pollfd fd[PIDFD_SET_MAX];
 	struct {
 		struct proc_id id;
-		bool wanted; /* requested since the last pidfd_set_poll() */
+		bool wanted; /* pidfd_set_has() was called for it since the last pidfd_set_poll() */
 	} of[PIDFD_SET_MAX];
 	unsigned count;
-	unsigned at; /* position where the next requested process probably is */
+	unsigned at; /* position where pidfd_set_has() begins to search */
 };
 
 /* Borrows root. */
@@ -54,8 +54,8 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
 /* A process that the driver lists but /proc does not is an orphan after this time. */
 #define PROCESS_CACHE_ORPHAN_NS NS_PER_S
-/* how long a process is kept after it was last listed: long, because reading the driver's list
- * may fail for a while */
+/* A process is kept for this time after it was last listed, because reading the driver's list
+ * may fail for a while. */
 #define PROCESS_CACHE_FORGET_NS (10 * NS_PER_S)
 /* A young process may execute another program, so it is read again more often than an old
  * one: YOUNG_NS is the age at which it becomes old, REFRESH_..._NS the time between readings. */
@@ -72,11 +72,11 @@ enum process_state {
 struct cached_process {
 	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
 	enum process_state state;
-	struct scene_process process; /* contents of /proc; the GPU members are not set */
+	struct scene_process process; /* from /proc; the members about the GPU are not set */
 	uint64_t read_ns;             /* when the process was last read; 0: never */
 	uint64_t missing_ns; /* since when the process is not in /proc; 0: it is there */
 	uint64_t first_seen_ns, last_seen_ns; /* when the driver first and last listed it */
-	/* worker that the process descends from, also if its parents have ended; -1: none */
+	/* the worker that the process descends from, even if its parents have ended; -1: none */
 	int worker;
 	int next; /* next entry in the hash chain; -1: the end */
 };
@@ -113,15 +113,15 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
  * is ending. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret);
 
-/* Compares a process with a pid and start time. Pids are reused; a pid with its start time is
- * not. */
+/* Returns whether the process with this pid and start time still exists, has ended, or has ended
+ * and another process has its pid. */
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 
-/* proc_visibility: what this process can see of other users' processes, and which parts of a
- * policy need more privileges. */
-
-/* Name, arguments and control group are visible to everyone. Reading the program needs
+/* proc_visibility: which facts about other users' processes this process can read, and which
+ * parts of a policy need more privileges.
+ *
+ * Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
  * addition. A hidden value never matches: a worker that would be found by the value is absent,
  * and a rule that uses the value never applies. */

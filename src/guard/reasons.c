@@ -1,28 +1,12 @@
 /* Finds the reasons why a worker may not run, and whether another process needs the worker's
  * memory.
  *
- * The reasons are computed again at every scene and request. Only contention has a history:
- * decide.c decides when a demand is sure, and when it has been absent for long enough. */
+ * The reasons are computed again with every scene and request. Only contention depends on
+ * earlier scenes: decide.c decides when a demand is sure, and when the quiet time is over. */
 #include "guard_internal.h"
 
 #include <string.h>
 #include <time.h>
-
-/* Computes local time. No local hour occurs twice: when clocks are set back, local time stops
- * until it has caught up. */
-void guard_local_time(struct guard *g)
-{
-	int64_t local = (int64_t)(g->scene.wall_ns / NS_PER_S) + g->scene.utc_offset_s;
-
-	if (g->has_scene && g->scene.utc_offset_s < g->utc_offset_s)
-		g->local_floor_s = g->local_s;
-	g->utc_offset_s = g->scene.utc_offset_s;
-	if (local < g->local_floor_s && g->local_floor_s - local <= 2 * 3600)
-		local = g->local_floor_s;
-	else
-		g->local_floor_s = 0;
-	g->local_s = local;
-}
 
 static bool is_scheduled(const struct guard *g, const struct guard_worker *w)
 {
@@ -86,7 +70,7 @@ static void end_request(struct guard *g, struct guard_worker *w)
 	r->person = PERSON_NONE;
 	r->until_ns = FOR_EVER;
 	w->record_due = true;
-	guard_report(g, w, "hold", "its time is over");
+	guard_report(g, w, "hold", "the time of the hold or eviction is over");
 }
 
 void guard_note_since(const struct guard *g, struct guard_worker *w)
@@ -104,7 +88,7 @@ static void update_reasons(struct guard *g, struct guard_worker *w)
 	const enum worker_person person = (end_request(g, w), w->reasons.person);
 	char text[200];
 
-	/* Contention and idling keep their first evidence. */
+	/* The evidence of these two reasons was written when they began. */
 	w->reasons.mask = (worker_has_contention(w) ? BIT(REASON_CONTENTION) : 0) |
 			  (w->idle.unload ? BIT(REASON_IDLE) : 0);
 	if (person == PERSON_EVICT || person == PERSON_HOLD_EVICTED)
@@ -199,7 +183,7 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->gpus; i++) {
 		struct guard_gpu *u = &g->gpu[i];
 
-		if (!has(w->observed.home, i) || !u->now || u->stale)
+		if (!has(w->observed.home, i) || !u->now || gpu_is_stale(u))
 			continue;
 		demand_judge(&g->demand, g->p, &w->knobs, &g->scene, g->verdict,
 			     (unsigned)u->at, &c);

@@ -1,9 +1,9 @@
-/* Reservations: memory that is kept free for a process.
+/* Keeps reserved memory free for a process.
  *
- * A reservation marks workers, the lowest priority first, until free memory plus the memory of
- * the marked workers covers the reservation and the headroom. The marks stay until the
- * reservation ends. A reservation limits only the guard's workers: another process may take the
- * memory. */
+ * A reservation marks workers that must leave, the lowest priority first, until the free memory
+ * and the memory of the marked workers are enough for the reservation and the headroom. The
+ * marks stay until the reservation ends. A reservation limits only the guard's workers: another
+ * process may take the memory. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -66,8 +66,8 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks workers for reservation r, which has number i. u->promised: bytes of earlier
- * reservations. */
+/* Marks the workers that must leave for r, the reservation at place i. On entry u->promised has
+ * the bytes of the reservations before it. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
@@ -78,7 +78,7 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	r->most_bytes -= r->most_bytes < u->promised ? r->most_bytes : u->promised;
 	u->promised = want;
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
-		return; /* too little can become free, so no worker leaves */
+		return; /* not enough memory can become free, so no worker leaves */
 	want += headroom(g, slot);
 	for (unsigned k = 0; k < g->workers; k++)
 		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
@@ -130,17 +130,26 @@ static int most_free_gpu(const struct guard *g)
 	return best;
 }
 
-/* True if an eviction is needed to make these bytes free. */
+/* True if a worker must be evicted so that these bytes are free. */
 static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 {
 	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
+}
+
+/* Returns the reservation with this id; 0: the first unused entry. NULL: there is none. */
+static struct reservation *reservation_find(struct guard *g, uint64_t id)
+{
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
+		if (g->reservation[i].id == id)
+			return &g->reservation[i];
+	return NULL;
 }
 
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id)
 {
 	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : most_free_gpu(g);
-	struct reservation *r = NULL;
+	struct reservation *r;
 	int64_t uid = g->requester;
 
 	g->requester = -1;
@@ -149,9 +158,7 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 	if (must_leave(g, (unsigned)slot, bytes) &&
 	    rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns))
 		return -GW_E_PERM;
-	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
-		if (!g->reservation[i].id)
-			r = &g->reservation[i];
+	r = reservation_find(g, 0);
 	if (!r)
 		return -GW_E_SIZE;
 	*r = (struct reservation){ .id = ++g->next_id,
@@ -172,14 +179,6 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 	return 0;
 }
 
-static struct reservation *reservation_find(struct guard *g, uint64_t id)
-{
-	for (unsigned i = 0; id && i < GUARD_RESERVATIONS; i++)
-		if (g->reservation[i].id == id)
-			return &g->reservation[i];
-	return NULL;
-}
-
 /* True if a worker that is marked for the reservation has not left yet. */
 static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
@@ -197,7 +196,7 @@ static bool is_being_freed(const struct guard *g, const struct reservation *r)
 
 int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size)
 {
-	const struct reservation *r = reservation_find((struct guard *)g, id);
+	const struct reservation *r = id ? reservation_find((struct guard *)g, id) : NULL;
 
 	if (!r) {
 		text_fit(message, size, "no such reservation: it ended or never existed");
@@ -216,7 +215,8 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 	}
 	if (u->now && u->now->memory_known && r->most_bytes < want) {
 		text_fit(message, size,
-			 "insufficient_vram: needs %llu MiB, %llu MiB can be free on %s; "
+			 "insufficient_vram: needs %llu MiB, only %llu MiB can become free on "
+			 "%s; "
 			 "try again in %llu s",
 			 mib, (unsigned long long)(r->most_bytes / MIB), u->uuid,
 			 (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
@@ -229,7 +229,7 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
 {
-	struct reservation *r = reservation_find(g, id);
+	struct reservation *r = id ? reservation_find(g, id) : NULL;
 
 	if (!r)
 		return;
@@ -262,11 +262,8 @@ bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reserv
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 {
 	int slot = g->has_scene ? -1 : guard_slot(g, room->gpu, true);
-	struct reservation *r = NULL;
+	struct reservation *r = reservation_find(g, 0);
 
-	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
-		if (!g->reservation[i].id)
-			r = &g->reservation[i];
 	if (slot < 0 || !r || !room->id || reservation_find(g, room->id))
 		return -GW_E_STATE;
 	*r = (struct reservation){ .id = room->id,

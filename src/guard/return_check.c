@@ -1,5 +1,5 @@
-/* Checks whether a worker may return, when no reason keeps it out (GUARD-MACHINE.md, Before it
- * returns). Begins the return, and undoes a return that fails. */
+/* Checks whether a worker without a reason may return (GUARD-MACHINE.md, Before it returns).
+ * Begins the return, and undoes a return that failed. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 {
 	const struct worker_backoff *b = &o->backoff;
 	const enum guard_state s = worker_state(o);
-	/* the server did not answer, and the time of the next check has not come */
+	/* the server did not answer, and the next check is not due yet */
 	bool no_answer = b->blocked == BIT(BLOCK_ENDPOINT) && g->now_ns < b->check_ns;
 
 	return (s == STATE_EVICTED || s == STATE_QUIET) && !worker_kept_out(o) &&
@@ -37,8 +37,8 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Returns the bytes that other returning workers will take in addition. Returns 0 unless the
- * service is stopping: at other times, a later scene shows these bytes. */
+/* Returns the bytes that other returning workers have not allocated yet. Returns 0 unless the
+ * service ends: otherwise only one worker at a time returns to a GPU. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -54,8 +54,8 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 }
 
 /* True if only this worker uses or will use the GPU: there is no reservation, no other worker,
- * and no process except those of the worker, of the desktop and of this program. Then no
- * headroom is needed, and a worker that filled the GPU alone may return. */
+ * and no process except those of the worker, of the desktop and of this program. Then no memory
+ * must stay free, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -110,8 +110,8 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	return bad;
 }
 
-/* Returns the host memory that loading needs. Memory that was moved to the host (a checkpoint,
- * vLLM asleep at level 1) is already there. */
+/* Returns the host memory that loading needs; 0 if the eviction moved the worker's memory to the
+ * host (a checkpoint, or vLLM asleep at level 1). */
 static uint64_t host_need(const struct guard_worker *w)
 {
 	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
@@ -160,9 +160,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 	return w->presence == PRESENCE_GONE ? FROM_ABSENT : stuck ? FROM_STUCK : FROM_OUT;
 }
 
-/* Checks whether the worker may return: every 5 s, or every second if only an order or another
- * worker must be waited for. Reports again only when another check fails. stuck: the worker
- * still holds its memory. quiet_ended: the quiet time has just ended. */
+/* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
+ * another worker or for one of its own orders. Reports the result only if it differs from the
+ * last one. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 			   bool quiet_ended)
 {
@@ -180,7 +180,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 		b->request = RESUME_REQUESTED;
 	if (bad && bad == b->blocked && !quiet_ended)
 		return STEP_WAIT;
-	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* retries without a report */
+	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* try again without a report */
 		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
 		w->report.state = STATE_RESUME;
 		return STEP_AGAIN;
@@ -216,7 +216,7 @@ static void undo_return(struct guard *g, struct guard_worker *w)
 	worker_set_leaving(g, w, STAGE_STUCK);
 }
 
-/* Reports the worker as absent if the guard tried to start its process and the process did not
+/* Marks the worker as absent if the guard tried to start its process, but the process did not
  * appear. */
 static void not_started(struct guard *g, struct guard_worker *w, enum worker_from from)
 {
@@ -227,7 +227,7 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Doubles the wait after each return that failed. */
+/* Sets how long the worker waits after a failed return: twice as long as the last time. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -239,13 +239,19 @@ static void back_off(struct guard *g, struct guard_worker *w)
 }
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
- * it left, it probably still runs; then only its memory is checked. */
+ * it left, it probably still runs; then only its memory is checked. If the service ends, such a
+ * worker is ordered to admit new work, because the adapter did that only after a successful
+ * resume. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
 
 	if (from == FROM_STUCK && w->intent.claim != CLAIM_LEFT) {
-		worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		if (g->stopping)
+			worker_set_running(g, w);
+		else
+			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
+		w->unsettled = g->stopping;
 		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
 		return;
 	}
@@ -255,9 +261,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Handles an endpoint that does not answer (row 32 of GUARD-MACHINE.md). The guard learns this
- * from the outcome of an order, because only the thread that carries out an order calls the
- * endpoint. */
+/* Handles a worker that does not answer an order to resume (row 32 of GUARD-MACHINE.md). This
+ * counts as a failed check before the return, although only the order shows it. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -276,9 +281,9 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 	not_started(g, w, from);
 }
 
-/* Doubles the quiet time after each flap. A flap is an eviction for contention that begins less
- * than min_resident_s after the return, or that is the third eviction within FLAP_NS. A longer
- * quiet time delays only the return, never an eviction, because a contender cannot wait. */
+/* Doubles the quiet time after a flap. A flap is an eviction for contention that begins less
+ * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The longer
+ * quiet time delays the next return, but never an eviction, because a contender cannot wait. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -296,7 +301,7 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
 		return;
 	b->quiet_factor *= 2;
-	guard_report(g, w, "flapping", "%u eviction%s in 15 min: quiet time is now %llu s",
+	guard_report(g, w, "flapping", "%u eviction%s in 15 min: the quiet time is now %llu s",
 		     recent, recent == 1 ? "" : "s",
 		     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 }
@@ -326,7 +331,7 @@ static bool is_reload_storm(struct guard *g, struct worker_backoff *b)
 void guard_loaded_again(struct guard *g, struct guard_worker *w)
 {
 	const unsigned long long mib = w->observed.bytes / MIB;
-	unsigned level = guard_level_first(w); /* raised to LEVEL_STOP if the worker has it */
+	unsigned level = guard_level_first(w);
 	bool storm; /* clients load the model again and again while the worker is evicted */
 
 	if (!worker_kept_out(w)) {
@@ -337,16 +342,17 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	storm = w->backoff.storm = is_reload_storm(g, &w->backoff);
 	worker_set_leaving(g, w, STAGE_UNLOAD);
 	guard_report(g, w, storm ? "reload-storm" : "reloaded while evicted",
-		     "%llu MiB loaded, %llu MiB needed%s", mib,
+		     "it loaded %llu MiB; it held %llu MiB before%s", mib,
 		     (unsigned long long)(w->observed.need_bytes / MIB),
 		     storm ? ": stop its clients, or let the guard stop its unit (kind = "
 			     "\"systemd\")"
 			   : "");
+	/* In a storm, stop the worker if that is allowed. */
 	while (storm && level && level < LEVEL_STOP)
 		level = guard_level_next(w, level);
 	if (storm && level == LEVEL_STOP)
 		w->intent.level = level;
 	else if (storm && w->admission == ADMISSION_CLOSED)
-		/* the guard orders the worker again to refuse new work */
+		/* the next order closes the worker again */
 		w->admission = ADMISSION_UNVERIFIED;
 }

@@ -26,7 +26,7 @@ enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END
 #define CHANGE     'D'
 #define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
 
-/* Counts that the last line repeats, so that a scene with lost lines does not count as
+/* The last line of a scene has these numbers, so that a scene with lost lines does not count as
  * complete. */
 struct line_counts {
 	unsigned gpus, processes, roots;
@@ -125,7 +125,7 @@ void scene_write(struct buf *out, const struct scene *s)
 	add_line(out, LINE_END, &t);
 }
 
-/* The array that a type of line is made from: offset, number and size of its elements. */
+/* The array in struct scene that has one element per line of a type. */
 struct list {
 	size_t offset;
 	unsigned n;
@@ -148,7 +148,7 @@ static struct list list_of(const struct scene *s, enum line kind)
 	}
 }
 
-/* True if both fields are written in the same way: all NANs are written alike. */
+/* True if both fields are written as the same text. All NANs are written as the same text. */
 static bool same_field(const void *a, const void *b, const struct field *f)
 {
 	switch (f->kind) {
@@ -362,26 +362,15 @@ static bool read_process(struct scene *s, const char *line)
 	return read_fields(line, LINE_PROCESS, p) && p->gpu < s->gpus;
 }
 
+/* Reads a line of a root or of a former root. Both have the same fields. */
 static bool read_root(struct scene *s, const char *line)
 {
-	struct scene_root *r = &s->root[s->roots];
+	const bool former = line[0] == rows[LINE_FORMER].letter;
 
 	if (s->roots == SCENE_ROOTS)
 		return false;
-	memset(r, 0, sizeof(*r));
-	s->roots++;
-	return read_fields(line, LINE_ROOT, r);
-}
-
-static bool read_former(struct scene *s, const char *line)
-{
-	struct scene_root *r = &s->root[s->roots];
-
-	if (s->roots == SCENE_ROOTS)
-		return false;
-	*r = (struct scene_root){ .how = ROOT_FORMER };
-	s->roots++;
-	return read_fields(line, LINE_FORMER, r);
+	s->root[s->roots] = (struct scene_root){ .how = former ? ROOT_FORMER : ROOT_FOUND };
+	return read_fields(line, LINE_ROOT, &s->root[s->roots++]);
 }
 
 static bool read_end(struct scene *s, const char *line)
@@ -451,17 +440,16 @@ static bool read_changes(struct scene *s, const char *line)
 
 int scene_read(struct scene *ret, const char *line)
 {
-	static bool (*const take[LINES])(struct scene *, const char *) = {
-		read_scene, read_gpu, read_process, read_root, read_former, read_end
-	};
+	static bool (*const take[LINES])(struct scene *,
+					 const char *) = { read_scene, read_gpu,  read_process,
+							   read_root,  read_root, read_end };
 	const enum line kind = line_of(line);
 
 	if (line[0] == CHANGE && line[1] == '\t' && ret->whole) {
 		ret->whole = read_changes(ret, line);
 		return ret->whole ? 1 : -GW_E_PARSE;
 	}
-	/* Only a scene line begins a scene. It is accepted even if the last scene is
-	 * incomplete. */
+	/* LINE_SCENE begins a scene, even if the last scene is incomplete. */
 	if (kind != LINE_SCENE && !ret->reading)
 		return -GW_E_PARSE;
 	if (kind == LINES || !take[kind](ret, line)) {

@@ -28,20 +28,20 @@ const char *scene_health_name(enum scene_health h); /* "ok", "blind", ... */
 
 struct scene_gpu {
 	char uuid[96];
-	char pci[16];   /* "0000:01:00.0"; "" unknown */
+	char pci[16];   /* PCI address, such as "0000:01:00.0"; "": unknown */
 	unsigned index; /* the driver's number of the GPU */
-	int cuda;       /* CUDA's number of the GPU; -1: unknown, or GW_CUDA_NOT_VISIBLE */
+	int cuda;       /* CUDA's number of the GPU; -1: unknown; or GW_CUDA_NOT_VISIBLE */
 	enum scene_health health;
 	bool simulated;
 	bool display;      /* a display is active on the GPU */
 	bool hidden;       /* the GPU may have processes that are not visible (pid namespace) */
-	bool memory_known; /* the three members below are set */
+	bool memory_known; /* total_bytes, free_bytes and used_bytes are set */
 	uint64_t total_bytes, free_bytes;
-	uint64_t used_bytes;  /* without the driver's reserve */
+	uint64_t used_bytes;  /* without the memory that the driver reserves */
 	double temperature_c; /* NAN: unknown */
 	/* degrees to the slowdown at the current temperature, only for display; NAN: unknown */
 	double margin_c;
-	unsigned errors; /* consecutive failed readings */
+	unsigned errors; /* failed readings in a row */
 };
 
 /* Whether scene_process.patterns holds the results of classifier_match_command(). */
@@ -72,7 +72,7 @@ struct scene_process {
 	char cgroup[160];   /* path of the control group; "": unknown */
 	char container[64]; /* id of the container; "": none */
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends the list */
-	/* Not recorded. */
+	/* The members below are not recorded. */
 	enum scene_command_match command_match;
 	/* patterns that match the command line: one bit per rule, then one per worker */
 	uint64_t patterns[2];
@@ -88,11 +88,11 @@ enum scene_how {
 
 /* A process that belongs to a worker, on a GPU or not. */
 struct scene_root {
-	unsigned worker; /* position in the policy */
+	unsigned worker; /* position of the worker in the policy */
 	enum scene_how how;
 	struct proc_id id;
-	/* process_cache_fingerprint() of a ROOT_FOUND; checked before an order is carried out;
-	 * 0: unknown. Not recorded. */
+	/* For ROOT_FOUND: process_cache_fingerprint() when the process was found; 0: unknown.
+	 * It is compared again before an order is carried out. It is not recorded. */
 	uint64_t print;
 };
 
@@ -105,16 +105,16 @@ struct scene {
 	unsigned gpus;
 	struct scene_process process[SCENE_PROCESSES];
 	unsigned processes;
-	unsigned left_out; /* processes that did not fit */
+	unsigned left_out; /* number of processes that did not fit into process[] */
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
-	unsigned game_clients; /* registered games */
+	unsigned game_clients; /* number of registered games */
 	/* the game that was registered last: "pid 4711 game.exe"; "": unknown. The guard sets it,
 	 * so it is not recorded with the scene. */
 	char game[48];
-	bool reading; /* for scene_read(): the scene's last line was not read yet */
-	/* for scene_read() and scene_write_change(): the scene is complete, so a line of
-	 * changes may follow */
+	bool reading; /* scene_read() has not read the last line of the scene yet */
+	/* The scene is complete, so scene_read() accepts, and scene_write_change() writes, a
+	 * line of changes. */
 	bool whole;
 };
 
@@ -158,10 +158,10 @@ static inline unsigned scene_generations(const struct scene_process *p, int64_t 
 #define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
-/* Writes how s differs from last, as one short line, because most scenes differ from the scene
- * before only in their time. Writes the whole scene if last->whole is not set, if there are
- * more or fewer GPUs, processes or roots, or if the changes do not fit on one line. Then copies
- * s to last. The caller zeroes last before the first call. */
+/* Writes how s differs from last, as one line, and then copies s to last. Most lines are short,
+ * because most scenes differ from the one before only in their time. Writes the whole scene if
+ * last->whole is not set, if there are more or fewer GPUs, processes or roots, or if the changes
+ * do not fit on one line. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
 /* Reads the next line, without its newline. The caller zeroes ret before the first line and

@@ -27,7 +27,7 @@ static bool is_service_cgroup(const char *cgroup)
 	char unit[256], service[256];
 	struct cgroup_unit u;
 
-	proc_unit_of(cgroup, unit, sizeof(unit)); /* the program may run in a container */
+	proc_unit_of(cgroup, unit, sizeof(unit)); /* works in a container, too */
 	return last && strcmp(last + 1, unit) == 0 && cgroup_unit_find(unit, &u) &&
 	       cgroup_unit_service(&u, service, sizeof(service));
 }
@@ -45,8 +45,8 @@ static void find_self(struct scene_builder *b)
 	b->own.hidden = proc_in_child_namespace(root) == 1 || environment_is_wsl(root);
 }
 
-/* Applies a new policy to processes that have no living parents. Such a process stays with its
- * worker if the worker's match is unchanged. */
+/* Changes the worker of cached processes to its position in the new policy. A process stays with
+ * its worker only if the worker's match is unchanged. */
 static void renumber_workers(struct scene_builder *b, const struct policy *p)
 {
 	int now[POLICY_WORKERS];

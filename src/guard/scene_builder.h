@@ -1,10 +1,10 @@
-/* scene_builder: builds the scenes from which the guard decides; reads a context, /proc and
+/* scene_builder: builds the scenes from which the guard decides. It reads the GPUs, /proc and
  * /sys.
  *
- * For each scene the driver is asked for memory and processes. Slow values come from a snapshot
- * once per second, names from /proc. All memory is allocated at the start and bounded, however
- * many processes there are. If the process list of a GPU cannot be read, the GPU has errors > 0
- * and no processes in that scene: its processes are unknown. */
+ * For each scene it reads the memory and the process lists of the GPUs. Slow values come from a
+ * snapshot once per second, and names from /proc. All memory is allocated at the start, for any
+ * number of processes. If the process list of a GPU cannot be read, the GPU has errors > 0 and
+ * no processes in that scene, because its processes are unknown. */
 #ifndef GW_GUARD_SCENE_BUILDER_H
 #define GW_GUARD_SCENE_BUILDER_H
 
@@ -23,14 +23,13 @@ int scene_builder_new(struct gw_ctx *ctx, const struct policy *p, struct scene_b
 void scene_builder_free(struct scene_builder *b);
 
 /* Replaces the policy; the old one must still exist. Workers with an unchanged match keep their
- * roots. Other roots that the new policy does not find appear in scenes as former roots. The
- * builder remembers which process wrote which pidfile. Returns 0, or -GW_E_NOMEM: nothing
- * changes. */
+ * roots. Roots that the new policy does not find become former roots in scenes. Returns 0; on
+ * -GW_E_NOMEM nothing changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
-/* Root processes that the workers had in an earlier run. While they live and no match finds
- * them, scenes have them as former roots. Call scene_builder_recall() before the first scene
- * that must have them. */
+/* Root processes that the workers had in an earlier run. While such a process lives and no match
+ * finds it, scenes contain it as a former root. Call scene_builder_recall() before the first
+ * scene that must contain it. */
 #define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
 struct scene_builder_formers {
 	struct {
@@ -59,14 +58,14 @@ struct scene_builder_stats {
 void scene_builder_stats(const struct scene_builder *b, struct scene_builder_stats *ret);
 
 /* scene_builder_watch_fd() returns a descriptor that is readable when a program opens or closes
- * a GPU; -1: not available, poll instead. When the descriptor is readable, call
- * scene_builder_triggered(), on one thread and not during scene_builder_take().
- * scene_builder_triggered() reads all events and returns whether to build a scene now. Events
- * that follow within 20 to 100 ms wait until scene_builder_trigger_due_ns() (monotonic; 0: none
- * waits). A program opens the GPU 0.1 to 0.3 s before the driver lists the program, so build
- * scenes often for a second after an event. */
+ * a GPU; -1: not available, so build scenes at intervals. When the descriptor is readable, call
+ * scene_builder_triggered(), on one thread and not during scene_builder_take(). It reads all
+ * events and returns whether to build a scene now. Events that follow within 20 to 100 ms wait
+ * until scene_builder_trigger_due_ns() (monotonic; 0: none waits). The driver lists a program
+ * 0.1 to 0.3 s after the program opened the GPU, so build scenes often for a second after an
+ * event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
-/* False: the policy has no worker, so no scene is urgent. */
+/* True if the policy has a worker. Without a worker, no scene is urgent. */
 bool scene_builder_has_workers(const struct scene_builder *b);
 bool scene_builder_triggered(struct scene_builder *b);
 uint64_t scene_builder_trigger_due_ns(const struct scene_builder *b);

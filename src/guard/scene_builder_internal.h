@@ -1,5 +1,6 @@
-/* Data that scene_builder.c (builds a scene, reads the machine) and scene_builder_rows.c (what
- * drivers report, and the processes behind it) share. No other file includes this header. */
+/* Data that two files share: scene_builder.c, which builds a scene and reads the machine, and
+ * scene_builder_rows.c, which reads what drivers report and finds the processes. No other file
+ * includes this header. */
 #ifndef GW_GUARD_SCENE_BUILDER_INTERNAL_H
 #define GW_GUARD_SCENE_BUILDER_INTERNAL_H
 
@@ -12,7 +13,7 @@
 #include "device/process_list.h"
 #include "device/context.h"
 
-struct row {                /* one line of a driver's process lists */
+struct row {                /* one entry of a driver's process lists */
 	unsigned gpu;       /* position in scene.gpu */
 	int64_t listed_pid; /* pid as the driver lists it: a process or one of its threads */
 	int instance;       /* GPU instance (MIG); -1: the whole GPU */
@@ -23,15 +24,16 @@ struct row {                /* one line of a driver's process lists */
 	char name[32];   /* name of a simulated process */
 };
 
-/* Where the utilisation of a scene comes from. */
+/* Where the utilisation in a scene comes from: it is not read, it is read from the driver, or
+ * last_use is used. */
 enum use_source { USE_NONE, USE_DRIVER, USE_LAST };
 
-/* This process. */
+/* What is known about this process, which builds the scenes. */
 struct scene_builder_own {
 	int64_t pid; /* 0: unknown */
 	/* control group of this process; "" if other programs are in it too */
 	char cgroup[sizeof(((struct proc *)0)->cgroup)];
-	bool hidden; /* this process is in a namespace or WSL: other processes are invisible */
+	bool hidden; /* other processes may be invisible, because of a namespace or WSL */
 };
 
 /* Data that is needed to build a scene and is not part of the scene. */
@@ -43,14 +45,14 @@ struct scene_builder_draft {
 	int instance[SCENE_PROCESSES];  /* row.instance of each process of the scene */
 	bool memory_failed[SCENE_GPUS]; /* the memory of the GPU could not be read */
 	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
-	bool changed;      /* something is new: a full scene is needed */
+	bool changed; /* something differs from the last full scene, so a full scene is needed */
 	enum use_source use_from;
 };
 
 /* The last full scene. */
 struct scene_builder_full {
 	uint64_t mono_ns;    /* time of the last full scene; 0: the next scene must be full */
-	unsigned generation; /* of the context's list of GPUs */
+	unsigned generation; /* version number of the context's list of GPUs */
 	bool foreign_pids;   /* the driver lists pids of another namespace */
 	struct scene_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
@@ -89,8 +91,8 @@ struct scene_builder {
 	struct scene_builder_draft draft;
 	struct scene_builder_full full;
 
-	/* Kept from scene to scene. */
-	unsigned errors[SCENE_GPUS]; /* consecutive failed readings of each GPU */
+	/* These members are kept from scene to scene. */
+	unsigned errors[SCENE_GPUS]; /* failed readings in a row, per GPU */
 	bool device_opened;          /* a device was opened since the last scene */
 	uint64_t battery_read_ns;
 	struct scene_builder_use last_use;

@@ -1,7 +1,6 @@
-/* Reads what drivers report about their GPUs and processes, as rows; then finds the processes
- * behind the rows.
+/* Stores what drivers report about processes as rows, and finds the process of each row.
  *
- * The number of rows is bounded. If there are too many, those with the most memory are kept. */
+ * The number of rows is limited. If there are too many, those with the most memory are kept. */
 #include "scene_builder_internal.h"
 
 #include "base/utf8.h"
@@ -112,8 +111,8 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 	       (major == TRANSLATES_MAJOR && minor < TRANSLATES_MINOR);
 }
 
-/* True if the driver never reports the process list, or if this program lacks the right to read
- * the list. This is not a failed reading, but the GPU may have processes. */
+/* True if the driver never reports the process list, or if this program may not read it. This
+ * does not count as a failed reading, but the GPU may have processes that are not visible. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -140,9 +139,8 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 		g->health = SCENE_BLIND;
 }
 
-/* Returns a new row. If all are used, returns the row with the least memory if that is less
- * than bytes, because many small processes must not displace a large one. NULL: the process is
- * left out. */
+/* Returns a row for a process with this many bytes. If all rows are used, returns the row with
+ * the least memory, if that is less than bytes; otherwise NULL: the process is left out. */
 static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 {
 	struct row *least = &b->draft.row[0];
@@ -169,8 +167,8 @@ static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 	return NAN;
 }
 
-/* Returns the utilisation of a process. A process without an entry in the driver's list was
- * idle. */
+/* Returns the utilisation of a process; NAN: unknown. A process that the driver's list of
+ * utilisations does not contain was idle. */
 static double process_use(const struct scene_builder *b, const struct gpu_usage *u, int64_t pid)
 {
 	if (b->draft.use_from == USE_LAST)
@@ -302,7 +300,7 @@ static bool merge_row(struct scene_builder *b, const struct row *r, int64_t pid)
 	return false;
 }
 
-/* True for a process of the simulator that never was in /proc. */
+/* True if the process exists only in the simulator and never was in /proc. */
 static bool is_simulated(const struct scene_builder *b, const struct row *r,
 			 const struct cached_process *c)
 {

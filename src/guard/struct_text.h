@@ -1,5 +1,5 @@
-/* struct_text: writes and reads the members of a struct, which a table lists, as lines of text
- * for recordings.
+/* struct_text: writes and reads the members of a struct as lines of text, for recordings. A table
+ * lists the members.
  *
  * A line has a name and its values, separated by tabs. A member that is zero has no line.
  * Numbers read back to the same bits, and strings are escaped. Enums and sets of bits are
@@ -17,7 +17,7 @@ enum struct_text_kind {
 	STRUCT_TEXT_REAL,
 	STRUCT_TEXT_TEXT,
 	STRUCT_TEXT_NAME, /* a value of an enum */
-	STRUCT_TEXT_SET,  /* bits, numbered by an enum: "thermal,health"; "-": none */
+	STRUCT_TEXT_SET,  /* a set of bits, written by name: "thermal,health"; "-": empty */
 };
 
 struct struct_text_member {

@@ -1,8 +1,8 @@
-/* worker: what a kind of worker can do, as a struct of functions. guard/worker/ implements it
- * for each kind.
+/* worker: the interface of an adapter, which carries out orders for one kind of worker.
+ * guard/worker/ has the adapters.
  *
- * The functions run on a thread of guard/action.c and may block until deadline_ns. A 200 OK
- * does not prove that memory is free: the guard verifies that with its next scenes. */
+ * The functions run on a thread of guard/action.c and may block until deadline_ns. An adapter
+ * does not check that memory is free: the guard checks that with its next scenes. */
 #ifndef GW_GUARD_WORKER_H
 #define GW_GUARD_WORKER_H
 
@@ -24,14 +24,13 @@ struct worker_callbacks {
 	void *ctx;
 };
 
-/* Settings of the GPUs that decide whether a process can be checkpointed: 1 yes, 0 no, -1
- * unknown. */
+/* GPU settings that decide whether a process can be checkpointed. 1: on; 0: off; -1: unknown. */
 struct worker_facts {
 	int persistence, mps, mig;
 };
 
-/* Size of a worker's notes between eviction and resume, such as which models were loaded. Notes
- * are lines "key value". */
+/* Size of a worker's notes. Notes are lines "key value" that resume needs, such as the names of
+ * the models that were loaded before the eviction. */
 #define WORKER_NOTES_SIZE 4096
 
 /* One order for one worker. */
@@ -42,14 +41,14 @@ struct worker_call {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	char *notes;          /* WORKER_NOTES_SIZE bytes, owned by the caller */
 	size_t notes_size;
-	char *message; /* describes an error, or is a remark after success */
+	char *message; /* a sentence about an error, or a remark after success */
 	size_t message_size;
 	const struct worker_callbacks *callbacks; /* NULL: none are registered */
 	struct worker_facts facts;
 	const struct root *root; /* root folder of /proc */
 	const struct worker_set *set;
 	const char *companion; /* socket of the companion; NULL: act without it */
-	/* set when the order is no longer wanted; NULL: the order cannot be cancelled */
+	/* true: end the order soon with a failure; NULL: the order cannot be cancelled */
 	const atomic_bool *cancelled;
 	bool listed; /* set by resume(): the server's own list says that the models are loaded */
 };
@@ -71,32 +70,35 @@ struct worker_post {
 };
 
 struct worker_ops {
-	/* Each function is NULL if there is nothing to do. Each returns 0; -GW_E_TIMEOUT,
-	 * -GW_E_IO (refused, broken), -GW_E_STATE (busy, try again), -GW_E_NOSUPPORT (the
-	 * worker was started without this feature) or -GW_E_PERM, with a sentence in
-	 * c->message. After 0 the message may be a remark. */
-	int (*close)(struct worker_call *c); /* accept no new work */
+	/* A function is NULL if there is nothing to do. Each returns 0, or an error with a
+	 * sentence in c->message: -GW_E_TIMEOUT, -GW_E_IO (connection refused or broken),
+	 * -GW_E_STATE (busy; try again), -GW_E_NOSUPPORT (the worker was started without this
+	 * feature) or -GW_E_PERM. After 0 the message may be a remark. */
+	int (*close)(struct worker_call *c); /* makes the worker refuse new work */
+	/* Waits for running requests, if the worker can do that. *ret_busy: some still run. */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
 	/* Notes the state that evict will destroy and that resume needs; changes nothing in the
 	 * worker. The notes are in the journal before evict is called. evict may add only notes
 	 * about changes since the call of learn. */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
+	/* Loads again what evict unloaded. If the kind has close, resume also makes the worker
+	 * admit new work. */
 	int (*resume)(struct worker_call *c);
-	int (*open)(struct worker_call *c);  /* accept work again */
+	int (*open)(struct worker_call *c);  /* makes the worker admit new work again */
 	int (*alive)(struct worker_call *c); /* returns 0 if the worker answers */
 
-	/* An HTTP server can have fixed requests instead of functions. posts: the POSTs that
-	 * carry out an order, sent one after the other until one fails; a NULL path ends a
-	 * list. alive_path: a path that answers GET with 2xx while the server is alive.
+	/* An HTTP server can have fixed requests instead of functions. posts: per verb, the POST
+	 * requests that carry out the order, sent one after the other until one fails; a NULL
+	 * path ends a list. alive_path: GET on this path answers 2xx while the server is alive.
 	 *
 	 * The functions that only query the server (drain, learn, alive) must not load or wake
 	 * a model, must not generate, and must not wait for requests to end, because a
 	 * contender needs the memory now. */
 	const struct worker_post *posts[ORDER_NOTIFY];
 	const char *alive_path;
-	/* Instead of drain: the path of a JSON document, and a function that returns whether
-	 * this document shows running requests. */
+	/* Instead of drain: the path of a JSON document, and a function that returns true if the
+	 * document shows running requests. */
 	const char *busy_path;
 	bool (*busy)(const struct json_doc *r);
 	/* Instead of resume: loads one of the models that learn noted. Returns 0 when the
@@ -108,8 +110,8 @@ struct worker_ops {
  * the first usual path that exists. NULL: the url names no socket. */
 const char *worker_engine(const struct policy_worker *w);
 
-/* The adapters that an action may use.  A program that guards itself names a smaller set, so
- * that the other adapters are not linked into the program. */
+/* The adapters that an action may use. A program that guards itself uses a smaller set, so that
+ * the other adapters are not linked into the program. */
 struct worker_set {
 	const struct worker_ops *(*of)(enum policy_kind kind); /* never NULL */
 	/* Returns the adapter that carries out level 4 for w; NULL: there is none. */

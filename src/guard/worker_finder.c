@@ -17,16 +17,16 @@
  * times. */
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
-/* How long a result is valid. FOUND: the worker has a root. MISSING: it has none. */
+/* How often each fact is read again. FOUND: the worker has a root. MISSING: it has none. */
 #define PIDFILE_NS NS_PER_S
-/* time between checks that roots run the same programs; reads three files */
+/* check that a root runs the same program; this reads three files */
 #define RECHECK_NS    NS_PER_S
-#define PORT_FOUND_NS NS_PER_S /* this check reads one link */
-/* long, because the kernel takes 3 ms to list its sockets */
+#define PORT_FOUND_NS NS_PER_S /* check that a root has the port; this reads one link */
+/* this reads the kernel's list of sockets, which takes 3 ms */
 #define PORT_MISSING_NS (5 * NS_PER_S)
-/* short, because a new process on a GPU may be the worker */
+/* used instead of PORT_MISSING_NS if a process is new on a GPU: it may be the worker */
 #define PORT_APPEARED_NS (200 * NS_PER_MS)
-/* a socket listens on the port, but its process is not visible */
+/* used if a socket listens on the port, but its process is not visible */
 #define OWNER_MISSING_NS  (30 * NS_PER_S)
 #define SEARCH_FOUND_NS   (30 * NS_PER_S)
 #define SEARCH_MISSING_NS (5 * NS_PER_S)
@@ -42,9 +42,9 @@ struct target { /* one worker */
 	/* processes that live, but that the match no longer finds */
 	struct found former[WORKER_FINDER_ROOTS];
 	unsigned formers;
-	uint64_t asked_ns;   /* when pidfile or port were last read; 0: never */
+	uint64_t asked_ns;   /* when the pidfile or the port was last read; 0: never */
 	uint64_t checked_ns; /* when roots were last checked for the same program; 0: never */
-	/* For a pidfile: when it was written, and the process that it named. */
+	/* For a pidfile: when the file was written, and the process that it named then. */
 	struct timespec written;
 	struct proc_id writer;
 	struct port_owners at; /* for a port: the sockets that listen on it */
@@ -62,7 +62,7 @@ struct worker_finder {
 	const struct scene *scene; /* the scene that is being built */
 	bool appeared;             /* a process is new on a GPU in this scene */
 	uint64_t now_ns, searched_ns, searches;
-	int64_t cursor; /* last process of a search that reached its limit */
+	int64_t cursor; /* pid where the next search continues; 0: a new search */
 };
 
 int worker_finder_new(const struct root *root, const struct classifier *c,
@@ -102,8 +102,8 @@ bool worker_finder_same_match(const struct policy_worker *a, const struct policy
 	       policy_kind_is(a->kind, KIND_SELF) == policy_kind_is(b->kind, KIND_SELF);
 }
 
-/* Takes over the roots of the old finder. With the same match they stay roots: the pidfile may
- * be missing for a moment, or the port closed. */
+/* Copies the roots of a worker from the old finder. If the match is the same, they stay roots,
+ * even if the pidfile is missing or the port is closed at this moment. */
 static void inherit_target(struct target *t, const struct target *old, bool same)
 {
 	for (unsigned i = 0; i < old->formers; i++)
@@ -125,8 +125,8 @@ static void inherit_worker(struct worker_finder *f, unsigned worker,
 
 	if (strcmp(now->name, was->name) == 0)
 		inherit_target(t, from, worker_finder_same_match(now, was));
-	/* Copy which process wrote the pidfile, because only a finder that saw this process
-	 * alive knows it. */
+	/* Copy which process the pidfile named, because the new finder cannot find that out if
+	 * the process has ended. */
 	if (now->match.pidfile && was->match.pidfile &&
 	    strcmp(now->match.pidfile, was->match.pidfile) == 0) {
 		t->written = from->written;
@@ -178,8 +178,8 @@ static void remove_ended(const struct worker_finder *f, struct target *t)
 	t->roots = kept;
 }
 
-/* True if p is a root or a descendant of a root. A descendant is in the root's tree and needs
- * no entry. */
+/* True if p is a root or a descendant of a root. A descendant does not have to be a root
+ * itself. */
 static bool is_covered(const struct target *t, const struct scene_process *p)
 {
 	for (unsigned i = 0; i < t->roots; i++)
@@ -224,11 +224,10 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 	t->formers = kept;
 }
 
-/* True if pid must not become a root. Init of the machine is never a root. If the match names a
- * program, every other process may be a root, even the init process of a container; the worker
- * is then the whole container. If the match is only a pidfile or a socket, pid 1 and the
- * processes that started this program must not become roots: systemd, for example, opens
- * sockets and passes them to other programs. */
+/* True if pid must not become a root. The init process of the machine is never a root. If the
+ * match names a program, every other process may be a root, even the init process of a
+ * container. If the match has only a pidfile or a port, pid 1 and the ancestors of this process
+ * must not become roots, because systemd opens sockets and passes them to other programs. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -270,7 +269,7 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 	return process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print;
 }
 
-/* True if the process runs the same program, or if the match still holds after an exec or a new
+/* True if the process still runs the same program, or if the match also fits its new program or
  * name. */
 static bool still_fits(const struct worker_finder *f, unsigned worker, struct found *k)
 {
@@ -286,8 +285,8 @@ static bool still_fits(const struct worker_finder *f, unsigned worker, struct fo
 	return fits != 0;
 }
 
-/* Keeps roots that are still the same programs. Called when no other process was found
- * instead. */
+/* Makes each root that runs another program now a former root. Called if no other process was
+ * found instead. */
 static void keep_same_programs(const struct worker_finder *f, struct target *t)
 {
 	for (unsigned i = t->roots; i-- > 0;)
@@ -395,7 +394,7 @@ static int64_t find_manager(const struct worker_finder *f, int64_t pid)
 	return pid;
 }
 
-/* Adds the process that has the port open, or the manager that replaces this process. */
+/* Adds the process that has the port open, or the manager process that starts it again. */
 static void add_owner(struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const unsigned before = f->target[worker].roots;
@@ -498,7 +497,8 @@ static bool port_is_due(const struct worker_finder *f, unsigned worker, struct t
 	return true;
 }
 
-/* Keeps the roots of a worker that closed its port: it may still be busy and hold memory. */
+/* Checks the roots of a worker that closed its port. They stay roots while they run the same
+ * program, because they may still hold memory. */
 static void check_closed(struct worker_finder *f, struct target *t)
 {
 	if (!t->roots || t->at.count || !is_due(f, t->checked_ns, RECHECK_NS))
@@ -525,13 +525,7 @@ static void find_by_port(struct worker_finder *f, unsigned worker)
 	check_closed(f, t);
 }
 
-static bool is_searched_for(const struct policy_match *m)
-{
-	return !m->pidfile && !m->port &&
-	       (m->name || m->exe || m->command || m->cgroup || m->container || m->unit);
-}
-
-struct search { /* search of /proc, which lists processes in the order of their pids */
+struct search { /* a search of /proc, which lists processes in the order of their pids */
 	struct worker_finder *f;
 	int64_t after, last;
 	unsigned processes;
@@ -575,7 +569,7 @@ static bool try_process(void *arg, const char *name)
 		return false;
 	}
 	for (unsigned i = 0; i < s->f->policy->workers; i++)
-		if (is_searched_for(&s->f->policy->worker[i].match) &&
+		if (policy_match_searches(&s->f->policy->worker[i].match) &&
 		    s->f->target[i].roots < WORKER_FINDER_ROOTS && may_fit(s->f, i, pid))
 			add_if_fits(s->f, i, pid);
 	s->last = pid;
@@ -588,7 +582,7 @@ static void search_proc(struct worker_finder *f)
 	bool wanted = false, missing = false;
 
 	for (unsigned i = 0; i < f->policy->workers; i++) {
-		bool searched = is_searched_for(&f->policy->worker[i].match);
+		bool searched = policy_match_searches(&f->policy->worker[i].match);
 
 		wanted |= searched;
 		missing |= searched && !f->target[i].roots;
@@ -639,9 +633,9 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 		check_roots(f, worker);
 }
 
-/* Marks processes that may be the worker. A socket listens on the worker's port, but without
- * privileges its process is not visible. So each process of that user with a hidden program may
- * be the worker or a descendant of it. */
+/* Marks processes that may be the worker, if a socket listens on the worker's port but its
+ * process is not visible. Each process of the socket's user with a hidden program may be the
+ * worker or a descendant of it. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)

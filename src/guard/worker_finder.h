@@ -12,7 +12,7 @@
 
 #include "base/root.h"
 
-#define WORKER_FINDER_ROOTS 4 /* per worker */
+#define WORKER_FINDER_ROOTS 4 /* maximum number of roots per worker */
 /* maximum number of processes per search; the next search continues where this search ended */
 #define WORKER_FINDER_PROCESSES 4096
 
@@ -28,17 +28,17 @@ void worker_finder_free(struct worker_finder *f);
 /* True if both have the same name and the same match. */
 bool worker_finder_same_match(const struct policy_worker *a, const struct policy_worker *b);
 
-/* Takes over the root processes of `old` and what it knew about pidfiles. Roots of a
- * worker with the same match stay roots; roots of a worker with another match become former
- * roots. The old policy must still exist. old may be NULL. */
+/* Copies the roots of `old`, and what it knows about pidfiles. Roots of a worker with the same
+ * match stay roots; roots of a worker with another match become former roots. The old policy
+ * must still exist. old may be NULL. */
 void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *old);
 
 /* Adds a root that a worker had in an earlier run. While the process lives and no match finds
  * it, it is a former root. */
 void worker_finder_recall(struct worker_finder *f, unsigned worker, struct proc_id id);
 
-/* Adds the living roots and the former roots to a scene that already has its GPUs. appeared: a
- * process is new on a GPU, so missing workers are searched sooner. */
+/* Adds the living roots and the former roots to a scene that already has its GPUs and processes.
+ * appeared: a process is new on a GPU, so search for missing workers sooner. */
 void worker_finder_add_roots(struct worker_finder *f, struct scene *s, bool appeared);
 
 /* Returns how often /proc was searched. */

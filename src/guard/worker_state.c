@@ -1,4 +1,5 @@
-/* Derives the state of a worker from presence, intent and demand phase, and changes these. */
+/* Derives the state of a worker from its presence, its intent and its demand phase, and changes
+ * these three. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -121,7 +122,8 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* True if the worker gets no order to load: it loads a model when a client requests one. */
+/* True if the worker gets no order to load, because it loads a model when a client requests
+ * one. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
 	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
@@ -142,8 +144,8 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 	return (unsigned)(w - g->worker);
 }
 
-/* Ends a suspicion or a quiet time. Afterwards the phase only says whether contention is a
- * reason. */
+/* Ends a suspicion or a quiet time. Afterwards the phase is PHASE_SURE if contention is a
+ * reason, else PHASE_NONE. */
 static void settle_phase(struct guard_worker *w)
 {
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
@@ -212,9 +214,9 @@ void worker_stop_returning(struct guard_worker *w)
 	i->from = FROM_RUN;
 }
 
-/* Marks the worker as absent. If the worker is evicted and its process still lives, everything
- * known about it is kept, because it is still evicted when it is found again. If another
- * process replaced it (FOUND_OTHER_LIVES), nothing is kept. */
+/* Marks the worker as absent. If the worker is evicted and its process still lives, the intent
+ * is kept, because the worker is still evicted when it is found again. But the intent is
+ * forgotten if another process replaced it (FOUND_OTHER_LIVES). */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -258,7 +260,7 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	if (returned) {
 		w->backoff.resident_ns = g->now_ns + w->knobs.resident_ns;
 		w->report.resumes += !w->dry;
-		if (worker_is_present(w)) /* an order of the guard restarted the worker */
+		if (worker_is_present(w)) /* an order may have restarted the worker */
 			guard_accept_roots(g, w);
 	}
 	/* A worker that was started may report success before its process is found. */
@@ -296,7 +298,8 @@ static void begin_drain(struct guard *g, struct guard_worker *w)
 	w->demand.damped_until_ns = 0;
 	w->report.masked = 0;
 	if (!worker_has_order(w))
-		w->order.status = STATUS_NONE; /* an earlier drain does not count */
+		w->order.status =
+			STATUS_NONE; /* the outcome of an earlier drain does not count */
 }
 
 static void begin_unload(struct guard *g, struct guard_worker *w)
@@ -339,7 +342,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	w->record_due = w->record_due || stage == STAGE_DRAIN || stage == STAGE_UNLOAD;
 }
 
-/* Ends an eviction: the worker's memory shows that it left. */
+/* Ends an eviction after the worker's memory is free. */
 static void eviction_is_over(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -350,7 +353,7 @@ static void eviction_is_over(struct guard *g, struct guard_worker *w)
 	guard_eviction_ended(w, RESULT_FREED);
 	if (w->admission == ADMISSION_CLOSED &&
 	    (found == FOUND_OTHER || found == FOUND_OTHER_LIVES))
-		/* some workers unload by restarting, and then admit new work again */
+		/* some workers unload by restarting, and a new process admits new work */
 		w->admission = ADMISSION_UNVERIFIED;
 	if (worker_is_present(w))
 		guard_accept_roots(g, w);

@@ -152,7 +152,7 @@ static const struct {
 	[HOST_PAGES_ALWAYS] = { { 5.4, 2.5 }, "76 thousand" },
 	[HOST_PAGES_MADVISE] = { { 7.9, 3.4 }, "4.4 million" },
 };
-#define H200_FIRST_S 2.4 /* additional time of the first checkpoint in a virtual machine */
+#define H200_FIRST_S 2.4 /* the first checkpoint in a virtual machine takes this much longer */
 
 const char *host_pages_name(enum host_pages p)
 {
@@ -207,8 +207,8 @@ const struct move *moves_last(const struct move_worker *w, enum move_way way, bo
 	return NULL;
 }
 
-/* True if the decision gives the order to leave: for the first time, or at the next level after
- * a level that failed. */
+/* True if the decision begins the order to evict: the first one, or the one at the next level
+ * after a level failed. */
 static bool begins_to_leave(const struct guard_decision *d)
 {
 	return d->to == STATE_EVICT && (d->from != STATE_EVICT || d->result != RESULT_NONE);

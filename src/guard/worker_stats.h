@@ -1,6 +1,6 @@
-/* worker_stats: what the guard did, per worker: counters, and how long the worker's moves took.
- * A move is one eviction or one return of a worker. Also counts the Xids of each GPU. The
- * service stores all of this, so a restart does not lose it. Pure. */
+/* worker_stats: counts what the guard did with each worker, and keeps how long the worker's moves
+ * took. A move is one eviction or one return of a worker. Also counts the Xids of each GPU. The
+ * service stores all of this, so that a restart does not lose it. Pure. */
 #ifndef GW_GUARD_WORKER_STATS_H
 #define GW_GUARD_WORKER_STATS_H
 
@@ -10,16 +10,16 @@
 #define WORKER_STATS_NAME  64 /* size of the name of a worker */
 #define WORKER_STATS_CAUSE 160
 
-/* The counters are updated with each decision, and neither a restart nor another configuration
- * resets them. Each counter is a cell. The service stores a cell under the name of the cell. */
+/* The counters are updated with each decision. Neither a restart nor another configuration
+ * resets them. Each counter is called a cell, and the service stores it under its name. */
 
 #define COUNTERS_XIDS 256 /* maximum number of pairs of GPU and Xid */
 
 enum counters_cell {
 	COUNTERS_RESUMES,
-	COUNTERS_WOULD_EVICT, /* decided in a dry run */
+	COUNTERS_WOULD_EVICT, /* evictions that were only reported */
 	COUNTERS_FREED_BYTES,
-	COUNTERS_BLOCKED, /* one per guard_block */
+	COUNTERS_BLOCKED, /* the first of the cells for enum guard_block */
 	COUNTERS_EVICTIONS = COUNTERS_BLOCKED + GUARD_BLOCKS,
 	COUNTERS_CELLS = COUNTERS_EVICTIONS + GUARD_LEVELS * GUARD_RESULTS
 };
@@ -62,15 +62,15 @@ void counters_fit(struct guard_counters *t, const struct policy *p);
 struct counters_worker *counters_worker(struct guard_counters *t, const char *name);
 const struct counters_worker *counters_find(const struct guard_counters *t, const char *name);
 
-/* Counts a decision for its worker and in `all`. Returns the worker. NULL: nothing was counted,
- * or there are too many workers and the decision was counted only in `all`. */
+/* Counts a decision for its worker and in `all`. Returns the worker; NULL if nothing was
+ * counted, or if there are too many workers and the decision was counted only in `all`. */
 struct counters_worker *counters_add(struct guard_counters *t, const char *name,
 				     const struct guard_decision *d);
-/* Counts an Xid. NULL: there are too many pairs of GPU and Xid. */
+/* Counts an Xid and returns its entry; NULL: there are too many pairs of GPU and Xid. */
 struct counters_xid *counters_xid(struct guard_counters *t, const char *uuid, unsigned xid);
 
-/* The time of the next move is estimated from the latest moves of the same worker. A checkpoint
- * copies memory, so its time grows with the number of bytes; the time of every other method
+/* The duration of the next move is estimated from the latest moves of the same worker. A
+ * checkpoint copies memory, so its duration grows with the number of bytes; for other methods it
  * does not. If a worker has no move yet, a checkpoint is estimated from figures measured on an
  * H200, and for other methods there is no estimate. */
 
@@ -87,27 +87,28 @@ enum host_pages {
 const char *host_pages_name(enum host_pages p); /* "always", ...; "unknown" */
 
 #define MOVE_CHECKPOINT_LEVEL 3 /* eviction level at which memory is copied to the host */
-bool move_is_checkpoint(unsigned kind); /* true if workers of this kind leave that way */
+bool move_is_checkpoint(unsigned kind); /* true if workers of this kind are checkpointed */
 
 enum move_way { MOVE_LEAVE, MOVE_RETURN, MOVE_WAYS };
 
 struct move {
-	uint64_t wall_ns; /* when it ended */
+	uint64_t wall_ns; /* when the move ended */
 	uint64_t bytes;   /* memory that became free or came back */
 	uint64_t ns;      /* from the order until the memory was verified */
 	unsigned level; /* eviction level; for a return: the level of the eviction before it */
 	enum host_pages pages;
-	bool simulated; /* the GPU is simulated; such a move is never mixed with real moves */
-	/* why the worker left: "for game.exe (pid 4711, 13.0 GiB)"; "": unknown, or a return */
+	bool simulated; /* the GPU is simulated; estimates never mix such moves with real moves */
+	/* why the worker left, such as "for game.exe (pid 4711, 13.0 GiB)"; "": unknown, or the
+	 * move is a return */
 	char cause[WORKER_STATS_CAUSE];
 };
 
-#define MOVES_KEPT 8
+#define MOVES_KEPT 8 /* number of moves that are kept, per worker and direction */
 struct move_worker {
 	char name[WORKER_STATS_NAME];
-	struct move done[MOVE_WAYS][MOVES_KEPT]; /* oldest first */
+	struct move done[MOVE_WAYS][MOVES_KEPT]; /* the oldest move first */
 	unsigned count[MOVE_WAYS];
-	uint64_t begun_ns[MOVE_WAYS]; /* when the move that is under way began; 0: none */
+	uint64_t begun_ns[MOVE_WAYS]; /* when the present move began; 0: there is none */
 };
 
 struct moves {
@@ -142,7 +143,7 @@ struct move_question {
 	enum move_way way;
 	unsigned level;
 	uint64_t bytes;
-	enum host_pages pages; /* the present mode */
+	enum host_pages pages; /* the present setting of the kernel */
 	bool simulated;
 };
 
@@ -150,7 +151,7 @@ struct move_estimate {
 	enum move_basis basis;
 	double seconds; /* NAN without a basis */
 	unsigned moves; /* for MOVE_BASIS_OWN: number of moves that were used */
-	/* page mode of the moves or figures that were used; UNKNOWN: all modes */
+	/* page mode of the moves or figures that were used; HOST_PAGES_UNKNOWN: any mode */
 	enum host_pages pages;
 };
 

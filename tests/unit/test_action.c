@@ -520,4 +520,62 @@ TEST(every_kind_can_be_evicted_and_resumed)
 	}
 }
 
+static unsigned starts, wakes;
+
+static int count_start(struct worker_call *c)
+{
+	(void)c;
+	starts++;
+	return 0;
+}
+
+static int count_wake(struct worker_call *c)
+{
+	(void)c;
+	wakes++;
+	return 0;
+}
+
+static const struct worker_ops *sleeper_of(enum policy_kind kind)
+{
+	static const struct worker_ops sleeper = { .resume = count_wake };
+
+	(void)kind;
+	return &sleeper;
+}
+
+static const struct worker_ops *sleeper_stopper(const struct policy_worker *w)
+{
+	static const struct worker_ops stopper = { .resume = count_start };
+
+	(void)w;
+	return &stopper;
+}
+
+/* At level 4 the guard orders a start in any case. If stopping had failed, the old process is
+ * still there, asleep and closed to new work. */
+TEST(a_lazy_worker_that_was_not_stopped_is_resumed_and_a_new_process_is_not)
+{
+	static const struct worker_set set = { .of = sleeper_of, .stopper = sleeper_stopper };
+
+	policy.worker[0] = (struct policy_worker){ .name = "a",
+						   .kind = WORKER_VLLM,
+						   .resume = RESUME_LAZY };
+	assert_int_equal(action_free(action, LONG_NS), 0);
+	assert_int_equal(action_new(&policy, &set, fd, &action), 0);
+	for (unsigned gone = 0; gone < 2; gone++) {
+		struct guard_order o = { .id = 1 + gone,
+					 .verb = ORDER_RESUME,
+					 .level = LEVEL_STOP,
+					 .start = gone,
+					 .deadline_ns = clock_mono_ns(clock_real()) + LONG_NS };
+
+		starts = wakes = 0;
+		assert_int_equal(action_order(action, &o), 0);
+		assert_true(next_ok());
+		assert_int_equal(starts, 1);
+		assert_int_equal(wakes, !gone);
+	}
+}
+
 TEST_MAIN(NULL, NULL)

@@ -369,7 +369,7 @@ GUARD_TEST(an_impossible_reservation_moves_no_worker_and_reports_the_available_m
 	assert_int_equal(guard_reserve(o->g, NULL, 31 * GIB, 0, 0, o->now, &id), 0);
 	world_run(o, 5 * S);
 	assert_int_equal(reserved(o, id, message), -GW_E_SIZE);
-	assert_has(message, "insufficient_vram: needs 31744 MiB, 30720 MiB can be");
+	assert_has(message, "insufficient_vram: needs 31744 MiB, only 30720 MiB can");
 	assert_has(message, "try again in 30 s");
 	assert_int_equal(o->orders, 0);
 }

@@ -37,7 +37,7 @@ static void idle_out(void)
 	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
 }
 
-TEST(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open)
+TEST(a_model_that_idles_for_its_time_is_unloaded_and_the_worker_still_admits_work)
 {
 	world_begin(&o);
 	world_run(&o, 290 * S);

@@ -374,7 +374,7 @@ POLICY_TEST(a_worker_that_was_really_evicted_waits_for_mode_enforce, 1)
 
 /* The worker refuses new work, because of heat while it ran, or because of a drain that had not
  * finished. Then the mode changes to dry-run, which gives no orders, and back. */
-TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
+TEST(a_worker_that_was_really_closed_is_opened_when_it_is_enforced_again)
 {
 	for (unsigned drain = 0; drain < 2; drain++) {
 		struct world o;
@@ -410,7 +410,7 @@ TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 	}
 }
 
-POLICY_TEST(a_door_that_only_a_dry_run_closed_is_not_opened, 1)
+POLICY_TEST(a_worker_that_only_a_dry_run_closed_is_not_opened, 1)
 {
 	struct policy p;
 

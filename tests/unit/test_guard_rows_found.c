@@ -287,4 +287,41 @@ GUARD_ROW("40", a_managed_worker_that_is_evicted_and_not_found_is_not_started)
 	assert_orders(o, 0, RESUME);
 }
 
+/* An earlier run of the service closed the worker. If a new order to close is taken back, the
+ * worker is still closed. */
+GUARD_ROW("4", a_worker_closed_by_an_earlier_run_is_opened_after_an_order_was_taken_back)
+{
+	o->p.worker[0].resume = RESUME_NEVER;
+	o->w[0].closed = true;
+	o->w[0].resident = false;
+	record(o, MANUAL, 2);
+	world_begin(o);
+	world_scene(o);
+	guard_observe(o->g, &o->s);
+	assert_true(guard_order_pending(o->g, 0)); /* the order to close, not fetched */
+	assert_int_equal(guard_change_policy(o->g, &o->p, NULL, 0, o->now), 0);
+	assert_false(guard_order_pending(o->g, 0));
+	ask_only(o, REQUEST_RELEASE);
+	o->w[0].resident = true; /* a client made it load its model */
+	world_run(o, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 0, CLOSE);
+	assert_orders(o, 1, OPEN);
+	assert_false(o->w[0].closed);
+}
+
+GUARD_ROW("2, 13", a_worker_of_unverified_admission_on_a_hot_gpu_is_closed_again)
+{
+	record(o, 0, 2);
+	world_begin(o);
+	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(o, S);
+	assert_state(o, STATE_ACTIVE);
+	assert_true(o->w[0].closed);
+	assert_orders(o, 1, CLOSE);
+	guard_set_heat(o->g, "GPU-0", 0, "");
+	world_run(o, 2 * S);
+	assert_awake(o);
+}
+
 TEST_MAIN(NULL, NULL)

@@ -220,7 +220,7 @@ GUARD_ROW("13", every_reason_that_a_hold_masks_is_reported_once)
 	assert_decided(o, 4, ANY, ANY, "hold active");
 }
 
-GUARD_ROW("13", heat_closes_the_door_until_health_reports_its_end)
+GUARD_ROW("13", heat_closes_the_worker_until_health_reports_its_end)
 {
 	begin(o);
 	guard_set_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
@@ -259,7 +259,7 @@ GUARD_ROW("15", heat_does_not_wait_for_work_in_flight)
 	assert_state(o, STATE_EVICTED);
 }
 
-GUARD_ROW("16", a_cause_that_ends_while_draining_opens_the_door_again)
+GUARD_ROW("16", a_cause_that_ends_while_draining_opens_the_worker_again)
 {
 	o->w[0].acts.busy = true;
 	world_guest(o, "game", 0, 3 * GIB, 10 * S, 13 * S);

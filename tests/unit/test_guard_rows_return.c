@@ -21,7 +21,7 @@ GUARD_ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended)
 	assert_int_equal(o->w[0].levels[4], 1);
 }
 
-GUARD_ROW("25", a_storm_without_a_unit_to_stop_has_its_door_closed)
+GUARD_ROW("25", a_storm_without_a_unit_to_stop_closes_the_worker)
 {
 	begin(o);
 	ask_run(o, REQUEST_HOLD_EVICTED, UINT64_MAX, 3 * S);

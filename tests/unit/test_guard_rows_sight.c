@@ -259,7 +259,7 @@ static void end_all(struct world *o)
 		world_step(o);
 }
 
-GUARD_ROW("47", at_the_end_a_door_that_heat_closed_is_opened)
+GUARD_ROW("47", at_the_end_a_worker_that_heat_closed_is_opened)
 {
 	begin(o);
 	o->p.restore_on_stop = true;
@@ -340,6 +340,26 @@ GUARD_ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory)
 	}
 }
 
+/* An adapter admits new work only after a successful resume. */
+GUARD_ROW("47", at_the_end_a_worker_that_refused_to_leave_and_to_resume_admits_work)
+{
+	begin(o);
+	o->p.restore_on_stop = true;
+	o->w[0].acts.refuses = o->w[0].acts.wont_return = true;
+	world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
+	world_run(o, 3 * S);
+	assert_state(o, STATE_STUCK);
+	assert_true(o->w[0].closed);
+	o->guest[0].until_ns = o->now;
+	world_step(o);
+	end_all(o);
+	assert_orders(o, 1, RESUME);
+	assert_orders(o, 1, OPEN);
+	assert_false(o->w[0].closed);
+	assert_int_equal(guard_unsettled_count(o->g), 0);
+	assert_false(o->journal.disk[0].evicted);
+}
+
 GUARD_ROW("47", at_the_end_a_worker_that_does_not_answer_stays_unsettled)
 {
 	begin(o);
@@ -354,7 +374,7 @@ GUARD_ROW("47", at_the_end_a_worker_that_does_not_answer_stays_unsettled)
 	assert_true(o->journal.disk[0].evicted);
 }
 
-GUARD_ROW("50", a_door_that_heat_closed_is_opened_after_a_dry_run)
+GUARD_ROW("50", a_worker_that_heat_closed_is_opened_after_a_dry_run)
 {
 	struct policy dry, enforce;
 

@@ -29,7 +29,7 @@ TEST(a_busy_gpu_without_a_process_is_reported_after_ten_seconds)
 	looks(&g, f, 0, 9);
 	assert_string_equal(why, "");
 	looks(&g, f, 10, 10);
-	assert_in(why, "without a process");
+	assert_in(why, "although no process is listed");
 	f.processes = 1;
 	looks(&g, f, 11, 11);
 	assert_string_equal(why, "");

@@ -122,8 +122,8 @@ double host_memory_free(const struct root *root, const struct proc_id *id, unsig
 	return least;
 }
 
-/* Host memory that running checkpoints may take in addition. Without this sum, two checkpoints
- * on different threads could count the same free memory. */
+/* The host memory that running checkpoints need. Without this sum, two checkpoints on different
+ * threads could both count on the same free memory. */
 static struct {
 	pthread_mutex_t lock;
 	double bytes;
@@ -136,8 +136,8 @@ static void end_promise(const struct worker_call *c)
 	pthread_mutex_unlock(&promised.lock);
 }
 
-/* Refuses the checkpoint if the host memory that it needs is not free; otherwise reserves this
- * memory. The free memory is read under the lock, so that a checkpoint that ends meanwhile
+/* Reserves the host memory that the checkpoint needs. Refuses the checkpoint if this memory is
+ * not free. The free memory is read under the lock, so that a checkpoint that ends meanwhile
  * still has its reservation. */
 static int promise_memory(const struct worker_call *c, const struct proc_id *id, unsigned n)
 {

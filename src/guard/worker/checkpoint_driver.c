@@ -21,17 +21,18 @@
 /* Error codes that need their own advice. */
 enum {
 	CUDA_OK = 0,
-	CUDA_OPERATING_SYSTEM = 304, /* no permission, or no such process */
-	CUDA_NOT_SUPPORTED = 801,    /* managed or shared memory */
+	CUDA_OPERATING_SYSTEM =
+		304, /* this user lacks the permission, or there is no such process */
+	CUDA_NOT_SUPPORTED = 801, /* the process uses managed or shared memory */
 	CUDA_TIMEOUT = 909
 };
 
-/* State of a process. Newer drivers have more states; a process in such a state is not
- * locked. */
+/* States of a process. Newer drivers have more states; lock_one() refuses a process in such a
+ * state. */
 enum { RUNNING = 0, LOCKED = 1, CHECKPOINTED = 2, FAILED = 3 };
 
 struct lock_args {
-	uint32_t timeout_ms; /* 0: none */
+	uint32_t timeout_ms; /* 0: no limit */
 	uint32_t zero;
 	uint64_t zeros[7];
 };
@@ -122,9 +123,9 @@ struct checkpoint_batch {
 	bool stop_at_fail; /* after a failure, begin no further call */
 	int (*call)(const struct root *root, const struct proc_id *id, char *message,
 		    size_t size);
-	atomic_uint next; /* first process without a thread */
-	atomic_bool failed;
-	int rc[PROCESSES];
+	atomic_uint next;   /* position of the next process to handle */
+	atomic_bool failed; /* a call failed */
+	int rc[PROCESSES];  /* result per process, with its sentence in why[] */
 	char why[PROCESSES][200];
 };
 
@@ -184,9 +185,9 @@ static int restore_one(const struct root *root, const struct proc_id *id, char *
 	return code ? call_failed("unlocked", pid, code, message, size) : 0;
 }
 
-/* Restores at most PROCESSES processes. A process that is in the list twice is restored once:
- * both the order and the worker's notes can name the same process. skip: as in struct
- * checkpoint_batch. */
+/* Restores at most PROCESSES processes. A process that is in the list twice is restored once,
+ * because both the order and the worker's notes can name it. skip: as in struct
+ * checkpoint_batch; NULL: skip none. */
 static int restore_all(const struct root *root, const struct proc_id *id, unsigned n,
 		       const bool *skip, char *message, size_t size)
 {
@@ -226,7 +227,7 @@ static unsigned remaining_ms(uint64_t deadline_ns)
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS : 0;
 
-	/* the driver takes 0 as no limit */
+	/* at least 1, because 0 means no limit */
 	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms;
 }
 

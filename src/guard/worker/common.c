@@ -45,7 +45,7 @@ static int error_of_status(int status)
 static const char *hint_of_status(int status)
 {
 	if (status == 401 || status == 403)
-		return "; see token_file";
+		return "; check the worker's token_file";
 	return status >= 300 && status < 400 ? "; redirects are not followed" : "";
 }
 
@@ -240,7 +240,8 @@ void worker_note_asked(struct worker_call *c)
 int worker_none_noted(const struct worker_call *c)
 {
 	if (!c->order->bytes || worker_is_noted(c, "asked", "1"))
-		return worker_ok(c, "no model was loaded; set model to have one loaded");
+		return worker_ok(
+			c, "no model was loaded before; to load one at each resume, set model");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the record of the loaded model is lost: load the model by hand, "
 			   "and set model so that it is loaded the next time");
@@ -262,7 +263,7 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
-		if (worker_is_cancelled(c)) /* keep the notes for the next resume */
+		if (worker_is_cancelled(c)) /* an error keeps the notes for the next resume */
 			return worker_fail(c, -GW_E_STATE, "the worker must leave again");
 		loaded += rc == 0;
 		loading += rc > 0;
@@ -283,8 +284,8 @@ int worker_load_noted(struct worker_call *c,
 			 loading ? "; the others are loading" : "");
 }
 
-/* True if the process fits all other parts of the match (not pidfile and port), or if there are
- * no other parts. */
+/* True if the process fits all parts of the worker's match apart from pidfile and port. True
+ * also if there are no such parts. */
 static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 {
 	struct scene_process p;
@@ -309,10 +310,7 @@ static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 
 bool worker_process_matches(const struct worker_call *c, const struct guard_target *t)
 {
-	const struct policy_match *m = &c->worker->match;
-
-	return (m->name || m->exe || m->command || m->cgroup || m->container || m->unit) &&
-	       !m->pidfile && !m->port && rest_fits(c, t);
+	return policy_match_searches(&c->worker->match) && rest_fits(c, t);
 }
 
 static bool is_same_program(const struct worker_call *c, const struct guard_target *t)
@@ -323,8 +321,9 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* True if the pidfile is trusted and does not name another living process. A pidfile that is
- * being written is empty; then the process that it named before still belongs to the worker. */
+/* True if the pidfile is trusted, and names this process or no living process. While a pidfile
+ * is being written it is empty; then the process still belongs to the worker if it runs the same
+ * program as before. */
 static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
 	struct pidfile file;
@@ -354,8 +353,8 @@ bool worker_process_belongs(const struct worker_call *c, const struct guard_targ
 	return rest_fits(c, t);
 }
 
-/* Kind "callback": the guard calls functions of the program to release memory and to take it
- * again. */
+/* Kind "callback": the guard calls functions of its own program, which free GPU memory and
+ * allocate it again. */
 
 static int callback_result(const struct worker_call *c, int rc, const char *what)
 {

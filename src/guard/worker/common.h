@@ -1,6 +1,5 @@
-/* common: the sets of adapters (worker.h), and code that the adapters share: requests over
- * HTTP, the meaning of a status, notes, and the check that a process still belongs to its
- * worker.
+/* common: the sets of adapters (worker.h), and functions that the adapters share: HTTP requests,
+ * notes, lists of models, and the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -11,7 +10,8 @@
 #include "guard/worker/http.h"
 #include "base/json_doc.h"
 
-#define WORKER_MODEL 256 /* size of the longest model name in a note */
+#define WORKER_MODEL \
+	256 /* size of a value in a note, such as the name of a model, with its NUL */
 
 /* Writes the message of the call and returns error. */
 int worker_fail(const struct worker_call *c, int error, const char *fmt, ...)
@@ -32,18 +32,19 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
-/* Reads the document at worker_ops.busy_path and sets *ret_busy: requests are running. */
+/* Reads the document at worker_ops.busy_path. Sets *ret_busy to whether requests are running. */
 int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
 
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
 int worker_post_all(struct worker_call *c, const struct worker_post *posts);
 
-/* True if the last answer is an error and contains these words, in upper or lower case. One
- * status has several meanings: llama.cpp answers 400 to "already running" and to "not loaded". */
+/* True if the last answer is an error and contains these words, in upper or lower case. The
+ * words are needed because one status can have several meanings: llama.cpp answers 400 both for
+ * "already running" and for "not loaded". */
 bool worker_said(const struct worker_call *c, const char *words);
 
-/* Waits a quarter of a second and returns true. Returns false at once if the call's deadline is
- * nearer, or if the order is no longer wanted. */
+/* Waits a quarter of a second and returns true. Returns false at once if the deadline of the
+ * call is sooner than that, or if the order was cancelled. */
 bool worker_pause(const struct worker_call *c);
 
 /* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
@@ -66,8 +67,8 @@ unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret
 /* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
  * note "model". */
 void worker_note_asked(struct worker_call *c);
-/* Writes the result of a resume that has neither a noted nor a configured model. Returns 0 with
- * a remark if no model was loaded or the worker held no memory; otherwise -GW_E_NOSUPPORT with
+/* Returns the result of a resume if no model is noted and none is configured. Returns 0 with a
+ * remark if no model was loaded, or if the worker held no memory; otherwise -GW_E_NOSUPPORT with
  * a message that says what a person can do. */
 int worker_none_noted(const struct worker_call *c);
 
@@ -98,8 +99,8 @@ bool worker_process_matches(const struct worker_call *c, const struct guard_targ
 
 /* From MODEL_LOADING on, the server runs the model or keeps it ready. */
 enum model_state {
-	MODEL_OUT, /* not in the memory of this machine */
-	MODEL_FAILED,
+	MODEL_OUT,    /* not in the memory of this machine */
+	MODEL_FAILED, /* the server could not load the model */
 	MODEL_LOADING,
 	MODEL_LOADED,
 	MODEL_SLEEPING, /* llama.cpp after --sleep-idle-seconds: its weights are not on the GPU */
@@ -132,8 +133,8 @@ int model_list_first(struct worker_call *c, char *out, size_t size);
 	extern const struct worker_ops worker_##name;
 #include "guard/kind.def"
 
-/* Carries out levels 5 (SIGTERM) and 6 (SIGTERM, then SIGKILL after a grace period) for every
- * kind. Without allow_kill it returns -GW_E_PERM. In signal.c. */
+/* Carries out levels 5 (SIGTERM) and 6 (SIGTERM, and SIGKILL after a grace period) for workers
+ * of every kind. Returns -GW_E_PERM if allow_kill is not set. Is in signal.c. */
 int worker_kill(const struct worker_call *c);
 
 #endif

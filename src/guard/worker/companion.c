@@ -17,9 +17,10 @@
 
 #define NO_LIMIT UINT64_MAX
 /* time between attempts to connect while the companion's queue is full */
-#define RETRY_NS          (20 * NS_PER_MS)
+#define RETRY_NS (20 * NS_PER_MS)
+/* time limits for the companion to accept a request, in undo() and companion_recover() */
 #define UNDO_WITHIN_NS    (10 * NS_PER_S)
-#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* time for the companion to accept a request */
+#define RECOVER_WITHIN_NS (30 * NS_PER_S)
 
 static int connect_failed(const char *path, int e, char *message, size_t size)
 {
@@ -125,8 +126,11 @@ static int read_reply(int fd, const struct wire_request *r, uint64_t deadline_ns
 	return rc;
 }
 
+/* Sends a request and reads the reply. Returns 0, or an error with a sentence. After an error,
+ * ret->rc is 0 if the companion did not reply. */
 static int companion_request(const char *path, const struct wire_request *r,
-			     uint64_t deadline_ns, struct wire_reply *ret)
+			     uint64_t deadline_ns, struct wire_reply *ret, char *message,
+			     size_t size)
 {
 	char text[WIRE_SIZE];
 	size_t n = wire_write(r, text);
@@ -134,11 +138,10 @@ static int companion_request(const char *path, const struct wire_request *r,
 
 	*ret = (struct wire_reply){ 0 };
 	if (n == 0) {
-		snprintf(ret->words, sizeof(ret->words),
-			 "the companion does not know this request");
+		snprintf(message, size, "the companion does not know this request");
 		return -GW_E_ARG;
 	}
-	fd = connect_until(path, deadline_ns, ret->words, sizeof(ret->words));
+	fd = connect_until(path, deadline_ns, message, size);
 	if (fd < 0)
 		return fd;
 	/* The buffer of a new socket holds a whole request. After EPIPE the reply is still
@@ -147,15 +150,17 @@ static int companion_request(const char *path, const struct wire_request *r,
 	rc = rc ? rc : read_reply(fd, r, deadline_ns, ret);
 	close(fd);
 	if (rc)
-		snprintf(ret->words, sizeof(ret->words),
+		snprintf(message, size, "%s",
 			 rc == -GW_E_TIMEOUT ? "the companion did not answer in time"
 					     : "the companion ended before it answered (see "
 					       "journalctl -u gpuward-companion)");
+	else if (ret->rc)
+		snprintf(message, size, "%s", ret->words);
 	return rc ? rc : ret->rc;
 }
 
-/* Only connects: the companion checks the user before it reads a request, so a user who is not
- * allowed is refused at once. */
+/* Connects and sends no request. The companion checks the user before it reads a request, so it
+ * refuses a user who is not allowed at once. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
 	int fd = connect_until(path, deadline_ns, message, size), rc;
@@ -192,8 +197,8 @@ static bool has_target(const struct wire_request *r, int64_t pid)
 	return false;
 }
 
-/* Copies valid processes, each once, until the request is full. Returns how many entries of id
- * were used. */
+/* Copies the valid processes to the request, each once, until the request is full. Returns how
+ * many entries of id were read. */
 static unsigned add_targets(struct wire_request *r, const struct proc_id *id, unsigned n)
 {
 	unsigned read = 0;
@@ -209,6 +214,7 @@ int companion_restore(const char *path, const struct proc_id *id, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size)
 {
 	struct wire_request r = { .verb = WIRE_RESTORE };
+	char why[WIRE_WORDS];
 	struct wire_reply reply;
 	int first = 0, rc;
 
@@ -220,9 +226,9 @@ int companion_restore(const char *path, const struct proc_id *id, unsigned n,
 		if (r.targets == 0)
 			continue;
 		r.timeout_ms = timeout_ms(deadline_ns);
-		rc = companion_request(path, &r, deadline_ns, &reply);
+		rc = companion_request(path, &r, deadline_ns, &reply, why, sizeof(why));
 		if (rc && !first) {
-			snprintf(message, size, "%s", reply.words);
+			snprintf(message, size, "%s", why);
 			first = rc;
 		}
 	}
@@ -240,8 +246,8 @@ int companion_recover(const char *path, const struct root *root, const struct pr
 	return checkpoint_restore(root, id, n, message, size);
 }
 
-/* Restores the processes of a request after the companion has ended. A process that stays
- * locked would hang for ever. */
+/* Restores the processes of a checkpoint after the companion ended, because a process that stays
+ * locked hangs for ever. */
 static void undo(const char *path, const struct wire_request *r)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;
@@ -264,9 +270,7 @@ int companion_checkpoint(const char *path, const struct proc_id *id, unsigned n,
 			 "processes");
 		return -GW_E_STATE;
 	}
-	rc = companion_request(path, &r, deadline_ns, &reply);
-	if (rc)
-		snprintf(message, size, "%s", reply.words);
+	rc = companion_request(path, &r, deadline_ns, &reply, message, size);
 	if (rc == -GW_E_STATE && reply.rc == 0)
 		undo(path, &r);
 	return rc;
@@ -281,10 +285,8 @@ int companion_signal(const char *path, int signal, const struct proc_id *id, uns
 
 	add_targets(&r, id, n);
 	if (r.targets > 0)
-		rc = companion_request(path, &r, deadline_ns, &reply);
+		rc = companion_request(path, &r, deadline_ns, &reply, message, size);
 	*ret_sent = reply.count;
-	if (rc)
-		snprintf(message, size, "%s", reply.words);
 	return rc;
 }
 
@@ -295,11 +297,7 @@ int companion_unit(const char *path, const char *unit, bool start, uint64_t dead
 				  .start = start,
 				  .timeout_ms = timeout_ms(deadline_ns) };
 	struct wire_reply reply;
-	int rc;
 
 	snprintf(r.unit, sizeof(r.unit), "%s", strlen(unit) < WIRE_UNIT ? unit : "");
-	rc = companion_request(path, &r, deadline_ns, &reply);
-	if (rc)
-		snprintf(message, size, "%s", reply.words);
-	return rc;
+	return companion_request(path, &r, deadline_ns, &reply, message, size);
 }

@@ -1,8 +1,9 @@
-/* companion: sends requests to gpuward-companion(8), the small program that has the privileges.
+/* companion: sends requests to gpuward-companion(8), a small program with privileges that the
+ * service does not have.
  *
- * There is one request per connection over a UNIX socket, in the format of wire.h. After the
- * companion has accepted a request, the wait for a checkpoint or a restore has no limit; all
- * other waits end at the deadline. Errors are those of the companion, and
+ * Each request has its own connection to a UNIX socket, in the format of wire.h. After the
+ * companion has accepted a checkpoint or a restore, the wait for its end has no limit; all other
+ * waits end at the deadline. The functions return the errors of the companion, and
  *   -GW_E_IO     the companion is not running
  *   -GW_E_PERM   this user may not connect, or the companion does not serve this user
  *   -GW_E_STATE  the companion ended before it answered: try again
@@ -19,8 +20,8 @@
 /* The socket of the packaged companion. */
 #define COMPANION_SOCKET "/run/gpuward-companion.sock"
 
-/* Returns 0 if the companion runs and serves this user. It does not check which requests are
- * allowed. */
+/* Returns 0 if the companion runs and serves this user. This does not show which requests the
+ * companion allows. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size);
 
 /* Like checkpoint_create() and checkpoint_restore(). If the companion ends before a checkpoint
@@ -36,8 +37,8 @@ int companion_restore(const char *path, const struct proc_id *id, unsigned n,
 int companion_recover(const char *path, const struct root *root, const struct proc_id *id,
 		      unsigned n, char *message, size_t size);
 
-/* Signals processes. *ret_sent is the number of signalled processes; processes that have ended
- * are skipped. */
+/* Sends a signal to processes. *ret_sent is the number of signalled processes. Skips processes
+ * that have ended. */
 int companion_signal(const char *path, int signal, const struct proc_id *id, unsigned n,
 		     uint64_t deadline_ns, unsigned *ret_sent, char *message, size_t size);
 

@@ -1,5 +1,5 @@
-/* Runs a program that the user configures, with the arguments of the policy, without a shell
- * and with a fixed environment.
+/* Kind "exec": runs a program from the worker's configuration, without a shell and with a fixed
+ * environment.
  *
  * Exit status 0 means done, 75 (EX_TEMPFAIL) means not now, all others mean failed. The message
  * has the program's last line of output. A program that is not done in time is killed with all
@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define HOOK_NS    (10 * NS_PER_S)
-#define EXIT_RETRY 75
+#define HOOK_NS    (10 * NS_PER_S) /* time limit of the program */
+#define EXIT_RETRY 75              /* EX_TEMPFAIL of sysexits.h */
 #define ARGV_MAX   64
 
 /* env(1) empties the environment first, because the service's environment may contain
@@ -102,7 +102,7 @@ static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, 
 	int rc;
 
 	last[0] = '\0';
-	/* The deadline also holds for a program that prints without end. */
+	/* check the deadline here too, because the program may print without end */
 	while ((rc = child_line(child, deadline_ns, &line)) > 0) {
 		if (line[0])
 			utf8_clean(last, size, line);
@@ -112,8 +112,8 @@ static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, 
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 
-/* Frees a child that has exited. The child's own children are left running, because starting
- * them may be its purpose. */
+/* Frees a child that has exited. Its own children may continue to run, because the program may
+ * have been made to start them. */
 static void reap_hook(struct child *child)
 {
 	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)

@@ -74,9 +74,8 @@ int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, s
 	return 0;
 }
 
-/* Time limit for connecting. This limit is shorter than the limit for an answer: a server that
- * does not accept a connection will not answer, but a server that works on a request will
- * answer later. */
+/* Time limit for connecting. It is shorter than the limit for an answer, because a server that
+ * does not accept a connection will not answer, but a busy server may answer late. */
 #define CONNECT_MS 3000
 
 struct worker_http {
@@ -85,7 +84,7 @@ struct worker_http {
 	const char *socket;
 	bool admin_key, token_read;
 	const atomic_bool *cancelled;
-	const char *until; /* NULL: an answer ends by itself */
+	const char *until; /* text of worker_http_until(); NULL: none */
 	bool complete;     /* the answer contains the text `until` */
 	char token[SECRET_MAX];
 	void *handle;
@@ -192,12 +191,12 @@ static int check_url(const char *url, char *message, size_t size)
 							      : NULL;
 
 	if (!host || !*host || *host == '/' || strpbrk(url, " \t\r\n")) {
-		snprintf(message, size, "url \"%s\": must begin with http:// or https://",
+		snprintf(message, size, "url \"%s\" must begin with http:// or https://",
 			 url ? url : "");
 		return -GW_E_ARG;
 	}
 	if (memchr(host, '@', strcspn(host, "/?#"))) {
-		snprintf(message, size, "url: contains a password; use token_file instead");
+		snprintf(message, size, "url contains a password; use token_file instead");
 		return -GW_E_ARG;
 	}
 	return 0;
@@ -217,7 +216,7 @@ static int full_url(const struct worker_http *h, const char *path, char *out, si
 		n--;
 	if ((size_t)snprintf(out, out_size, "%.*s%s", (int)n, base, path) < out_size)
 		return 0;
-	snprintf(message, size, "url: too long");
+	snprintf(message, size, "url is too long");
 	return -GW_E_ARG;
 }
 
@@ -260,7 +259,7 @@ static long remaining_ms(const struct worker_http *h)
 	return now >= h->deadline_ns ? 0 : (long)((h->deadline_ns - now) / NS_PER_MS);
 }
 
-/* libcurl calls this about once per second while it waits. A result of 1 ends the request. */
+/* libcurl calls this function about once per second. The result 1 ends the request. */
 static int check_cancelled(void *ctx, int64_t down_all, int64_t down, int64_t up_all,
 			   int64_t up)
 {

@@ -29,8 +29,8 @@ void worker_http_free(struct worker_http *h);
 /* Sends the token as "x-admin-key: TOKEN" instead of "Authorization: Bearer TOKEN". */
 void worker_http_admin_key(struct worker_http *h);
 
-/* Sends requests to the UNIX socket of a container engine instead of the worker's url.  Borrows
- * path. */
+/* Sends the following requests to the UNIX socket of a container engine, or to the worker's url
+ * if path is NULL. Borrows path. */
 void worker_http_socket(struct worker_http *h, const char *path);
 
 /* Changes the deadline of the following requests, on CLOCK_MONOTONIC. */
@@ -39,9 +39,9 @@ void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 /* Ends a request soon after *cancelled is set. Borrows cancelled; NULL: never. */
 void worker_http_cancel(struct worker_http *h, const atomic_bool *cancelled);
 
-/* For answers that do not end, such as a stream of events. A following request is complete when
- * its answer contains this text and ends with an empty line. NULL: it is complete when the
- * answer ends. Borrows text. */
+/* For answers that do not end, such as a stream of events: the following requests are complete
+ * when the answer contains this text and ends with an empty line. NULL: a request is complete
+ * when its answer ends. Borrows text. */
 void worker_http_until(struct worker_http *h, const char *text);
 
 /* Sends a request. method is "GET" or "POST", path begins with a slash, body is NULL or JSON.
@@ -54,11 +54,11 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 /* Returns what precedes the path of a request: the worker's url, or "" for a socket. */
 const char *worker_http_base(const struct worker_http *h);
 
-/* Status and body of the last answer. */
+/* Return the status and the body of the last answer. */
 int worker_http_status(const struct worker_http *h);
 const char *worker_http_body(const struct worker_http *h, size_t *ret_len);
 
-/* Masks the token in a text that the worker sent. */
+/* Replaces the token by asterisks in a text that the worker sent. */
 void worker_http_scrub(const struct worker_http *h, char *text);
 
 /* libcurl is loaded when the first request needs it. The push of metrics (daemon/push_http.h) and

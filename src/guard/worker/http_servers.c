@@ -1,5 +1,5 @@
-/* Inference servers that need little more than fixed HTTP requests; a server that needs more
- * has its own file. */
+/* Adapters of inference servers that need few requests. A server that needs more has its own
+ * file. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "guard/worker/common.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* AUTOMATIC1111's Stable Diffusion web UI, started with --api; its CUDA context stays on the
- * GPU. */
+/* AUTOMATIC1111's Stable Diffusion web UI. It must be started with --api. After an eviction, its
+ * CUDA context stays on the GPU. */
 
 static bool a1111_busy(const struct json_doc *r)
 {
@@ -38,8 +38,8 @@ static bool comfy_busy(const struct json_doc *r)
 	return json_doc_count(r, "queue_running") > 0;
 }
 
-/* Only reports success: these servers have no request that loads a model. They load a model
- * when a client's request needs it. */
+/* Only reports success, because these servers have no request that loads a model. They load a
+ * model when a request of a client needs it. */
 static int resume_on_demand(struct worker_call *c)
 {
 	return worker_ok(c, "it loads a model with the next request");
@@ -59,17 +59,17 @@ const struct worker_ops worker_comfy = {
 };
 
 /* llama-swap stops its servers without waiting for their requests. It starts a server again
- * with the next request for that server's model. A request to a path below /upstream would
- * start a server too. */
+ * with the next request for that server's model, and also with any request to a path below
+ * /upstream; so the adapter does not use such paths. */
 
 /* Time limit for reading llama-swap's stream of events, which begins with the running
  * requests. */
 #define LLAMASWAP_EVENTS_NS NS_PER_S
 #define LLAMASWAP_IN_FLIGHT "\"type\":\"inflight\""
 
-/* True if the first event about running requests in a stream names at least one request. The
- * event is a line data:{"type":"inflight","data":"{...}"}. It has the requests; in older
- * versions it has their number. */
+/* True if the first event about running requests in a stream reports at least one request. The
+ * event is a line data:{"type":"inflight","data":"{...}"}. Its data has a list of the requests,
+ * or in older versions only their number. */
 static bool llamaswap_in_flight(const char *stream)
 {
 	const char *line = strstr(stream, LLAMASWAP_IN_FLIGHT), *data;
@@ -94,8 +94,8 @@ static bool llamaswap_in_flight(const char *stream)
 	return busy;
 }
 
-/* Does not wait if the version of llama-swap has no such events, because then nothing is known
- * about its requests. */
+/* Does not wait for running requests if this version of llama-swap reports none, because then it
+ * is unknown whether requests run. */
 static int llamaswap_drain(struct worker_call *c, bool *ret_busy)
 {
 	const uint64_t until_ns = clock_mono_ns(clock_real()) + LLAMASWAP_EVENTS_NS;
@@ -138,8 +138,8 @@ static const struct worker_post sglang_pause[] = {
 	{ "/pause_generation", "{\"mode\":\"abort\"}", false }, { 0 }
 };
 
-/* Writes the pid and start time of the process that releases its memory. After a restart of the
- * server both differ, so no memory counts as released. */
+/* Writes pid and start time of the server's root process, for notes. After a restart both
+ * differ, so the memory of the new process does not count as released. */
 static void sglang_process(const struct worker_call *c, char *out, size_t size)
 {
 	const struct proc_id none = { 0 }, id = c->order->roots ? c->order->root[0].id : none;
@@ -167,7 +167,8 @@ static int sglang_check_idle(struct worker_call *c)
 			    : 0;
 }
 
-/* Notes that a release begins. If the outcome stays unknown, the memory counts as released. */
+/* Notes that a release begins. If its outcome stays unknown, resume treats the memory as
+ * released. */
 static int sglang_learn(struct worker_call *c)
 {
 	char process[64];
@@ -222,7 +223,7 @@ static int sglang_alive(struct worker_call *c)
 {
 	int rc = worker_get(c, "/model_info");
 
-	/* older versions */
+	/* older versions have this path instead */
 	return rc == -GW_E_NOSUPPORT ? worker_get(c, "/get_model_info") : rc;
 }
 
@@ -245,8 +246,8 @@ const struct worker_ops worker_sglang = {
 /* a model that Ollama keeps for longer than this is kept for ever */
 #define OLLAMA_FOREVER_S (100 * 365 * 24 * 3600.0)
 
-/* Returns the seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: the time is past
- * or not valid. */
+/* Returns the seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: the time is in the
+ * past or not valid. */
 static double ollama_seconds_until(const char *time)
 {
 	struct tm t = { 0 };
@@ -281,7 +282,7 @@ static void ollama_note(struct worker_call *c, const struct json_doc *m, const c
 		worker_note(c, "options", text);
 }
 
-/* Adds keep_alive and num_ctx of the last note about a model. */
+/* Adds keep_alive and num_ctx from the last note "options" of a model to a request. */
 static void ollama_add_options(const struct worker_call *c, struct json *j, const char *model)
 {
 	char text[WORKER_MODEL];
@@ -369,7 +370,7 @@ static int ollama_evict(struct worker_call *c)
 	size_t n;
 	int rc = ollama_each(c, true, &n);
 
-	return rc ? rc : worker_ok(c, "requested to unload %zu models", n);
+	return rc ? rc : worker_ok(c, "the server unloads %zu models", n);
 }
 
 /* Checks that Ollama lists a model as loaded. */
@@ -455,12 +456,12 @@ static int tabby_resume(struct worker_call *c)
 
 	worker_http_admin_key(c->http);
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		; /* use the last note, because each model replaced the one before */
+		; /* the last note counts, because each model replaced the one before */
 	if (model[0])
 		return tabby_load(c, model);
 	if (c->worker->model)
 		return tabby_load(c, c->worker->model);
-	/* someone may have loaded a model meanwhile */
+	/* success if a client has loaded a model meanwhile */
 	rc = model_list_first(c, model, sizeof(model));
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
@@ -477,7 +478,7 @@ const struct worker_ops worker_tabby = {
 	.learn = tabby_learn, .evict = tabby_evict, .resume = tabby_resume, .alive = tabby_alive
 };
 
-/* The lists of loaded models that the servers report. */
+/* The functions and the table below read the lists of models that the servers report. */
 
 static enum model_state llamacpp_state(const struct json_doc *m, const char **name)
 {
@@ -529,10 +530,11 @@ static enum model_state kobold_state(const struct json_doc *m, const char **name
 
 static const struct {
 	const char *path;
-	const char *array; /* path of the entries; NULL: the document is the only entry */
-	const char *name;  /* path of the name in an entry */
-	/* Returns the state of one entry; may set *name to NULL (name unknown). NULL pointer:
-	 * every listed model is loaded. */
+	const char
+		*array; /* path of the array in the document; NULL: the document is one entry */
+	const char *name; /* path of the model's name in an entry */
+	/* Returns the state of an entry, and sets *name to NULL if the name is unknown. If there
+	 * is no function, every listed model is loaded. */
 	enum model_state (*state)(const struct json_doc *entry, const char **name);
 } formats[WORKER_KINDS] = {
 	[WORKER_LLAMACPP] = { "/models", "data", "id", llamacpp_state },

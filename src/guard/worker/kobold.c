@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* KoboldCpp's names for "no model", and for the configuration with which KoboldCpp was
- * started */
+/* File names with a special meaning in reload_config: no model, and the configuration with which
+ * KoboldCpp was started. */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
 #define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with it */
@@ -56,7 +56,7 @@ static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin
 	return 0;
 }
 
-/* Writes the name of the text model, "" if there is none or its name is hidden. */
+/* Writes the name of the text model; "" if there is none or if its name is hidden. */
 static int kobold_model(struct worker_call *c, char *out, size_t size)
 {
 	return kobold_result(c, model_list_first(c, out, size));
@@ -189,7 +189,7 @@ static int kobold_evict(struct worker_call *c)
 		return rc;
 	if (!loaded)
 		return worker_ok(c, "no model is loaded");
-	/* this fails if no request runs, which is no problem */
+	/* the result does not matter: the request fails if no request of a client runs */
 	worker_post(c, "/api/extra/abort", "{}");
 	c->message[0] = '\0';
 	return kobold_reload(c, KOBOLD_UNLOAD);

@@ -1,7 +1,7 @@
-/* llama.cpp's server as a router of several models. The router answers a request to load or to
- * unload before the work is done. A model that it stops stays "loaded" until the model's
- * process has ended. A server with a single model cannot unload: stop its unit (level 4) or
- * checkpoint it (level 3). */
+/* Adapter for llama.cpp's server as a router of several models. The router answers a request to
+ * load or to unload before the work is done; a model that is being stopped stays "loaded" until
+ * the model's process has ended. A server with a single model cannot unload it: such a server
+ * must be stopped (level 4) or checkpointed (level 3). */
 #include "guard/worker/common.h"
 
 #include "base/clock.h"
@@ -62,7 +62,7 @@ static int check_slots(struct worker_call *c, const char *path, bool *busy)
 	return 0;
 }
 
-/* Checks whether a model is busy. Only a loaded model is asked: the question would wake a
+/* Checks whether a model is busy. Queries only a loaded model, because the query would wake a
  * sleeping model, and a loading model has no requests yet. */
 static int check_model(struct worker_call *c, const char *model, enum model_state state,
 		       void *ctx)
@@ -92,8 +92,8 @@ static int check_single(struct worker_call *c, bool *busy)
 	return sleeps ? 0 : check_slots(c, "/slots?fail_on_no_slot=1", busy);
 }
 
-/* Refuses the drain for a server with a single model, because it cannot unload. But if the
- * guard may stop the server, its requests may finish before the stop. */
+/* Checks whether requests run. For a server with a single model, which cannot unload, this fails
+ * at once. But if the guard may stop the server, the requests may finish first. */
 static int llamacpp_drain(struct worker_call *c, bool *ret_busy)
 {
 	int rc;
@@ -127,7 +127,7 @@ static int llamacpp_evict(struct worker_call *c)
 	unsigned n = 0;
 	int rc = each_model(c, unload_model, &n);
 
-	return rc ? rc : worker_ok(c, "requested to unload %u models", n);
+	return rc ? rc : worker_ok(c, "the router unloads %u models", n);
 }
 
 /* Reads the state of one model. */
@@ -161,9 +161,9 @@ static int request_load(struct worker_call *c, const char *model)
 	return rc && worker_said(c, "already running") ? 1 : rc;
 }
 
-/* Returns how many of the noted models do not fit. The router keeps at most max_instances
- * models (--models-max). Loading one model more would silently replace the least recently used
- * model. */
+/* Returns how many of the noted models are too many for the router, which keeps at most
+ * max_instances models (--models-max). If one more model is loaded, the router unloads the least
+ * recently used one without an error. */
 static unsigned count_surplus(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
@@ -221,7 +221,8 @@ static int load_model(struct worker_call *c, const char *model)
 		rc = read_state(c, model, &state);
 		if (rc)
 			return rc;
-		if (state < MODEL_LOADING && ran) { /* MODEL_FAILED: the router killed it */
+		if (state < MODEL_LOADING &&
+		    ran) { /* also if the router killed it: MODEL_FAILED */
 			rc = request_load(c, model);
 			ran = rc == 1;
 			continue;

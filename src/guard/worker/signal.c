@@ -1,5 +1,5 @@
-/* Signals: the kind of worker that unloads and loads when it receives a signal, and levels 5
- * and 6 of every kind. No other file signals a process.
+/* Kind "signal": a worker that unloads and loads when it receives a signal. Also carries out
+ * levels 5 and 6 for workers of every kind. No other file signals a process.
  *
  * A signal is sent through a pidfd, and only if the start time that was read after the pidfd
  * was opened is the one in the order, and if the process still belongs to the worker
@@ -25,9 +25,9 @@
 /* time between SIGTERM and SIGKILL; at most half of the remaining time */
 #define GRACE_NS (5 * NS_PER_S)
 
-/* Targets of an order that are still the same processes, each with a pidfd. If a process gets
- * no further signal, its descriptor is replaced by its complement, a negative number that
- * poll() ignores. */
+/* The targets of an order that are still the same processes, each with a pidfd. If a process must
+ * get no further signal, its descriptor is replaced by its complement (~fd), a negative number
+ * that poll() ignores. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
@@ -146,8 +146,8 @@ static int kill_held(const struct worker_call *c, struct held *h)
 		rc = send_to_held(c, h, SIGKILL, &killed);
 	}
 	return rc ? rc
-		  : worker_ok(c, "SIGTERM to %u processes%s", asked,
-			      killed ? ", SIGKILL to those that did not end" : "");
+		  : worker_ok(c, "sent SIGTERM to %u processes%s", asked,
+			      killed ? ", and SIGKILL to those that did not end" : "");
 }
 
 int worker_kill(const struct worker_call *c)
@@ -191,7 +191,7 @@ static int send_signal(const struct worker_call *c, int number)
 	release_targets(&h);
 	if (rc)
 		return rc;
-	return sent ? worker_ok(c, "signal %d to %u processes", number, sent)
+	return sent ? worker_ok(c, "sent signal %d to %u processes", number, sent)
 		    : worker_fail(c, -GW_E_STATE, "none of its processes can be signalled");
 }
 
@@ -245,8 +245,8 @@ static void add_target(struct guard_order *order, const struct guard_target *t)
 		order->target[order->targets++] = *t;
 }
 
-/* True if a noted process still belongs to the worker: as a root, below a root, or by the
- * match. */
+/* True if a noted process still belongs to the worker: it is a root, a descendant of a root, or
+ * the match finds it. Sets t->itself and t->print. */
 static bool noted_belongs(const struct worker_call *c, struct guard_target *t)
 {
 	if (proc_lives(c->root, t->id.pid, t->id.start_ticks) <= 0)
@@ -302,9 +302,9 @@ static void add_roots(const struct worker_call *c, struct guard_order *order)
 							   .print = order->root[i].print });
 }
 
-/* Signals the processes that were signalled to leave, and the worker's processes on the GPU,
- * because some processes may have kept memory. If there are none because the notes were lost,
- * signals the worker's roots. */
+/* Signals the processes that were signalled to leave. Also signals the worker's processes on the
+ * GPU, because some may have kept memory. If there are no such processes, because the notes were
+ * lost, signals the worker's roots. */
 static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;

@@ -1,5 +1,5 @@
-/* Kinds "systemd" and "container": stop and start the unit or the container that the policy names,
- * and touch no other. They also carry out level 4 for workers of other kinds. */
+/* Kinds "systemd" and "container": stop and start the unit or the container that the policy
+ * names. These adapters also carry out level 4 for workers of other kinds. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 
@@ -12,9 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Uses the socket of the container engine, with Docker's API, which Podman has too. */
+/* Kind "container" uses the UNIX socket of the container engine, and the API of Docker, which
+ * Podman has too. */
 #define UNIX_SCHEME "unix://"
-/* seconds until the engine kills the container; less if the order's deadline is sooner */
+/* after this many seconds the engine kills the container; earlier if the deadline is sooner */
 #define GRACE_S 10u
 
 static const char *const usual_sockets[] = { "/run/docker.sock", "/var/run/docker.sock",
@@ -106,12 +107,12 @@ const struct worker_ops worker_container = { .evict = container_evict,
 					     .resume = container_resume,
 					     .alive = container_alive };
 
-/* Uses systemctl. url "user" means the service manager of the user that this program runs as;
- * "user@NAME" means the service manager of another user. If there is a companion, it stops and
- * starts the units of the system. Everyone may query whether they are active. */
+/* Kind "systemd" uses systemctl. url "user" means the service manager of the user of this
+ * program; "user@NAME" means the service manager of another user. If there is a companion, the
+ * companion stops and starts the units of the system; every user may query their state. */
 
-#define EXIT_NOT_ACTIVE 3 /* exit status of systemctl is-active */
-#define EXIT_NO_UNIT    5 /* systemctl: "unit not loaded" */
+#define EXIT_NOT_ACTIVE 3 /* exit status of systemctl is-active: the unit does not run */
+#define EXIT_NO_UNIT    5 /* exit status of systemctl: there is no such unit */
 
 struct command {
 	char machine[128];

@@ -1,4 +1,5 @@
-/* vLLM: sleep and wake. Needs VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
+/* Adapter for vLLM: the server sleeps while it is evicted. It must be started with
+ * VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
  *
  * The adapter refuses new work with /pause and not with sleep level 0, because a server that
  * does not know level 0 releases everything, including the weights. Level 1 keeps the weights
@@ -11,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Time limit of close. close does not wait for running requests; drain does. */
+/* Time limit of vllm_close(), which does not wait for running requests; vllm_drain() does. */
 #define CLOSE_NS NS_PER_S
 
 /* Adds advice to the message if the server does not have the requests to pause, sleep or
@@ -26,7 +27,8 @@ static int vllm_hint(struct worker_call *c, int rc)
 	return rc;
 }
 
-/* Pauses the server. Returns 0: no request runs any more; 1: some still run; or an error. */
+/* Makes the server refuse new requests, and waits for running requests until deadline_ns.
+ * Returns 0: no request runs any more; 1: some still run; or a negative error. */
 static int pause_until(struct worker_call *c, uint64_t deadline_ns)
 {
 	int rc = worker_get(c, "/is_paused");

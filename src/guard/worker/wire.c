@@ -53,7 +53,7 @@ static const char *read_targets(const char *at, struct wire_request *r)
 		uint64_t pid;
 
 		if (r->targets == WIRE_TARGETS)
-			return "too many processes";
+			return "the request names more than 64 processes";
 		if (!text_read_word(&at, " ") || !read_number(&at, INT32_MAX, &pid) ||
 		    !text_read_word(&at, ":") || !read_number(&at, UINT64_MAX, &t->start_ticks))
 			return "a process must be written as PID:START";
@@ -101,9 +101,9 @@ int wire_read(const char *text, size_t size, struct wire_request *ret, const cha
 	memset(ret, 0, sizeof(*ret));
 	*ret_why = NULL;
 	if (size == 0 || size > WIRE_SIZE)
-		*ret_why = "it is empty or longer than 4096 bytes";
+		*ret_why = "the request is empty or longer than 4096 bytes";
 	else if (memchr(text, '\n', size) != text + size - 1)
-		*ret_why = "it must be exactly one line";
+		*ret_why = "the request must be exactly one line";
 	else if (memchr(text, '\0', size))
 		*ret_why = "the request contains a NUL";
 	if (*ret_why)

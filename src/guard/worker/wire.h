@@ -1,8 +1,7 @@
-/* wire: the protocol between the guard and its companion, the small program that has the
- * privileges.
+/* wire: the protocol between the guard and its companion, a small program with privileges.
  *
- * There is one request per connection, of one line. The companion replies "taken" when it
- * accepts the request. When it is done, it replies one line with the result:
+ * Each connection has one request, of one line. The companion replies with the line "taken" when
+ * it accepts the request, and with one more line when the request is done:
  *
  *         checkpoint 30000 1234:98765 1235:98770       milliseconds to lock, PID:START_TICKS
  *         restore 30000 1234:98765
@@ -60,8 +59,8 @@ int wire_reply_read(const char *line, struct wire_reply *ret);
 /* Writes a reply with its newline. Control characters in its words become '?'. */
 size_t wire_reply_write(const struct wire_reply *r, char out[static WIRE_SIZE]);
 
-/* True if name is the name of a unit: letters, digits and :_.\@-, with a dot, not beginning
- * with '-'. */
+/* True if name can be the name of a unit: it has only letters, digits and the characters
+ * :_.\@-, contains a dot, and does not begin with '-'. */
 bool wire_is_unit(const char *name);
 
 #endif
