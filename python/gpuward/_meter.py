@@ -104,7 +104,7 @@ def _sum_of(parts: Sequence[Optional[Interval]]) -> Optional[Interval]:
 class Result:
     """Energy of all GPUs of a meter over one window; returned by Window.result()."""
 
-    def __init__(self, label: str, seconds: float, devices: List[Energy], reason: Optional[Tuple[str, str]],
+    def __init__(self, label: str, seconds: float, devices: List[Energy], reason: Optional[Tuple[str, str, str]],
                  series: Optional[List[Series]] = None) -> None:
         self.label = label
         self.seconds = seconds
@@ -114,8 +114,9 @@ class Result:
         self.why: Dict[str, str] = {}
         for d in devices:
             self.why.update(d.why)
+        self.remedy = ""
         if not devices and reason:
-            self.why = dict([reason])
+            self.why, self.remedy = {reason[0]: reason[1]}, reason[2]
         self.codes = tuple(self.why)
         words = _native.validities()
         self.validity = max((d.validity for d in devices), default=words[-1], key=words.index)
@@ -276,6 +277,10 @@ class Window:
         return self.result().why
 
     @property
+    def remedy(self) -> str:
+        return self.result().remedy
+
+    @property
     def devices(self) -> List[Energy]:
         return self.result().devices
 
@@ -301,7 +306,7 @@ class _Running:
         self.pid = os.getpid()
         self.stopped = False
         self.count: int
-        self.reason: Optional[Tuple[str, str]]
+        self.reason: Optional[Tuple[str, str, str]]
         self.simulated: List[bool]
         self.lock = threading.RLock()
         self.live: weakref.WeakSet[Window] = weakref.WeakSet()  # windows with figures that are still in the library
@@ -321,15 +326,15 @@ class _Running:
             lib.close(self.ctx)
             raise
 
-    def _look(self, lib: Any) -> Tuple[Optional[Tuple[str, str]], List[bool]]:
-        """Returns why there is no GPU (None: there is one), and which GPUs are simulated."""
+    def _look(self, lib: Any) -> Tuple[Optional[Tuple[str, str, str]], List[bool]]:
+        """Returns why there is no GPU and what to do (None: there is a GPU), and which GPUs are simulated."""
         snap = c_void_p()
         lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read", self.ctx)
         try:
             lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read", self.ctx)
             status = lib.snapshot_status(snap).contents
-            key, sentence = _native.cause(status.cause)
-            reason = None if self.count else (key, text(status.message) or sentence)
+            key, sentence, remedy = _native.cause(status.cause)
+            reason = None if self.count else (key, text(status.message) or sentence, remedy)
             return reason, [self._simulated(lib, snap, i) for i in range(self.count)]
         finally:
             lib.snapshot_free(snap)

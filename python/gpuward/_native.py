@@ -576,10 +576,10 @@ def number(value: float) -> Optional[float]:
     return None if math.isnan(value) else value
 
 
-def cause(code: int) -> Tuple[str, str]:
-    """Key and sentence of an enum gw_cause."""
+def cause(code: int) -> Tuple[str, str, str]:
+    """Returns the key, the sentence and the remedy of an enum gw_cause."""
     info = library().cause_info(code).contents
-    return text(info.key), text(info.sentence)
+    return text(info.key), text(info.sentence), text(info.remedy)
 
 
 def codes(bits: int) -> Dict[str, str]:
