@@ -17,7 +17,7 @@ static const uint64_t span_ns[SERIES_TIERS] = { 0, NS_PER_S, 10 * NS_PER_S, 60 *
 struct cell {
 	float min, max;
 	uint16_t place; /* position of the mean: min + (max - min) * place / PLACES */
-	uint16_t count; /* number of values; 65535: this many or more */
+	uint16_t count; /* number of values; 65535 means 65535 or more */
 };
 _Static_assert(sizeof(struct cell) == 12, "series.h says 12 bytes");
 
@@ -32,11 +32,11 @@ struct ring {
 	unsigned points;
 	uint64_t next;  /* number of the next point */
 	uint64_t *t_ns; /* RAW tier: time of each sample */
-	/* other tiers: the time, in units of the bucket length; 32 bits hold 136 years of
-	 * seconds */
+	/* other tiers: start of each bucket, in units of the bucket length; 32 bits are enough
+	 * for 136 years of seconds */
 	uint32_t *bucket;
-	float *value;      /* RAW tier: points x quantities */
-	struct cell *cell; /* other tiers: points x quantities */
+	float *value;      /* RAW tier: one value per point and quantity */
+	struct cell *cell; /* other tiers: one cell per point and quantity */
 };
 
 struct series {

@@ -28,8 +28,8 @@ struct series_options {
 	unsigned points[SERIES_TIERS];
 };
 
-/* 100 ms samples for a minute, 1 s buckets for an hour, 10 s buckets for eight hours, 60 s
- * buckets for a day. */
+/* These points hold 100 ms samples for a minute, 1 s buckets for an hour, 10 s buckets for eight
+ * hours and 60 s buckets for a day. */
 #define SERIES_DEFAULTS                       \
 	(struct series_options)               \
 	{                                     \
@@ -39,16 +39,16 @@ struct series_options {
 		}                             \
 	}
 
-/* A bucket is aligned to the monotonic clock and takes 12 bytes per quantity; a sample takes 4.
- * To save memory, values are floats: a counter of joules or bytes loses its low digits. The
- * mean of a bucket is stored as its position between minimum and maximum, exact within 1/131070
- * of their distance. */
+/* One sample or one bucket. Buckets are aligned to the monotonic clock. In memory a bucket takes 12
+ * bytes per quantity, and a sample takes 4. To save memory, values are floats, so a counter of
+ * joules or bytes loses its low digits. The mean of a bucket is stored as its position between
+ * minimum and maximum, with an error of at most 1/131070 of their distance. */
 struct series_point {
 	uint64_t begin_ns;     /* monotonic */
 	uint64_t span_ns;      /* length of the bucket; 0: a single sample */
 	double mean, min, max; /* NAN if count is 0 */
-	unsigned count;        /* number of values; 65535: this many or more */
-	bool open;             /* the time of the bucket is not over */
+	unsigned count;        /* number of values; 65535 means 65535 or more */
+	bool open;             /* the bucket has not ended yet */
 };
 
 struct series;

@@ -148,8 +148,6 @@ def test_c_runs_with_and_without_a_gpu(block, tmp_path):
         assert (done.returncode, done.stderr) == (0, ""), scenario
         assert re.search(r"\w+ \w+", done.stdout), f"{scenario}: no sentence"
         if "gw_process_list_want" in block:
-            joules = re.findall(r"^GPU \d: [\d.]+ J \(95 %: [\d.]+ to [\d.]+\), \w+$", done.stdout, re.M)
-            assert len(joules) == (2 if scenario == "two-gpus" else 0), done.stdout
             assert bool(re.search(r", SM \d+ %$", done.stdout, re.M)) == (scenario == "two-gpus"), done.stdout
         if "GW_Q_POWER" in block or "gw_series_next" in block:
             assert bool(re.search(r"\d W\b", done.stdout)) == (scenario == "two-gpus"), scenario
@@ -473,7 +471,7 @@ def test_the_loop_example_prints_each_step_and_writes_the_readings(tmp_path):
     lines = done.stdout.splitlines()
     assert lines[0] == "SIMULATED: no figure is real" and lines[1].startswith("sensor: counter+ring, assumed,")
     assert [l.split(":")[0] for l in lines[2:]] == ["step", "step", "all", "above idle", "peak"]
-    assert "none is stored" in lines[5]
+    assert "no baseline of this GPU and kind is stored" in lines[5]
     rows = [l.split(",") for l in csv.read_text().splitlines()[1:]]
     assert len(rows) > 30 and {len(r) for r in rows} == {3}
     assert any(r[1] for r in rows) and any(r[2] for r in rows)

@@ -441,9 +441,9 @@ print(json.dumps([w.seconds >= 0]))
     ("gpuward.Meter(nvml_library=SIM).window('w').end()", "'w' has not begun"),
     ("gpuward.Meter(nvml_library=SIM).window('w').begin().begin()", "has already begun"),
     ("m = gpuward.Meter(nvml_library=SIM); m.stop(); m.window().begin()", "was stopped"),
-    ("gpuward.Meter(gpus=[])", "names no GPU"),
+    ("gpuward.Meter(gpus=[])", "the list gpus is empty"),
     ("gpuward.Meter(interval=-1)", "interval must be above 0"),
-    ("gpuward.Meter(nvml_library=SIM).window().begin().end().per(0)", "no energy per item"),
+    ("gpuward.Meter(nvml_library=SIM).window().begin().end().per(0)", "must be above 0"),
 ])
 def test_a_failed_python_call_raises_an_error_with_a_sentence(code, sentence):
     done = python(code, rc=1)
