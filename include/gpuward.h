@@ -294,8 +294,8 @@ struct gw_options {
 /* Finds and opens the GPUs. options may be NULL, for the defaults; the strings in it are
  * copied. Also succeeds on a machine without GPUs: see gw_snapshot_status(). Returns 0, and the
  * caller owns *ret_ctx until gw_close(). Otherwise returns -GW_E_ARG (unknown backend or flag,
- * or wrong size), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
- * root cannot be opened), or -GW_E_NOMEM (no memory or no thread). */
+ * or wrong size), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder root cannot be opened), or
+ * -GW_E_NOMEM (no memory or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
 /* Closes every driver handle and frees ctx. Free the snapshots, lists and meters of ctx first.
@@ -363,7 +363,7 @@ enum gw_device_state {
 	GW_DEVICE_CLOSED,  /* closed by gw_ctx_release(), or the driver went away */
 };
 
-/* Return the word that JSON uses: "nvidia", "driver", "ok". */
+/* Return the word that JSON uses, such as "nvidia", "driver" or "ok". */
 GW_API const char *gw_vendor_name(unsigned vendor);
 GW_API const char *gw_provenance_name(unsigned provenance);
 GW_API const char *gw_device_state_name(unsigned state);
@@ -912,7 +912,7 @@ struct gw_baseline {
 	double seconds;   /* duration of the measurement */
 	double temperature_c;
 	double limit_w;   /* power limit of the GPU at that time */
-	uint64_t wall_ns; /* when it was measured */
+	uint64_t wall_ns; /* when the baseline was measured */
 	/* Set of enum gw_code. If codes is not 0, the GPU was not idle or the measurement was
 	 * disturbed. */
 	uint64_t codes;
@@ -950,10 +950,9 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
  * temperature within 10 degrees, and an age of at most max_age_s (0: one hour). dir is the
  * folder; NULL: the default folder (XDG rules). The default folder never has baselines of
  * simulated GPUs, because each simulated scenario has its own folder and the library does not
- * know the scenario. Returns
- * 0, and the caller owns *ret_baseline until gw_baseline_free(); -GW_E_NODEV (past the end),
- * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
- * why. */
+ * know the scenario. Returns 0, and the caller owns *ret_baseline until gw_baseline_free().
+ * Otherwise returns -GW_E_NODEV (past the end), -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no
+ * stored baseline fits, and gw_ctx_error() says why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
@@ -981,8 +980,7 @@ struct gw_net_energy {
  * before and one from after the window, the mean of both is subtracted, and half their
  * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
  * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (wrong
- * size), or -GW_E_STATE (a baseline was disturbed, or belongs to
- * another GPU). */
+ * size), or -GW_E_STATE (a baseline was disturbed, or belongs to another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,
 			     struct gw_net_energy *ret);

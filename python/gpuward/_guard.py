@@ -38,7 +38,7 @@ FLAGS = ("any", "named", "unattributed", "leave_blind", "health", "simulated")  
 REQUESTS = ("evict", "resume", "hold evicted", "hold active", "release", "resume now")  # gw_guard_request
 HOLDS = (None, "evicted", "active")  # enum gw_worker_hold
 CALLS = (None, "evict", "resume")  # enum gw_worker_call
-FOR_EVER = (1 << 64) - 1  # UINT64_MAX
+FOR_EVER = (1 << 64) - 1  # UINT64_MAX: no time limit
 DEADLINE_NS = 5 * 10**9  # time limit of one driver call
 STOP_SECONDS = 10.0
 

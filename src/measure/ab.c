@@ -460,7 +460,6 @@ int ab_exit_code(const struct ab *ab)
 }
 
 /* The names of the metrics in the argument of --fail-if. */
-
 static const char *const metric_names[AB_METRICS] = {
 	[AB_ENERGY] = "energy",
 	[AB_TIME] = "time",
@@ -503,7 +502,7 @@ static int no_metric(struct gate_reader *r, const char *word)
 	struct buf w, f;
 
 	if (word[0] == '\0')
-		return gate_error(r, "no metric", EXAMPLE);
+		return gate_error(r, "the metric is missing", EXAMPLE);
 	buf_init_fixed(&w, what, sizeof(what));
 	buf_addf(&w, "no metric is called '%s'", word);
 	buf_init_fixed(&f, fix, sizeof(fix));
@@ -536,7 +535,8 @@ static int read_metric(struct gate_reader *r, enum ab_metric *ret)
 static int read_operator(struct gate_reader *r, struct ab_gate *gate)
 {
 	if (*r->at != '>' && *r->at != '<')
-		return gate_error(r, "no comparison after the metric", "use >, >=, < or <=");
+		return gate_error(r, "the comparison after the metric is missing",
+				  "use >, >=, < or <=");
 	gate->above = *r->at++ == '>';
 	gate->or_equal = *r->at == '=';
 	r->at += gate->or_equal;
@@ -552,7 +552,7 @@ static int read_change(struct gate_reader *r, double *ret)
 	size_t n = strspn(p, "0123456789.");
 
 	if (n == 0 || n >= sizeof(digits))
-		return gate_error(r, "no number",
+		return gate_error(r, "the number is missing",
 				  "name the change in percent, such as +2% or -0.5%");
 	memcpy(digits, p, n);
 	digits[n] = '\0';
@@ -560,16 +560,17 @@ static int read_change(struct gate_reader *r, double *ret)
 	double percent = number_parse(digits, &end);
 
 	if (*end != '\0')
-		return gate_error(r, "not a number", "write a decimal such as 2 or 0.5");
+		return gate_error(r, "this is not a number",
+				  "write a decimal such as 2 or 0.5");
 	if (negative && percent >= 100)
 		return gate_error(r, "a decrease of 100 % or more is not possible",
 				  "name a smaller change");
 	r->at = p + n;
 	if (*r->at == ',')
-		return gate_error(r, "a comma in a number", "write decimals with a point");
+		return gate_error(r, "the number has a comma", "write decimals with a point");
 	skip_blanks(r);
 	if (*r->at != '%')
-		return gate_error(r, "no % after the number",
+		return gate_error(r, "the % after the number is missing",
 				  "changes are in percent, such as +2%");
 	r->at++;
 	*ret = (negative ? -percent : percent) / 100;
@@ -593,7 +594,7 @@ static int read_gate(struct gate_reader *r, struct ab_gate *gate)
 	if (err < 0)
 		return err;
 	skip_blanks(r);
-	return *r->at == '\0' ? 0 : gate_error(r, "more text after the %", EXAMPLE);
+	return *r->at == '\0' ? 0 : gate_error(r, "there is more text after the %", EXAMPLE);
 }
 
 int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_size)

@@ -70,7 +70,8 @@ struct baseline_plan {
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
 		  struct baseline *ret);
 
-/* Writes the default folder of baselines. Returns like file_cache_directory(). */
+/* Writes the default folder of baselines. Returns the same as
+ * file_cache_directory(). */
 int baseline_directory(char *out, size_t size);
 
 /* baseline_save() stores a baseline. Returns 0, -GW_E_STATE (the GPU was not idle), -GW_E_ARG (no

@@ -111,7 +111,7 @@ struct energy_window {
 	uint64_t collected;  /* number of samples in the window */
 	double min_w, max_w; /* lowest and highest sample */
 	double longest_s;    /* longest time between two samples */
-	double seen_s;       /* seconds in all buckets together */
+	double seen_s;       /* sum of the seconds in all buckets */
 	/* period of the load, computed when samples cover the end; NAN: unknown */
 	double period_s;
 	double hint_period_s; /* period of the load, from the caller; NAN: unknown */
@@ -167,7 +167,8 @@ bool energy_end_near(const struct energy *e, struct energy_window *w);
 /* Ends the window although no sample covers its end. The time after the last sample is a gap. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
-/* Sets every field except the device to unknown; counts, times and codes to 0. */
+/* Resets every field except the device: figures are then unknown, and counts, times and codes are
+ * 0. */
 void energy_unknown(struct gw_energy *e);
 
 /* Computes the energy of the window. Resets *ret except for its device, then fills in the
@@ -233,7 +234,8 @@ void energy_total_feed(struct energy_total *t, const struct event *e);
 
 /* Returns the joules so far. The value is never less than that of an earlier call. */
 double energy_total_joules(struct energy_total *t);
-/* Returns the seconds that these joules cover; never less than that of an earlier call. */
+/* Returns the seconds that these joules cover. The value is never less than that of an earlier
+ * call. */
 double energy_total_seconds(struct energy_total *t);
 
 #endif

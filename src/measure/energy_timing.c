@@ -16,7 +16,8 @@ void energy_note(struct energy *e, uint64_t t_ns, unsigned code)
 	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
 	if (code != GW_CODE_DRIVER_RELOADED)
 		return;
-	/* The counter was reset, even if it is above its former value again. */
+	/* The new driver began to count at 0, even if the counter is already above its former
+	 * value. */
 	e->epoch++;
 	e->phase_known = false;
 }

@@ -317,7 +317,8 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	}
 	gw_snapshot_free(snap);
 	if (!err && none)
-		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"", none);
+		err = context_fail(ctx, -GW_E_NODEV,
+				   "no GPU matches \"%s\"; gpuward list shows the GPUs", none);
 	if (!err && gpus && !gpus[0])
 		err = context_fail(
 			ctx, -GW_E_NODEV,
@@ -450,9 +451,9 @@ int gw_meter_stop(struct gw_meter *m)
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i], until) && all;
 	if (!all) /* Free nothing, because a driver call that hangs still uses the memory. */
-		return context_fail(
-			m->ctx, -GW_E_STATE,
-			"a driver call has not returned, so the meter cannot be freed");
+		return context_fail(m->ctx, -GW_E_STATE,
+				    "a driver call has not returned and still uses the meter, "
+				    "which is not freed");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {

@@ -113,7 +113,8 @@ static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	w = window_new(m, room);
 	if (!w)
 		return room ? context_fail(m->ctx, -GW_E_NOMEM,
-					   "no memory for a window with %zu points per GPU",
+					   "no memory for a window with %zu points per GPU; "
+					   "use fewer points",
 					   room)
 			    : context_fail(m->ctx, -GW_E_NOMEM, NULL);
 	copy_label(w->label, sizeof(w->label), label ? label : "");

@@ -62,7 +62,7 @@ struct sampler_ring {
 
 /* The energy counter. */
 struct sampler_counter {
-	/* the reading of sampler_init(); before_ns is 0 if it took none */
+	/* the reading of sampler_init(); before_ns is 0 if sampler_init() did not read */
 	struct sampler_device_counter first;
 	uint64_t read_ns;     /* time before the last reading; 0: there is none */
 	uint64_t returned_ns; /* time after the last reading */

@@ -109,7 +109,8 @@ struct sensor {
  * without reading it. */
 void sensor_assume(struct sensor *ret, const struct report *r);
 
-/* Returns the source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */
+/* Returns the quantity that sensor.average describes: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device
+ * without it. */
 unsigned sensor_average_quantity(const struct report *r);
 
 /* Return the name of a model or of an origin in files and JSON, such as "boxcar" and
@@ -143,9 +144,9 @@ void sensor_add_uuid(struct buf *b, const char *uuid);
  * -GW_E_NOSUPPORT (no uuid) or -GW_E_SIZE. */
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
-/* Convert s to the content of a sensor file, with a hash in its first line, and back without
- * losing a bit. sensor_compose() returns 0 or the error of out. sensor_parse() returns 0, or
- * -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
+/* sensor_compose() adds the content of a sensor file to out, with a hash in the first line. Returns
+ * 0 or the error of out. sensor_parse() reads such a content; every number has the same bits as
+ * before. Returns 0, or -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
 int sensor_compose(struct buf *out, const struct sensor *s);
 int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
 
@@ -153,9 +154,10 @@ int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size
  * sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size);
 
-/* Fills in s from the file for s->uuid, driver and vbios. Returns 0 or -GW_E_NOENT (no file).
- * With a message, and s unchanged: -GW_E_PARSE (the file is truncated, changed or has another
- * version, and is ignored), -GW_E_PERM, -GW_E_IO, -GW_E_NOMEM. */
+/* Fills in s from the file for s->uuid, driver and vbios. Returns 0, or -GW_E_NOENT if there is no
+ * such file. Otherwise s is unchanged, and it returns with a message: -GW_E_PARSE (the file is
+ * ignored, because it is truncated, changed or of another version), -GW_E_PERM, -GW_E_IO or
+ * -GW_E_NOMEM. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
 /* The functions that run our own load on the GPU. The load ends at its end time even if the program

@@ -63,7 +63,7 @@ void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, do
 /* Returns the next deadline after at_ns, in steps of step_ns. Skips deadlines that were missed. */
 uint64_t recorder_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns);
 
-/* What the parts of sensor_learn() share. */
+/* The data of one call of sensor_learn(). */
 struct learn {
 	struct recorder w;
 	struct sensor s;

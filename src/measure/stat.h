@@ -50,13 +50,14 @@ struct run_mean {
 
 void run_mean_init(struct run_mean *m);
 
-/* Adds a run. u_all: its standard uncertainty in the unit of value; u_own: the part of u_all
- * that differs from run to run. NAN: unknown. If only one of them is known, it counts as the
+/* Adds a run. u_all is its standard uncertainty in the unit of value. u_own is the part of u_all
+ * that differs from run to run. NAN means unknown. If only one of them is known, it counts as the
  * whole uncertainty. */
 void run_mean_add(struct run_mean *m, double value, double u_own, double u_all);
 
-/* Returns the standard uncertainty of a run that differs from run to run (root mean square), and
- * the one that all runs share. NAN: unknown. */
+/* run_mean_u_own() returns the part of a run's standard uncertainty that differs from run to run,
+ * as the root mean square over the runs. run_mean_u_shared() returns the part that is the same in
+ * all runs. NAN: unknown. */
 double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
@@ -80,7 +81,8 @@ double run_mean_reach(const struct run_mean *m);
 #define HISTOGRAM_BUCKETS 2771 /* ln(1e4 / 0.01) / ln(1.005), rounded up */
 
 struct histogram {
-	/* first: below all edges; last: above all edges */
+	/* The first element is for values below all edges, the last one for values above all
+	 * edges. */
 	double seconds[HISTOGRAM_BUCKETS + 2];
 	double total_seconds;
 	double min, max;
@@ -116,7 +118,7 @@ int stat_trend(const double *y, size_t n, struct trend *ret);
 
 /* Reproducible random numbers: xoshiro256** (Blackman and Vigna). splitmix64 fills its state,
  * so that any seed is good. A result stores the seed, so that every interval can be computed
- * again to the last bit. Not for secrets. */
+ * again to the last bit. Do not use it for secrets. */
 struct random {
 	uint64_t s[4]; /* the state of xoshiro256** */
 	uint64_t seed; /* as given to random_init(), for the result */
@@ -166,7 +168,7 @@ int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, ui
 /* One arm of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
  * or in several runs. */
 struct compare_arm {
-	const double *runs; /* borrowed for the call */
+	const double *runs; /* one value per run; used only during the call */
 	size_t n;
 	/* relative standard uncertainty of one run, for ratios (the budget without gain and
 	 * offset); NAN: unknown */

@@ -43,7 +43,7 @@ struct tracked_throttling {
 	bool seen;                      /* at least one tick had clock reasons */
 	uint64_t reasons;               /* every bit of GW_Q_CLOCK_REASONS that occurred */
 	double limited_s[GW_THROTTLES]; /* seconds in which each cause limited the clocks */
-	double limited_j;               /* energy during readings with a throttled clock */
+	double limited_j;               /* approximate energy while the clocks were limited */
 };
 
 struct tracked_mean {
