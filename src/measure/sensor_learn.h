@@ -1,5 +1,5 @@
-/* sensor_learn: what sensor_learn.c (without a load) and sensor_active.c (with our own load)
- * share.
+/* sensor_learn: declarations that sensor_learn.c and sensor_active.c share. The first file measures
+ * a sensor without a load, the second one with our own load.
  *
  * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything
  * is allocated at the start; if the memory is full, further values are dropped. Times are
