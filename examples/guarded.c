@@ -1,15 +1,16 @@
-/* clang-format off: a command stays on one line */
+/* clang-format off: the commands must stay on one line */
 /* A worker that leaves the GPU while another process needs it, and returns afterwards.
  *
  *     cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Allocates this many MiB on the first GPU (through the CUDA driver, which it loads at run time)
- * and works on them ten times a second, for a number of seconds (or until Ctrl-C). Start another
- * program on the GPU that needs more memory than is free, and see what happens.
+ * Arguments: MIB [SECONDS [FOLDER]]. Allocates this many MiB on the first GPU, through the CUDA
+ * driver, which it loads at run time. Uses the memory ten times per second, for this many seconds
+ * or until Ctrl-C. To see an eviction, start another program that needs more memory than is free.
  *
- * On a simulated GPU the memory is a number in the folder that the GPU follows. In the build tree
- * the program is build/examples/guarded. Only the source is installed: compile it as above, and
- * use ./guarded and the installed folder gpuward/sim instead of build/sim.
+ * On a simulated GPU, the program writes its memory as a number to a file in FOLDER, and the GPU
+ * reads this folder. In the build tree the program is build/examples/guarded. Only the source is
+ * installed: compile it as above, and use ./guarded and the installed folder gpuward/sim instead
+ * of build/sim.
  *
  *     mkdir /tmp/held
  *     printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
@@ -39,7 +40,7 @@ struct worker {
 	int loaded;
 	unsigned steps;
 	const char *held; /* folder of a simulated GPU; NULL: CUDA */
-	/* CUDA's driver API; it has had these functions since 2010. */
+	/* Functions of the CUDA driver API, which has had them since 2010. */
 	void *context;
 	unsigned long long memory;
 	int (*set_current)(void *context);
@@ -114,7 +115,7 @@ static int unload(struct worker *w)
 	return err ? -1 : 0;
 }
 
-/* Stands for one request. */
+/* A placeholder for one request. */
 static void step(struct worker *w)
 {
 	const struct timespec tenth = { .tv_nsec = 100000000 };
@@ -133,7 +134,7 @@ static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
 	struct worker *w = arg;
 	int err = 0;
 
-	(void)deadline_ns; /* a step takes a tenth of a second: wait for it */
+	(void)deadline_ns; /* a step takes a tenth of a second, so waiting for it is in time */
 	pthread_mutex_lock(&w->lock);
 	if (w->loaded)
 		err = unload(w);
@@ -176,7 +177,7 @@ static void serve(struct worker *w, struct gw_guard *guard, double seconds)
 		/* While the worker may run, this call is a single atomic read. */
 		if (gw_guard_wait(guard, SECOND / 5) == 0) {
 			pthread_mutex_lock(&w->lock);
-			if (w->loaded) /* it may have been evicted in between */
+			if (w->loaded) /* evict() may have run in between */
 				step(w);
 			pthread_mutex_unlock(&w->lock);
 		}
@@ -220,7 +221,8 @@ int main(int argc, char **argv)
 	pthread_mutex_init(&w.lock, NULL);
 	if ((!w.held && open_cuda(&w)) || load(&w)) {
 		fprintf(stderr,
-			"guarded: there is no CUDA, or the first GPU has no %llu MiB free\n",
+			"guarded: CUDA is missing, or the first GPU does not have %llu MiB "
+			"free\n",
 			(unsigned long long)(w.bytes / MIB));
 		return 1;
 	}
@@ -233,7 +235,7 @@ int main(int argc, char **argv)
 	if (w.loaded)
 		unload(&w);
 	printf("%u steps\n", w.steps);
-	if (err == 0) /* else a callback or a driver call hangs and still uses ctx */
+	if (err == 0) /* otherwise a callback or a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

@@ -15,8 +15,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Represents one step. A real step must wait for the GPU at its end, because calls that start
- * work return before the work is done. */
+/* A placeholder for one step. A real step must wait for the GPU at its end, because calls that
+ * start work return before the work is done. */
 static void step(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 300000000 }, NULL);
@@ -32,7 +32,7 @@ static void show(const char *what, const struct gw_energy *e)
 		       gw_validity_name(e->validity));
 }
 
-/* Warns that values of the simulator are not real. */
+/* Warns the user if the GPUs are simulated. */
 static void show_simulated(struct gw_ctx *ctx)
 {
 	struct gw_snapshot *s;
@@ -92,7 +92,7 @@ static void show_series(const struct gw_series *s, const char *csv)
 		       ((double)s->power_ns[peak] - (double)s->begin_ns) * 1e-9, s->power_count,
 		       s->tick_count);
 	if (s->dropped)
-		printf("%llu readings found no room: the series is not complete\n",
+		printf("there was no room for %llu readings: the series is not complete\n",
 		       (unsigned long long)s->dropped);
 	if (csv)
 		write_csv(s, csv);

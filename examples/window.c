@@ -1,4 +1,4 @@
-/* The energy of a piece of work, from C.
+/* Measures the energy of some work, and that of its second half in a window of its own.
  *
  *	cc window.c $(pkg-config --cflags --libs gpuward) -lm -o window && ./window
  *
@@ -15,8 +15,8 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* Stands for the work of the GPU. Wait for the GPU before you close the window, because calls
- * that start work return before the work is done. */
+/* A placeholder for the work of the GPU. Wait for the GPU before you close the window, because
+ * calls that start work return before the work is done. */
 static void work(double seconds)
 {
 	struct timespec t = { .tv_sec = (time_t)seconds,
@@ -30,8 +30,9 @@ static void show(const char *label, const struct gw_energy *e)
 	if (isnan(e->joules.best))
 		printf("%s, GPU %u: energy unknown\n", label, e->device);
 	else
-		printf("%s, GPU %u: %.1f J (%.1f to %.1f) in %.2f s; against other runs here "
-		       "%.1f to %.1f\n",
+		printf("%s, GPU %u: %.1f J (%.1f to %.1f) in %.2f s; to compare with other "
+		       "runs "
+		       "on this GPU: %.1f to %.1f\n",
 		       label, e->device, e->joules.best, e->joules.low, e->joules.high,
 		       e->seconds, e->relative.low, e->relative.high);
 	printf("\t%s, %s, two meters: %s, %" PRIu64 " of %" PRIu64 " samples\n",
@@ -42,7 +43,7 @@ static void show(const char *label, const struct gw_energy *e)
 			printf("\t%s: %s\n", gw_code_info(c)->key, gw_code_info(c)->sentence);
 }
 
-/* Values of the simulator must not be taken for real ones. */
+/* Warns the user if the GPUs are simulated. */
 static void say_simulated(struct gw_ctx *ctx)
 {
 	struct gw_snapshot *s;
@@ -105,7 +106,7 @@ int main(int argc, char **argv)
 		say_simulated(ctx);
 		err = measure(meter, seconds);
 	}
-	if (gw_meter_stop(meter) == 0) /* else a driver call hangs and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
 		gw_close(ctx);
 	return err;
 }

@@ -1,5 +1,4 @@
-/* gpuward: reads the GPUs of this machine, measures their energy and reports what is wrong with
- * them.
+/* gpuward: reads the GPUs of this machine, measures their energy and reports their faults.
  *
  *	#include <gpuward.h>
  *	#include <stdio.h>
@@ -47,13 +46,13 @@
  *   unknown char array is "", an unknown signed integer is -1 and an unknown point in time
  *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
  *   unknown, a member or a function with "absence" in its name has the reason.
- * - A struct that you fill begins with the member size: set it to the sizeof of the struct, and
- *   all members that you do not need to 0. The library accepts the size of every version since
- *   0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that it does not know
- *   are 0; in a struct that it fills, it sets them to 0. Any other size is a wrong size: the call
- *   returns -GW_E_ARG. A struct that the library returns may get more
- *   members at its end in later versions: use it through the pointer, and never copy it by
- *   sizeof. Enums may get new values.
+ * - A struct that you fill begins with the member size: set size to the sizeof of the struct,
+ *   and set all members that you do not need to 0. The library accepts the size of every version
+ *   since 0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that the library
+ *   does not know are 0. In a struct that the library fills, it sets these members to 0. Any
+ *   other size is a wrong size: the call returns -GW_E_ARG.
+ * - A struct that the library returns may get more members at its end in later versions. Use it
+ *   through the pointer, and never copy it by sizeof. Enums may get new values.
  * - Several threads may use a context or a meter at the same time. Only one thread at a time
  *   may use a snapshot, a list, a diagnosis or a window; gw_window_close() is the exception.
  * - After fork() a context is usable in the parent only.
@@ -89,20 +88,23 @@ extern "C" {
 #define GW_VERSION       "0.1.0"
 GW_API const char *gw_version(void);
 
-/* One code for each case that a caller can handle differently. The numbers never change. */
+/* There is one code for each case that a caller can handle differently. The numbers never
+ * change. */
 enum gw_error {
-	GW_E_ARG = 1,   /* an argument is not valid */
-	GW_E_NOMEM = 2, /* out of memory */
-	GW_E_NOENT = 3, /* no such file, program, device or name */
-	GW_E_PERM = 4,  /* permission denied */
-	GW_E_IO = 5,    /* reading, writing or starting something failed */
-	GW_E_PARSE = 6, /* the input has the wrong format */
-	GW_E_SIZE = 7,  /* too large or too long */
-	GW_E_TIMEOUT = 8,
-	GW_E_NODEV = 9,      /* no such GPU */
+	GW_E_ARG = 1,        /* an argument is invalid */
+	GW_E_NOMEM = 2,      /* out of memory */
+	GW_E_NOENT = 3,      /* there is no such file, program, device or name */
+	GW_E_PERM = 4,       /* permission denied */
+	GW_E_IO = 5,         /* reading, writing or starting something failed */
+	GW_E_PARSE = 6,      /* the input has the wrong format */
+	GW_E_SIZE = 7,       /* too large or too long */
+	GW_E_TIMEOUT = 8,    /* the time limit of the call has passed */
+	GW_E_NODEV = 9,      /* there is no such GPU */
 	GW_E_NOSUPPORT = 10, /* the device, the driver or this build cannot do it */
 	GW_E_LOST = 11,      /* the device or the driver went away */
-	GW_E_STATE = 12,     /* not possible now: released, stalled or already closed */
+	/* The call is not possible now, because the object is released, stalled or already
+	 * closed. */
+	GW_E_STATE = 12,
 };
 
 /* Returns a short phrase for an error code, negative or positive. Never NULL. */
@@ -120,9 +122,10 @@ GW_API const char *gw_ctx_error(struct gw_ctx *ctx);
 
 /* ---- what is measured ---------------------------------------------------------------- */
 
-/* GW_Q_POWER, GW_Q_MEMORY_USED, ...: the rows of gpuward/quantity.def. Values are doubles in
- * base units (watts, bytes, ratios 0 to 1, hertz, seconds, joules, degrees Celsius). A double
- * holds exactly every integer that a driver reports. */
+/* The quantities of a GPU: GW_Q_POWER, GW_Q_MEMORY_USED, ... There is one value per row of
+ * gpuward/quantity.def. Quantities are doubles in base units (watts, bytes, ratios 0 to 1,
+ * hertz, seconds, joules, degrees Celsius). A double holds exactly every integer that a driver
+ * reports. */
 enum gw_quantity {
 #define Q(symbol, key, kind, tier, help) GW_Q_##symbol,
 #include <gpuward/quantity.def>
@@ -130,7 +133,8 @@ enum gw_quantity {
 	GW_QUANTITIES
 };
 
-/* GW_H_CPU_UTILIZATION, ...: quantities of the machine; the rows of gpuward/host.def. */
+/* The quantities of the machine: GW_H_CPU_UTILIZATION, ... There is one value per row of
+ * gpuward/host.def. */
 enum gw_host_quantity {
 #define H(symbol, key, kind, help) GW_H_##symbol,
 #include <gpuward/host.def>
@@ -138,8 +142,8 @@ enum gw_host_quantity {
 	GW_HOST_QUANTITIES
 };
 
-/* GW_R_GPU_TOTAL_VRAM_GB, ...: single figures about the machine, for programs that can handle
- * only one GPU; the rows of gpuward/resource.def. */
+/* Single figures about the machine, for programs that can handle only one GPU:
+ * GW_R_GPU_TOTAL_VRAM_GB, ... There is one value per row of gpuward/resource.def. */
 enum gw_resource {
 #define R(symbol, key, kind, help) GW_R_##symbol,
 #include <gpuward/resource.def>
@@ -147,7 +151,8 @@ enum gw_resource {
 	GW_RESOURCES
 };
 
-/* GW_T_NAME, GW_T_UUID, ...: strings that describe a device; the rows of gpuward/text.def. */
+/* The strings that describe a device: GW_T_NAME, GW_T_UUID, ... There is one value per row of
+ * gpuward/text.def. */
 enum gw_text {
 #define T(symbol, key) GW_T_##symbol,
 #include <gpuward/text.def>
@@ -155,8 +160,8 @@ enum gw_text {
 	GW_TEXTS
 };
 
-/* Why a value is unknown; GW_HAVE (0) means that the value is known. The rows of
- * gpuward/absence.def. */
+/* The reasons why a value is unknown: GW_ABSENT_NOT_READ, ... There is one value per row of
+ * gpuward/absence.def. GW_HAVE (0) means that the value is known. */
 enum gw_absence {
 	GW_HAVE = 0,
 #define A(symbol, key, sentence) GW_ABSENT_##symbol,
@@ -175,16 +180,22 @@ enum gw_kind {
 };
 
 /* Groups of quantities, by the cost of reading them. A set of tiers selects what a snapshot
- * reads. The comments say how old a stored value may be before the driver is asked again. */
+ * reads. Each comment says when the driver is asked again; until then, a snapshot contains the
+ * value of the last reading. */
 enum gw_tier {
 	GW_TIER_STATIC = 1 << 0, /* read once after the driver is opened */
-	GW_TIER_FAST = 1 << 1,   /* read every time */
-	GW_TIER_SLOW = 1 << 2,   /* 1 s */
-	GW_TIER_ENERGY = 1 << 3, /* 1 s; a reading takes 3 ms on an H200, longer on others */
-	GW_TIER_HEALTH = 1 << 4, /* 10 s */
-	GW_TIER_ON_REQUEST = 1 << 5, /* read every time; may take 20 ms; includes PROFILE */
-	GW_TIER_LIMITS = 1 << 6,     /* 10 s; what limits the clocks; takes 2 ms on an H200 */
-	/* read every time; GPM metrics, which are the difference of two readings */
+	GW_TIER_FAST = 1 << 1,   /* read in every snapshot */
+	GW_TIER_SLOW = 1 << 2,   /* read if the last reading is older than 1 s */
+	/* Read if the last reading is older than 1 s. A reading takes 3 ms on an H200, and longer
+	 * on other GPUs. */
+	GW_TIER_ENERGY = 1 << 3,
+	GW_TIER_HEALTH = 1 << 4, /* read if the last reading is older than 10 s */
+	/* Read in every snapshot. A reading may take 20 ms. Includes GW_TIER_PROFILE. */
+	GW_TIER_ON_REQUEST = 1 << 5,
+	/* What limits the clocks. Read if the last reading is older than 10 s; a reading takes
+	 * 2 ms on an H200. */
+	GW_TIER_LIMITS = 1 << 6,
+	/* GPM metrics, which are the difference of two readings. Read in every snapshot. */
 	GW_TIER_PROFILE = 1 << 7,
 };
 /* The tiers for a program that takes a snapshot again and again. */
@@ -193,8 +204,8 @@ enum gw_tier {
 #define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ON_REQUEST | GW_TIER_PROFILE)
 
 struct gw_quantity_info {
-	const char *key; /* "power_watts" */
-	const char *help;
+	const char *key;  /* such as "power_watts" */
+	const char *help; /* one sentence */
 	enum gw_kind kind;
 	enum gw_tier tier;
 };
@@ -223,8 +234,8 @@ GW_API const char *gw_absence_text(unsigned absence);
 
 /* ---- what is wrong ------------------------------------------------------------------- */
 
-/* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; one value per row of
- * gpuward/cause.def. */
+/* What can be wrong with the machine or a GPU: GW_CAUSE_NO_DRIVER, ... There is one value per
+ * row of gpuward/cause.def. */
 enum gw_cause {
 #define C(symbol, key, severity, sentence, remedy) GW_CAUSE_##symbol,
 #include <gpuward/cause.def>
@@ -239,9 +250,9 @@ enum gw_severity {
 };
 
 struct gw_cause_info {
-	const char *key;      /* "no_driver" */
-	const char *sentence; /* what is wrong, no capital, no full stop */
-	const char *remedy;   /* what to do, whole sentences, may be "" */
+	const char *key;      /* such as "no_driver" */
+	const char *sentence; /* what is wrong; without a capital letter and a full stop */
+	const char *remedy;   /* what to do, in whole sentences; "": nothing */
 	enum gw_severity severity;
 };
 
@@ -252,8 +263,9 @@ GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 /* ---- opening ------------------------------------------------------------------------- */
 
 enum gw_open_flag {
-	GW_OPEN_EXEC = 1 << 0, /* may start nvidia-smi if the NVML library cannot be loaded */
-	GW_OPEN_WAKE = 1 << 1, /* may open a suspended GPU, which wakes it */
+	/* The library may start nvidia-smi if the NVML library cannot be loaded. */
+	GW_OPEN_EXEC = 1 << 0,
+	GW_OPEN_WAKE = 1 << 1, /* The library may open a suspended GPU, which wakes the GPU. */
 	/* Has no effect. It was meant to return memory of NVML to the system. That is not safe,
 	 * because drivers since 580 run a thread of their own. */
 	GW_OPEN_TRIM = 1 << 2,
@@ -268,11 +280,11 @@ enum gw_open_flag {
 struct gw_options {
 	size_t size;    /* sizeof(struct gw_options) */
 	unsigned flags; /* set of enum gw_open_flag */
-	/* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu", "intel" or "none"; auto: the
-	 * first backend in this order that has a GPU */
+	/* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu", "intel" or "none". "auto" is
+	 * the first of nvml, nvidia-smi, amdgpu and intel that finds a GPU. */
 	const char *backend;
 	const char *nvml_library; /* path of the NVML library; NULL: search for it */
-	const char *root;         /* read /proc and /sys below this folder; NULL: "/" */
+	const char *root; /* folder that contains the /proc and /sys to read; NULL: "/" */
 	/* Time limit for one driver call. 0: driver calls run on the caller's thread, without a
 	 * limit. Otherwise they run on threads of the library; if a call does not return in
 	 * time, its device gets the state GW_DEVICE_STALLED */
@@ -282,8 +294,8 @@ struct gw_options {
 /* Finds and opens the GPUs. options may be NULL, for the defaults; the strings in it are
  * copied. Also succeeds on a machine without GPUs: see gw_snapshot_status(). Returns 0, and the
  * caller owns *ret_ctx until gw_close(). Otherwise returns -GW_E_ARG (unknown backend or flag,
- * or wrong size), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder
- * root cannot be opened), or -GW_E_NOMEM (no memory or no thread). */
+ * or wrong size), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the folder root cannot be opened), or
+ * -GW_E_NOMEM (no memory or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
 /* Closes every driver handle and frees ctx. Free the snapshots, lists and meters of ctx first.
@@ -302,20 +314,21 @@ GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 
 /* Which backends are open, or why none is. */
 struct gw_status {
-	/* names of the open backends, joined by '+'; "none": no backend is open */
+	/* names of the open backends, separated by '+'; "none" if no backend is open */
 	const char *backend;
 	enum gw_cause cause; /* why no backend is open; GW_CAUSE_NONE if one is open */
-	/* what is wrong, with details of this machine; "" if cause is NONE */
+	/* what is wrong, with details of this machine; "" if cause is GW_CAUSE_NONE */
 	const char *message;
 	const char *library_path; /* path of the NVML library; NULL: not loaded */
 	const char *driver_version;
 	const char *nvml_version;
-	const char *cuda_version;    /* newest CUDA version that the driver supports: "13.0" */
-	const char *missing_symbols; /* missing NVML calls, separated by blanks; "": none */
+	const char *cuda_version; /* newest CUDA version that the driver supports: "13.0" */
+	/* names of missing NVML functions, separated by blanks; "": none is missing */
+	const char *missing_symbols;
 	/* 1: the GPUs are not real, because a simulator is used or gw_options.root is not
 	 * "/" */
 	int simulated;
-	/* monotonic time of the next attempt to open a driver; 0: not planned */
+	/* monotonic time of the next attempt to open a driver; 0: no attempt is planned */
 	uint64_t retry_ns;
 	unsigned opens; /* how often a driver was opened successfully */
 };
@@ -340,15 +353,17 @@ enum gw_provenance {
 
 enum gw_device_state {
 	GW_DEVICE_OK,
-	GW_DEVICE_ASLEEP,  /* suspended and not opened */
-	GW_DEVICE_LOST,    /* off the bus or needs a reset; read again when it is back */
+	GW_DEVICE_ASLEEP, /* the device is suspended, and the library did not open it */
+	/* The device fell off the bus or needs a reset. Snapshots read it again when it is
+	 * back. */
+	GW_DEVICE_LOST,
 	GW_DEVICE_FAULT,   /* the driver reports a hardware fault */
-	GW_DEVICE_DENIED,  /* no permission to open it */
-	GW_DEVICE_STALLED, /* a driver call on it has not returned */
+	GW_DEVICE_DENIED,  /* there is no permission to open the device */
+	GW_DEVICE_STALLED, /* a driver call on the device has not returned */
 	GW_DEVICE_CLOSED,  /* closed by gw_ctx_release(), or the driver went away */
 };
 
-/* Return the word that JSON uses: "nvidia", "driver", "ok". */
+/* Return the word that JSON uses, such as "nvidia", "driver" or "ok". */
 GW_API const char *gw_vendor_name(unsigned vendor);
 GW_API const char *gw_provenance_name(unsigned provenance);
 GW_API const char *gw_device_state_name(unsigned state);
@@ -361,16 +376,16 @@ struct gw_mig {
 	char uuid[96];
 	char name[96]; /* "NVIDIA A100 ... MIG 1g.5gb" */
 	int64_t memory_total_bytes, memory_used_bytes, memory_free_bytes; /* -1: unknown */
-	enum gw_absence memory_absence;                                   /* why unknown */
+	enum gw_absence memory_absence; /* why the memory is unknown; GW_HAVE: it is known */
 };
 
 /* The value of gw_device.cuda_ordinal if CUDA_VISIBLE_DEVICES hides the device. */
 #define GW_CUDA_NOT_VISIBLE (-2)
 
 struct gw_device {
-	/* the number that the driver gives to the device, or the position in the snapshot if
-	 * several backends have devices. For display only: use GW_T_UUID to identify a
-	 * device */
+	/* The number that the driver gives to the device, or the position in the snapshot if
+	 * several backends have devices. The number is for display only: use GW_T_UUID to
+	 * identify a device. */
 	unsigned index;
 	enum gw_vendor vendor;
 	enum gw_provenance provenance;
@@ -379,9 +394,9 @@ struct gw_device {
 	const char *message; /* the sentence for cause; "" for GW_DEVICE_OK */
 	const char *backend;
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
-	/* the number that CUDA programs use for the device, with CUDA_VISIBLE_DEVICES as in
-	 * this process; GW_CUDA_NOT_VISIBLE if that variable hides the device; -1 (unknown) if
-	 * the order of CUDA may differ from that of the driver */
+	/* The number that CUDA programs use for the device if CUDA_VISIBLE_DEVICES has the same
+	 * value as in this process. GW_CUDA_NOT_VISIBLE if that variable hides the device. -1
+	 * (unknown) if CUDA may number the devices in another order than the driver. */
 	int cuda_ordinal;
 	unsigned mig_count;
 	const struct gw_mig *const *mig; /* mig_count pointers */
@@ -482,9 +497,9 @@ struct gw_process {
 	unsigned device; /* position of the GPU in snapshots of the context */
 	unsigned type;   /* set of enum gw_process_type */
 	int64_t pid;     /* process id in the pid namespace of the caller */
-	uint64_t
-		start_ticks; /* start time in /proc/PID/stat; pid and start_ticks are the identity */
-	int64_t parent;      /* pid; -1: unknown, or outside the pid namespace */
+	/* start time from /proc/PID/stat; pid and start_ticks together identify the process */
+	uint64_t start_ticks;
+	int64_t parent; /* pid of the parent; -1: unknown, or outside the pid namespace */
 	int64_t uid;
 	const char *user;
 	const char *name;    /* name from /proc/PID/comm, without control characters */
@@ -492,17 +507,18 @@ struct gw_process {
 	const char *cgroup;
 	const char *container; /* short id or name of the container; NULL: not in a container */
 	int orphan;            /* 1: the driver lists the process, but /proc does not have it */
-	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: on no instance */
+	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: the process is on none */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
-	const char *unit;   /* systemd service or scope; NULL: none, or in a container */
+	const char *unit;   /* systemd service or scope; NULL: none, or inside a container */
 	double run_seconds; /* time since the process started; NAN: unknown */
-	/* SM utilisation, 0 to 1: mean of the last seconds; GW_ABSENT_NOT_READ unless it was
-	 * requested with gw_process_list_want() */
+	/* SM utilisation from 0 to 1, mean of the last seconds. sm_absence is GW_ABSENT_NOT_READ
+	 * unless gw_process_list_want() requested the utilisation. */
 	enum gw_absence sm_absence;
 	double sm_ratio;
-	/* CPU time per second since the list was last taken: 1 is one busy core, and a process
-	 * with several threads can use more; GW_ABSENT_FIRST_READING at the first take */
+	/* CPU time per second since the list was last taken. 1 is one busy core; a process with
+	 * several threads can use more. cpu_absence is GW_ABSENT_FIRST_READING at the first
+	 * take. */
 	enum gw_absence cpu_absence;
 	double cpu_cores;
 };
@@ -573,7 +589,7 @@ enum gw_code {
 	GW_CODES
 };
 
-/* The words that describe a result; gpuward/words.def has a sentence for each. */
+/* The words that describe a result. gpuward/words.def has a sentence for each word. */
 enum gw_validity { /* GW_VALID, GW_SUSPECT, GW_INVALID, GW_NO_RESULT */
 #define GW_VALIDITY(symbol, key, help) GW_##symbol,
 #include <gpuward/words.def>
@@ -617,9 +633,9 @@ enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ... */
 };
 
 struct gw_code_info {
-	const char *key; /* "meters-disagree" */
-	const char *sentence;
-	enum gw_validity level;
+	const char *key;        /* such as "meters-disagree" */
+	const char *sentence;   /* what is wrong; without a capital letter and a full stop */
+	enum gw_validity level; /* a window with this code has at best this validity */
 };
 
 /* Returns the description of a code; NULL for a number past the last code. */
@@ -686,12 +702,13 @@ enum gw_field_kind {
 /* Describes one member of struct gw_energy, for programs that loop over all members, and for
  * other languages, which cannot include this header. */
 struct gw_energy_field {
-	const char *member; /* "power_mean" */
+	const char *member; /* name of the member, such as "power_mean" */
 	const char *key;    /* path in JSON, such as "power_watts.mean"; "": not in JSON */
 	enum gw_field_kind kind;
-	size_t offset;
-	unsigned count;   /* WORD and LIST: number of words */
+	size_t offset;    /* offset of the member in struct gw_energy, in bytes */
+	unsigned count;   /* for GW_FIELD_WORD and GW_FIELD_LIST: number of words */
 	unsigned missing; /* for GW_FIELD_WORD: the enum value for which JSON has no word */
+	/* for GW_FIELD_WORD and GW_FIELD_LIST: returns the word for a number */
 	const char *(*name)(unsigned word);
 };
 
@@ -702,15 +719,19 @@ struct gw_meter_options {
 	size_t size;          /* sizeof(struct gw_meter_options) */
 	uint64_t interval_ns; /* time between readings of clock, temperature, ...; 0: 100 ms */
 	uint64_t anchor_ns;   /* time between counter readings in long windows; 0: 10 s */
-	const char *const
-		*gpus;         /* selectors of gw_device_matches(), ended by NULL; NULL: all */
-	unsigned flags;        /* set of enum gw_meter_flag */
-	const char *cache_dir; /* folder of sensor profiles; NULL: by the XDG rules; "": none */
+	/* the GPUs to measure: selectors for gw_device_matches(), with NULL at the end; NULL: all
+	 * GPUs */
+	const char *const *gpus;
+	unsigned flags; /* set of enum gw_meter_flag */
+	/* folder with the sensor profiles of gpuward-characterise(1); NULL: the default folder
+	 * (XDG rules); "": use no profiles */
+	const char *cache_dir;
 };
 
 enum gw_meter_flag {
-	GW_METER_PROCESSES = 1 << 1, /* also read the processes on the GPUs and their shares */
-	GW_METER_MANUAL = 1 << 2,    /* no threads: the caller calls gw_meter_poll() */
+	/* Read the processes on the GPUs once per second: for the code foreign-process. */
+	GW_METER_PROCESSES = 1 << 1,
+	GW_METER_MANUAL = 1 << 2, /* Start no threads: the caller calls gw_meter_poll(). */
 };
 
 struct gw_meter;
@@ -743,9 +764,10 @@ GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
 /* Opens a window on all devices of the meter. It begins now, or at the monotonic time begin_ns
  * if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. label is copied
- * and cut to at most 63 bytes, between two UTF-8 characters; NULL: "". The call does not wait for the GPU. Returns 0, and the caller
- * owns *ret_window until gw_window_free() or gw_meter_stop(); -GW_E_ARG (begins in the future
- * or more than 30 s ago) or -GW_E_NOMEM. */
+ * and cut to at most 63 bytes, between two UTF-8 characters; NULL is the same as "". The call
+ * does not wait for the GPU. Returns 0, and the caller owns *ret_window until gw_window_free()
+ * or gw_meter_stop(). Otherwise returns -GW_E_ARG (begin_ns is in the future or more than 30 s
+ * ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 			  struct gw_window **ret_window);
 
@@ -775,18 +797,19 @@ GW_API void gw_window_free(struct gw_window *window); /* NULL is allowed */
  * last power sample before the window and the first one after it are included if they exist, so
  * that power can be integrated up to both edges. */
 struct gw_series {
-	uint64_t begin_ns;      /* begin of the window, monotonic */
+	uint64_t begin_ns;      /* monotonic time at which the window begins */
 	uint64_t begin_wall_ns; /* the same moment on the wall clock */
-	size_t room;            /* largest possible power_count and tick_count */
+	size_t room;            /* maximum of power_count, and maximum of tick_count */
 	/* Number of readings that were not stored because the series was full; the series then
 	 * ends before the window. 0: the series is complete. The energy of the window does not
 	 * depend on the series and is complete in both cases. */
 	uint64_t dropped;
 	size_t power_count;
-	const uint64_t *power_ns; /* monotonic; corrected for the lag of the sensor */
+	/* monotonic times of the power samples, corrected for the lag of the sensor */
+	const uint64_t *power_ns;
 	const double *power_w;
 	size_t tick_count;
-	const uint64_t *tick_ns; /* monotonic */
+	const uint64_t *tick_ns; /* monotonic times of the ticks */
 	/* The values at the ticks, one column per quantity. figure[i][k] is the value at tick k
 	 * of the quantity figure_quantity[i] (enum gw_quantity), in the base unit of the
 	 * quantity; NAN: unknown. */
@@ -813,7 +836,7 @@ GW_API const struct gw_series *gw_window_series(struct gw_window *window, unsign
 
 /* One reading of a series: a power sample, or a tick. */
 struct gw_reading {
-	uint64_t t_ns;
+	uint64_t t_ns;  /* monotonic time of the reading */
 	double power_w; /* NAN for a tick */
 	size_t tick;    /* position of the tick in the columns; SIZE_MAX for a power sample */
 	/* number of power samples and of ticks up to this reading, including it */
@@ -851,12 +874,12 @@ struct gw_sensor {
 	const char *model;
 	double period_s;   /* time between new values */
 	double window_s;   /* averaging window of one value, or time constant of the filter */
-	double lag_s;      /* delay of the values; power_ns of a series is corrected for it */
+	double lag_s;      /* delay of the values; the times in a series are corrected for it */
 	double look_ratio; /* fraction of the time in which the sensor measures, 0 to 1 */
 	/* GW_HAVE if there is an energy counter, otherwise why not */
 	enum gw_absence counter_absence;
-	double counter_tick_s; /* time between updates of the counter */
-	double counter_lag_s;
+	double counter_tick_s;     /* time between updates of the counter */
+	double counter_lag_s;      /* delay of the energy that an update contains */
 	int calibrated;            /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
 	double gain_u, offset_u_w; /* standard uncertainties */
@@ -873,24 +896,26 @@ GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor 
 enum gw_baseline_kind {
 	GW_BASELINE_NO_CONTEXT,   /* no program has a context on the GPU */
 	GW_BASELINE_CONTEXT_IDLE, /* this program has a context and is idle */
-	GW_BASELINE_HOT_IDLE,     /* just after a load */
+	GW_BASELINE_HOT_IDLE,     /* the GPU is idle just after a load */
 	GW_BASELINE_KINDS
 };
 
-/* Returns "no-context", "context-idle" or "hot-idle"; "" past the end. */
+/* Returns "no-context", "context-idle" or "hot-idle"; "" for a number past the last kind. */
 GW_API const char *gw_baseline_kind_name(unsigned kind);
 
 /* The idle power of a GPU. */
 struct gw_baseline {
 	enum gw_baseline_kind kind;
-	const char *uuid; /* of the GPU */
-	double power_w;   /* mean */
-	double u_w;       /* standard error of the mean */
+	const char *uuid; /* UUID of the GPU */
+	double power_w;   /* mean power */
+	double u_w;       /* standard error of power_w */
 	double seconds;   /* duration of the measurement */
 	double temperature_c;
 	double limit_w;   /* power limit of the GPU at that time */
-	uint64_t wall_ns; /* when it was measured */
-	uint64_t codes; /* set of enum gw_code; not 0: the GPU was not idle or was disturbed */
+	uint64_t wall_ns; /* when the baseline was measured */
+	/* Set of enum gw_code. If codes is not 0, the GPU was not idle or the measurement was
+	 * disturbed. */
+	uint64_t codes;
 	const char *evidence; /* what disturbed the measurement; "": nothing */
 	int simulated;        /* 1: the GPU is simulated */
 };
@@ -898,10 +923,10 @@ struct gw_baseline {
 struct gw_baseline_options {
 	size_t size; /* sizeof(struct gw_baseline_options) */
 	enum gw_baseline_kind kind;
-	double max_s; /* longest time of the measurement; 0: 30; at least 2 */
-	double min_s; /* shortest time of the measurement; 0: 10 */
+	double max_s; /* maximum duration of the measurement, at least 2; 0: 30 */
+	double min_s; /* minimum duration of the measurement; 0: 10 */
 	/* After min_s, the measurement ends when the half-width of its 95 % interval is at most
-	 * this; 0: 1 W. */
+	 * half_width_w; 0: 1 W. */
 	double half_width_w;
 	/* Called once per second on the thread of the caller; may be NULL. A result other than
 	 * 0 ends the measurement. */
@@ -923,11 +948,11 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 /* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. It must
  * fit the present state of the GPU: same driver, power limit and persistence mode, a
  * temperature within 10 degrees, and an age of at most max_age_s (0: one hour). dir is the
- * folder; NULL: the default folder (XDG rules), which never has baselines of simulated GPUs:
- * the library does not know the scenario, to which the folders of the commands belong. Returns
- * 0, and the caller owns *ret_baseline until gw_baseline_free(); -GW_E_NODEV (past the end),
- * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
- * why. */
+ * folder; NULL: the default folder (XDG rules). The default folder never has baselines of
+ * simulated GPUs, because each simulated scenario has its own folder and the library does not
+ * know the scenario. Returns 0, and the caller owns *ret_baseline until gw_baseline_free().
+ * Otherwise returns -GW_E_NODEV (past the end), -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no
+ * stored baseline fits, and gw_ctx_error() says why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
@@ -955,8 +980,7 @@ struct gw_net_energy {
  * before and one from after the window, the mean of both is subtracted, and half their
  * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
  * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (wrong
- * size), or -GW_E_STATE (a baseline was disturbed, or belongs to
- * another GPU). */
+ * size), or -GW_E_STATE (a baseline was disturbed, or belongs to another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,
 			     const struct gw_baseline *before, const struct gw_baseline *after,
 			     struct gw_net_energy *ret);

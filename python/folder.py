@@ -1,8 +1,8 @@
-"""Prints where below PREFIX the Python that runs this looks for modules: python3 -I folder.py PREFIX
+"""Prints the folder below PREFIX in which this Python looks for modules: python3 -I folder.py PREFIX
 
-It asks Python itself, because meson does not know the answer: Python on Debian looks in lib/python3.11/dist-packages
-below /usr/local and in lib/python3/dist-packages below /usr; others look in site-packages.  If Python does not look below
-PREFIX at all, this program prints the folder that a Python installed there would use, and exits with status 1.
+Meson does not know this folder.  Python on Debian looks in lib/python3.11/dist-packages below /usr/local and in
+lib/python3/dist-packages below /usr; on other systems it looks in site-packages.  If this Python does not look below
+PREFIX at all, the program prints the folder that a Python installed in PREFIX would use, and exits with status 1.
 """
 import os
 import sys
@@ -10,7 +10,7 @@ import sysconfig
 
 
 def folder(prefix, paths):
-    """The first of paths that is a folder of modules directly below prefix; else None."""
+    """Returns the first of paths that is a folder of modules directly below prefix, or None."""
     for path in paths:
         inside = os.path.relpath(path, prefix).split(os.sep)
         if inside[0] in ("lib", "lib64") and inside[-1] in ("dist-packages", "site-packages"):

@@ -4,12 +4,12 @@
     infer.py fp16 --iterations 1000      runs it
     infer.py fp16 --model-bytes          prints the size of W in that precision
 
-With PyTorch and a CUDA device the product runs there: fp32 without TF32, fp16, and int8 with int32
-sums (torch._int_mm).  Without them a small product in plain Python replaces it, with a message: it
-shows how the example works, and nothing about the GPU.  FAST=1 makes everything small.
+With PyTorch and a CUDA device the product runs on the GPU: fp32 without TF32, fp16, and int8 with int32 sums
+(torch._int_mm).  Otherwise the program prints a message and computes a small product in plain Python.  This shows how
+the example works, but measures nothing about the GPU.  FAST=1 makes everything small.
 
-Marks show `gpuward measure` what happens: the part `warm-up`, the part `inference`, and each
-iteration.  Without `gpuward measure` they do nothing.
+Marks report to `gpuward measure` the part `warm-up`, the part `inference`, and each iteration.  Without `gpuward
+measure` they do nothing.
 """
 import argparse
 import os
@@ -43,7 +43,7 @@ def cuda():
 
 
 def on_gpu(torch, precision):
-    """A function that multiplies once and returns when the GPU is done."""
+    """Returns a function that multiplies once and returns when the GPU is done."""
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
     x = torch.randn(SIZE, SIZE, device="cuda")
@@ -64,7 +64,7 @@ def on_gpu(torch, precision):
     return once
 
 
-# ---- without one
+# ---- without a GPU
 
 
 def rounded(v, precision):

@@ -2,9 +2,9 @@
 # Compares FP32, FP16 and INT8 of one layer: latency, power, energy per iteration, size.
 #
 #   examples/precision/run.sh --gpu cuda:0                 on a GPU; takes some minutes
-#   FAST=1 examples/precision/run.sh --simulate=idle-h200  seconds, without a GPU
+#   FAST=1 examples/precision/run.sh --simulate=idle-h200  without a GPU; takes seconds
 #
-# Arguments are passed to `gpuward measure`.  From the environment:
+# Arguments are passed to `gpuward measure`.  Environment variables:
 #   GPUWARD  the program (default: gpuward in $BUILD, in build of this tree, else in PATH)
 #   PYTHON   python3 with PyTorch (default: python3)
 #   OUT      folder for the results (default: precision-results)
@@ -24,8 +24,8 @@ if ! command -v "$gpuward" >/dev/null; then
 fi
 
 # Only the part that infer.py marks as `inference` is measured, without loading and warm-up.  The
-# sensor needs ten seconds of it; these numbers last that long on an H200 at its peak rates.  For
-# another GPU look at Time and change them.
+# sensor needs ten seconds.  These numbers of iterations take that long on an H200 at its peak rates.
+# For another GPU, look at Time in the result and change the numbers.
 declare -A iterations=([fp32]=700 [fp16]=8000 [int8]=8000)
 trials=${TRIALS:-5}
 warmup=1

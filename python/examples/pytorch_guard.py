@@ -3,8 +3,8 @@
 
     PYTHONPATH=python python3 python/examples/pytorch_guard.py [GIB [SECONDS]]
 
-Holds so many GiB (4) and works on them.  Start something else on the GPU and watch: the weights go to host
-memory, and back when the GPU has been quiet for five seconds.
+Holds GIB of GPU memory (default: 4) for SECONDS (default: 60) and works on it.  Start another program on the GPU:
+the weights move to host memory, and move back when the GPU has been quiet for five seconds.
 """
 import sys
 import threading

@@ -33,7 +33,7 @@ def training_step(torch, device):
 def baseline(options, cuda):
     """Returns the idle power, or None after it printed the reason."""
     if cuda:
-        time.sleep(3)  # the driver's utilisation is a mean, and the clocks fall slowly
+        time.sleep(3)  # until the mean utilisation and the clocks have fallen
     try:
         found = gpuward.take_baseline("cuda:0" if cuda else 0, "context-idle" if cuda else "no-context",
                                       seconds=options.idle, min_seconds=min(10, options.idle))
@@ -68,7 +68,7 @@ def show(w, idle, options):
         print("SIMULATED: no figure is real")
     print("%d steps in %.2f s" % (options.steps, w.seconds))
     if w.joules is None:
-        print("energy unknown")
+        print("energy unknown: %s" % "; ".join(w.why.values()))
     else:
         print("%s J per step, %s" % (w.per(options.steps), w.validity))
     if idle and len(w.devices) == 1:
@@ -87,7 +87,7 @@ def main():
     options = argparse.ArgumentParser(description="Joules of a training step of a PyTorch model.")
     options.add_argument("--steps", type=int, default=200)
     options.add_argument("--warm-up", type=int, default=20, help="steps before the window")
-    options.add_argument("--idle", type=float, default=30.0, help="at most so many seconds for the idle power")
+    options.add_argument("--idle", type=float, default=30.0, help="maximum seconds for measuring the idle power")
     options.add_argument("--csv", help="write the power samples to this file")
     options = options.parse_args()
     try:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Joules per item of a PyTorch model.
+"""Measures the joules per item of a PyTorch model.
 
     PYTHONPATH=python python3 python/examples/pytorch_window.py [--seconds 15]
 
-Three things make such a figure worth having: the warm-up is outside the window (kernels are
-chosen, clocks and temperature rise), the GPU is waited for before the window is ended (calls
-return before their work is done), and the window is long enough for the sensor (10 s or more).
+A useful figure needs three things.  The warm-up is outside the window, because kernels are chosen and clocks and
+temperature rise.  The program waits for the GPU before the window ends, because calls return before their work is
+done.  The window is long enough for the sensor (10 s or more).
 """
 import argparse
 import sys
@@ -52,7 +52,7 @@ def measure(torch, options):
 def show(w, items):
     print("%d items in %.2f s: %.1f items/s" % (items, w.seconds, items / w.seconds))
     if w.joules is None:
-        print("energy unknown")
+        print("energy unknown: %s" % "; ".join(w.why.values()))
     else:
         figures = (w.interval, w.per(items), w.watts, w.validity)
         print("%s J, %s J per item, %.1f W, %s" % figures)
@@ -63,7 +63,7 @@ def show(w, items):
 def main():
     options = argparse.ArgumentParser(description="Joules per item of a PyTorch model.")
     options.add_argument("--seconds", type=float, default=15.0, help="length of the window")
-    options.add_argument("--warm-up", type=float, default=5.0, help="seconds before it")
+    options.add_argument("--warm-up", type=float, default=5.0, help="seconds of work before the window")
     options = options.parse_args()
     try:
         import torch

@@ -11,19 +11,19 @@
 A window does not slow the program down: threads of libgpuward read the GPUs, and the first access
 to a figure waits for the last sample.  Windows may be nested, may overlap and may be used in
 threads.  An unknown figure is None, never 0, and `codes` and `why` say why.  On a machine without
-a GPU all figures are None.
+a GPU all figures are None, and `remedy` says what to do.
 
-    gpuward.Meter(gpus="0", interval=0.1)    your own meter: with Meter() as m: m.window("a")
-    gpuward.sampler(interval=0.1)            reads the GPUs while a block runs: with sampler() as s: ...; s.series
-    gpuward.window("a", record=True)         the same for a window: w.series
-    gpuward.take_baseline(), load_baseline() idle power; w.net(baseline) is the energy above it
-    gpuward.snapshot()                       all figures of all GPUs now, as a dict
+    gpuward.Meter(gpus="0", interval=0.1)    your own meter: with gpuward.Meter() as m, then m.window("a")
+    gpuward.sampler(interval=0.1)            reads the GPUs while a block runs; s.series has the readings
+    gpuward.window("a", record=True)         a window that keeps its readings in w.series
+    gpuward.take_baseline(), load_baseline() measure and load the idle power; w.net(baseline) is the energy above it
+    gpuward.snapshot()                       all current figures of all GPUs, as a dict
     gpuward.processes()                      the processes on the GPUs, with memory and SM utilisation
-    gpuward.resources()                      the flat figures: gpu_name, gpu_used_vram_gb, ...
-    gpuward.environment()                    the machine: kernel, CPU, driver, ...
-    gpuward.guard(evict, resume)             calls back when another process needs the GPU
-    gpuward.mark(name), begin, end,          marks for `gpuward measure`; without it they do
-    gpuward.iteration, tokens                nothing
+    gpuward.resources()                      single figures of the first GPU: gpu_name, gpu_used_vram_gb, ...
+    gpuward.environment()                    facts about the machine: kernel, CPU, driver, ...
+    gpuward.guard(evict, resume)             calls your functions when another process needs the GPU
+    gpuward.mark(name), begin, end,          report to `gpuward measure` what the program does; they do
+    gpuward.iteration, tokens                nothing if the program is not being measured
 
 The module searches for libgpuward in GPUWARD_LIBRARY, next to this module, in the build folder of the
 source tree and in the library folders of the system.  Failures raise GpuwardError.
@@ -50,10 +50,10 @@ __version__ = "0.1.0"  # version of this module; library_version() returns the v
 
 
 def library_version() -> str:
-    """Version of the loaded library, such as "1.2.3"."""
+    """Returns the version of the loaded library, such as "1.2.3"."""
     return str(_library().version().decode())
 
 
 def library_path() -> str:
-    """Path of the loaded library."""
+    """Returns the path of the loaded library."""
     return _library().path

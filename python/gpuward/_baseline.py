@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from ctypes import POINTER, byref, c_char_p, c_void_p, sizeof
+from ctypes import POINTER, byref, c_void_p, sizeof
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple, Union
 from contextlib import contextmanager
 
@@ -31,13 +31,18 @@ class Net(NamedTuple):
 class Baseline:
     """The idle power of one GPU; made by take_baseline() or load_baseline().
 
-    watts, error        mean, and its standard error
+    watts               mean power
+    error               standard error of the mean power; None: unknown
     seconds             duration of the measurement
     kind                "no-context", "context-idle" or "hot-idle"
-    temperature, limit  degrees Celsius and the power limit in watts at that time; None: unknown
-    taken_unix          when it was measured, in seconds since 1970
-    codes, why          problems of the measurement, with a sentence for each; evidence: what disturbed it
-    uuid, simulated     of the GPU
+    temperature         degrees Celsius during the measurement; None: unknown
+    limit               power limit in watts during the measurement; None: unknown
+    taken_unix          when the baseline was measured, in seconds since 1970
+    codes               what was wrong with the measurement, as words
+    why                 {code: sentence}
+    evidence            what used the GPU; "": nothing
+    uuid                UUID of the GPU
+    simulated           True if the GPU is simulated
     """
 
     def __init__(self, handle: Any) -> None:
@@ -72,20 +77,20 @@ class Baseline:
 
 def _kind(name: str) -> int:
     if name not in KINDS:
-        raise ValueError("the kind of a baseline is %s, not %r" % (", ".join(KINDS), name))
+        raise ValueError("the kind of a baseline must be one of %s, not %r" % (", ".join(KINDS), name))
     return KINDS.index(name)
 
 
 @contextmanager
 def _meter(gpu: Union[int, str], nvml_library: Optional[Path], backend: Optional[str]) -> Iterator[Tuple[Any, Any]]:
-    """A context and a meter that sees processes, for one GPU."""
+    """Starts a meter for one GPU that also reads processes; stops it at the end of the block."""
     lib = _native.library()
     ctx, meter = _native.open_context(nvml_library, backend), c_void_p()
     stopped = 0
     try:
-        options = _native.MeterOptions(size=sizeof(_native.MeterOptions), flags=_native.METER_PROCESSES)
-        options.gpus = (c_char_p * 2)(str(gpu).encode(), None)
-        lib.check(lib.meter_start(ctx, byref(options), byref(meter)), "no baseline of GPU %s" % gpu, ctx)
+        options = _native.MeterOptions(
+            size=sizeof(_native.MeterOptions), flags=_native.METER_PROCESSES, gpus=_native.names(gpu))
+        lib.check(lib.meter_start(ctx, byref(options), byref(meter)), "the baseline of GPU %s is not available" % gpu, ctx)
         try:
             yield ctx, meter
         finally:
@@ -103,8 +108,8 @@ def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: f
 
     kind is "no-context" (nothing uses the GPU), "context-idle" (this program has a context and is idle) or
     "hot-idle" (just after a load).  If something used the GPU, `codes` and `evidence` of the result
-    say so.  progress(seconds, watts, half_width) is called once per second; False ends the
-    measurement.
+    say so.  progress(seconds, watts, half_width) is called once per second; if it returns False,
+    the measurement ends and this function raises GpuwardError.
     """
     if not seconds >= 2:
         raise ValueError("seconds must be at least 2, not %r" % (seconds,))
@@ -153,11 +158,11 @@ def load_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", max_age: f
 
 
 def apply(meter: Any, ctx: Any, energy: Any, before: Baseline, after: Optional[Baseline]) -> Net:
-    """The energy above one or two baselines; energy is a copy of a struct gw_energy."""
+    """Returns the energy above one or two baselines. energy is a copy of a struct gw_energy."""
     lib = _native.library()
     c = _native.NetEnergy(size=sizeof(_native.NetEnergy))
     lib.check(lib.baseline_apply(meter, energy, before._handle, after._handle if after else None, byref(c)),
-              "no net energy", ctx)
+              "the energy above the baseline cannot be computed", ctx)
     known = number(c.net.best) is not None
     return Net(Interval(number(c.net.low), c.net.best, number(c.net.high)) if known else None,
                number(c.adjusted_joules), bool(c.floored), number(c.baseline_joules))

@@ -1,7 +1,7 @@
-"""The guard of this program: it calls back when another process needs the GPU.
+"""The guard of this program.  It calls evict() when another process needs the GPU, and resume() afterwards.
 
-    def evict(size, seconds):           # on a thread of the library
-        with lock:                      # wait for the running job
+    def evict(size, seconds):           # runs on a thread of the library
+        with lock:                      # waits for the running job
             model.to("cpu")
             torch.cuda.empty_cache()
 
@@ -11,7 +11,7 @@
 
     with gpuward.guard(evict, resume, name="chat") as g:
         for job in jobs:
-            g.wait()                    # returns at once while the GPU is ours
+            g.wait()                    # waits until this program may use the GPU
             with lock:
                 run(job)
 """
@@ -23,14 +23,13 @@ import threading
 import time
 import traceback
 import weakref
-from ctypes import byref, c_char_p, c_void_p, sizeof
+from ctypes import byref, c_void_p, sizeof
 from types import TracebackType
-from typing import Any, Callable, Iterable, List, Optional, Tuple, Type, Union
+from typing import Any, Callable, List, Optional, Tuple, Type
 
 from . import _native
-from ._native import GpuwardError, Path, text
+from ._native import GpuwardError, Names, Path, text
 
-Names = Union[None, int, str, Iterable[Union[int, str]]]
 Evict = Callable[[int, float], Any]  # bytes, seconds
 Resume = Callable[[float], Any]  # seconds
 
@@ -39,19 +38,21 @@ FLAGS = ("any", "named", "unattributed", "leave_blind", "health", "simulated")  
 REQUESTS = ("evict", "resume", "hold evicted", "hold active", "release", "resume now")  # gw_guard_request
 HOLDS = (None, "evicted", "active")  # enum gw_worker_hold
 CALLS = (None, "evict", "resume")  # enum gw_worker_call
-FOR_EVER = (1 << 64) - 1  # UINT64_MAX
-DEADLINE_NS = 5 * 10**9  # for one driver call
+FOR_EVER = (1 << 64) - 1  # UINT64_MAX: no time limit
+DEADLINE_NS = 5 * 10**9  # time limit of one driver call
 STOP_SECONDS = 10.0
 
 _left: List[_Running] = []  # guards with a callback that has not returned and still uses them
 
 
 class GuardStatus:
-    """State of the worker: every field of struct gw_guard_status; sets and enums as words.
+    """State of the worker, with every field of struct gw_guard_status.  Sets and enums are words.
 
-    state       "active", "evicted", ...; reasons: why it may not run, ("contention",)
-    why         the same as a sentence
-    call        "evict" or "resume" while that callback runs; overdue: past its deadline
+    state       "active", "evicted", ...
+    reasons     why the worker may not run, such as ("contention",)
+    why         state and reasons as a sentence
+    call        "evict" or "resume" while that callback runs; otherwise None
+    overdue     True if that callback runs longer than its deadline
     """
 
     state: str
@@ -82,16 +83,6 @@ def _reasons(lib: Any, bits: int) -> Tuple[str, ...]:
     return tuple(text(lib.worker_reason_name(i)) for i in range(32) if bits >> i & 1)
 
 
-def _names(values: Names) -> Any:
-    """A NULL-terminated list of C strings, or None."""
-    if values is None:
-        return None
-    if isinstance(values, (str, int)):
-        values = [values]
-    names = [str(v).encode() for v in values]
-    return (c_char_p * (len(names) + 1))(*names, None)
-
-
 def _ns(seconds: Optional[float], what: str) -> int:
     if seconds is None:
         return 0
@@ -111,11 +102,11 @@ class _Running:
                  backend: Optional[str], options: Tuple[Any, Any]) -> None:
         self.pid = os.getpid()
         self.handle: Optional[c_void_p] = c_void_p()
-        self.users = 0  # threads that are in a call with the handle
+        self.users = 0  # number of threads that are calling the library with the handle
         self.free = threading.Condition()
         self.ctx: Any = None
         self.error: Optional[Exception] = None
-        self._keep = options  # lists that the options point to
+        self._keep = options  # keeps the lists alive that the options point to
         c = options[0]
         if evict:
             c.evict = _native.EVICT(
@@ -135,8 +126,8 @@ class _Running:
             raise
 
     def _call(self, function: Callable[..., Any], *arguments: Any) -> int:
-        """Returns 0, or -E_STATE if the callback returns False ("not now").  An exception is a failure: it is
-        stored and printed."""
+        """Calls a callback.  Returns 0, or -E_STATE if the callback returns False ("not now").  An exception is a
+        failure: it is stored and printed, and the result is -E_IO."""
         try:
             answer = function(*arguments)
         except Exception as e:  # noqa: B902 (no exception may reach the library)
@@ -148,7 +139,7 @@ class _Running:
     def use(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls a function of the library on the guard; None if the guard has ended."""
         if self.pid != os.getpid():
-            return None  # after fork() it belongs to the parent
+            return None  # this is a forked child; the guard belongs to the parent
         with self.free:
             handle = self.handle
             if handle is None:
@@ -162,7 +153,7 @@ class _Running:
                 self.free.notify_all()
 
     def stop(self, seconds: Optional[float]) -> bool:
-        """True, or False if a callback has not returned: the guard then stays in use."""
+        """Stops the guard.  Returns False if a callback has not returned; the guard then stays in use."""
         lib = _native.library()
         if self.pid != os.getpid():
             return True
@@ -183,7 +174,7 @@ class _Running:
 
 
 def _abandon(running: _Running) -> None:
-    """Runs if the guard object is deleted, or the program ends, without stop()."""
+    """Stops the guard.  Runs if a Guard is deleted, or the program ends, without stop()."""
     if running.handle is not None:
         running.stop(STOP_SECONDS)
 
@@ -191,24 +182,26 @@ def _abandon(running: _Running) -> None:
 class Guard:
     """Guards this program from start() (or `with`) until stop().
 
-    evict(size, seconds)  free all GPU memory, about this many bytes, within this many seconds;
-                          return False: not possible now, call again.  None: poll `allowed`
-    resume(seconds)       allocate it again.  None: the program does so when it is allowed
-    decided(text)         reports a decision
-    name                  of the worker, in decisions
-    gpus                  guard it on these GPUs only: index, UUID or its beginning, PCI id, ...
+    evict(size, seconds)  must free all GPU memory of the program, about `size` bytes, within `seconds`.  If it
+                          returns False ("not now"), the guard calls it again.  None: the program polls `allowed`
+    resume(seconds)       must allocate the memory again.  None: the program does so when it is allowed to
+    decided(text)         is called with a sentence about each decision
+    name                  name of the worker in decisions
+    gpus                  GPUs on which the program is guarded: index, UUID or its beginning, PCI id, ...; None: all
     mode                  "enforce", "dry-run" or "observe"
-    any                   every other process contends, however small
-    named                 only processes in contend and contend_now contend
-    unattributed          memory that no visible process owns contends: in a container
-    leave_blind, health   leave a GPU that cannot be read; that is too hot or needs a reset
-    simulated             also act on simulated GPUs
-    min_vram, headroom    bytes; debounce, quiet, resident, poll: seconds; None: the default
-    ignore, contend_now, contend   names of processes, may have * and ?
-    nvml_library, backend          as for Meter
+    any                   True: every other process is a contender, however little memory it uses
+    named                 True: only processes in contend and contend_now are contenders
+    unattributed          True: memory that no visible process owns counts as a contender; for containers
+    leave_blind           True: leave a GPU that cannot be read
+    health                True: leave a GPU that is too hot or needs a reset
+    simulated             True: also act on simulated GPUs
+    min_vram, headroom               limits in bytes; None: the default
+    debounce, quiet, resident, poll  times in seconds; None: the default
+    ignore, contend_now, contend     names of processes; they may contain * and ?
+    nvml_library, backend            the same as for Meter
 
-    Both callbacks run on a thread of the library, one at a time.  An exception means failure: it is
-    printed and kept as `error`, and the guard tries again.
+    The callbacks run on a thread of the library, one at a time.  If a callback raises an exception, the guard
+    prints it, stores it in `error` and tries again.
     """
 
     def __init__(self, evict: Optional[Evict] = None, resume: Optional[Resume] = None, *,
@@ -223,7 +216,7 @@ class Guard:
             raise ValueError("mode is %r, but must be one of %s" % (mode, ", ".join(MODES)))
         given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
                      health=health, simulated=simulated)
-        lists = [_names(v) for v in (gpus, ignore, contend_now, contend)]
+        lists = [_native.names(v) for v in (gpus, ignore, contend_now, contend)]
         self._options = _native.GuardOptions(
             size=sizeof(_native.GuardOptions), name=str(name).encode(), gpus=lists[0],
             mode=MODES.index(mode), flags=sum(1 << i for i, f in enumerate(FLAGS) if given[f]),
@@ -246,7 +239,8 @@ class Guard:
         return self
 
     def stop(self, timeout: float = STOP_SECONDS) -> bool:
-        """Stops the guard without a callback.  False: a running callback did not return within the timeout in seconds."""
+        """Stops the guard and calls no callback.  Returns False if a running callback did not return within the timeout
+        in seconds."""
         with self._lock:
             running = self._running
             ended = running.stop(timeout) if running else True
@@ -269,12 +263,12 @@ class Guard:
 
     @property
     def allowed(self) -> bool:
-        """True if the program may use the GPU now, and while no guard runs.  The call is fast."""
+        """True if the program may use the GPU now.  Also True while the guard does not run.  The call is fast."""
         running = self._running
         return running is None or bool(running.use(_native.library().guard_allowed) != 0)
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the program may use the GPU.  False: the timeout in seconds has passed."""
+        """Waits until the program may use the GPU.  Returns False if the timeout in seconds has passed."""
         ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
         # Waits in short steps, so that Ctrl-C works.
         until = time.monotonic() + ns * 1e-9
@@ -282,15 +276,15 @@ class Guard:
             left, running = until - time.monotonic(), self._running
             if left <= 0:
                 return False
-            if running:  # otherwise it was just stopped
+            if running:  # otherwise another thread has just stopped the guard
                 running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 
     def status(self) -> GuardStatus:
-        """A GuardStatus."""
+        """Returns a GuardStatus."""
         lib = _native.library()
         c = _native.GuardStatus(size=sizeof(_native.GuardStatus))
-        lib.check(self._use(lib.guard_status, byref(c)), "the guard has no status")
+        lib.check(self._use(lib.guard_status, byref(c)), "the status of the guard could not be read")
         return GuardStatus(lib, c)
 
     @property
@@ -314,10 +308,11 @@ class Guard:
     def hold(self, how: str, seconds: Optional[float] = None) -> None:
         """Requests that the program stays "evicted" or "active" for this many seconds; None: until release()."""
         if how not in HOLDS[1:]:
-            raise ValueError("a hold is evicted or active, not %r" % (how,))
+            raise ValueError("a hold must be \"evicted\" or \"active\", not %r" % (how,))
         self._request("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
 
     def release(self) -> None:
+        """Ends a hold."""
         self._request("release")
 
     def __repr__(self) -> str:

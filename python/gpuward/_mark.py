@@ -1,7 +1,7 @@
 """Marks: a program that runs under `gpuward measure` reports what it does.
 
-Each mark is one line, written at once to the descriptor in GPUWARD_MARK_FD.  Without the variable
-nothing happens, so a program can keep its marks.
+Each mark is one line, which is written at once to the file descriptor in GPUWARD_MARK_FD.  Without this variable
+the functions do nothing, so a program can keep its marks.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Iterator, Optional
 
 _VARIABLE = "GPUWARD_MARK_FD"
 _NAME_BYTES = 63
-_closed = False  # the reader of the marks has ended
+_closed = False  # True: gpuward measure no longer reads marks
 
 
 def _write(line: str) -> None:
@@ -37,12 +37,12 @@ def _write(line: str) -> None:
 
 
 def _word(name: object) -> str:
-    """The name as one word, cut to the length of a window's label."""
+    """Returns the name as one word, cut to the length of a window's label."""
     word = "_".join(str(name).split())
     word = "".join(c if c.isprintable() else "?" for c in word)
     word = word.encode("utf-8", "replace")[:_NAME_BYTES].decode("utf-8", "ignore")
     if not word:
-        raise ValueError("a mark needs a name")
+        raise ValueError("the name of a mark must not be empty")
     return word
 
 
@@ -67,8 +67,8 @@ def mark(name: object) -> Iterator[None]:
 
 
 def iteration(n: Optional[int] = None) -> None:
-    """Marks the end of one iteration.  n is its number, not a count: for a batch, call it once per item,
-    or count with tokens().
+    """Marks the end of one iteration.  n is the number of this iteration, not a count: for a batch, call
+    iteration() once per item, or call tokens().
     """
     _write("iteration" if n is None else "iteration %d" % _count(n))
 
@@ -80,10 +80,10 @@ def tokens(n: int) -> None:
 
 def _count(n: int) -> int:
     if int(n) != n or n < 0:
-        raise ValueError("%r is not a count" % (n,))
+        raise ValueError("a count must be a whole number of at least 0, not %r" % (n,))
     return int(n)
 
 
 def under_measure() -> bool:
-    """True if the program runs under `gpuward measure`."""
+    """Returns True if the program runs under `gpuward measure`."""
     return not _closed and os.environ.get(_VARIABLE, "").isdigit()

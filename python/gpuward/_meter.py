@@ -1,4 +1,4 @@
-"""Meters, windows and samplers; the package's docstring explains them."""
+"""Meters, windows and samplers.  The docstring of the package shows how to use them."""
 from __future__ import annotations
 
 import os
@@ -7,9 +7,9 @@ import threading
 import time
 import warnings
 import weakref
-from ctypes import byref, c_char_p, c_void_p, sizeof
+from ctypes import byref, c_void_p, sizeof
 from types import TracebackType
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Type, Union
 
 from . import _baseline, _native
 from ._baseline import Baseline, Net
@@ -17,10 +17,10 @@ from ._interval import Interval
 from ._native import GpuwardError, Path, number, text
 from ._series import Sensor, Series, sensor_of
 
-Selectors = Union[None, int, str, Iterable[Union[int, str]]]
+Selectors = _native.Names
 
 WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
-RECORD_MOST = 2**31 - 1  # readings; size_t has 32 bits on some machines
+RECORD_MOST = 2**31 - 1  # maximum of record=, because size_t has 32 bits on some machines
 
 
 def _wait_ns(seconds: float) -> int:
@@ -35,18 +35,22 @@ def _interval(c: Any) -> Optional[Interval]:
 
 
 class Energy:
-    """Energy of one GPU over one window: every field of struct gw_energy; None: unknown.
+    """Energy of one GPU over one window, with every field of struct gw_energy.  An unknown figure is None.
 
-    joules, low, high     joules and the interval around them; `interval` has all three
-    relative              the interval without the error of the board's sensor: to compare
-                          runs on this board
-    watts                 mean power, the same as power_mean if there are samples
-    validity, codes       "valid", "suspect", "invalid" or "no-result", and why; `why` has the
-                          sentences
-    meter, rung, verdict  the readings that it is based on
-    budget                {contribution: joules} to the uncertainty
-    throttle_seconds      {cause: seconds} in which the clocks were reduced
-    simulated             True: the GPU and its figures are not real
+    joules            energy
+    low, high         ends of the 95 % interval of the energy
+    interval          an Interval with low, best and high
+    relative          the same without the error of the board's sensor, to compare runs on this board
+    watts             energy divided by time
+    validity          "valid", "suspect", "invalid" or "no-result"
+    codes             what is wrong or worth knowing, as words
+    why               {code: sentence}
+    meter             the reading that the energy is based on
+    rung              the sources that the GPU offers
+    verdict           whether the energy counter and the power samples agree
+    budget            {contribution: joules} to the uncertainty
+    throttle_seconds  {cause: seconds} in which the clocks were reduced
+    simulated         True if the GPU is simulated
     """
 
     device: int
@@ -68,7 +72,7 @@ class Energy:
         self.why: Dict[str, str] = _native.codes(figures["codes"])
         self.codes: Tuple[str, ...] = tuple(self.why)
 
-    def __getattr__(self, name: str) -> Any:  # the other members of struct gw_energy, for type checkers
+    def __getattr__(self, name: str) -> Any:  # lets type checkers accept all members of struct gw_energy
         raise AttributeError("struct gw_energy has no member %s" % name)
 
     def net(self, before: Baseline, after: Optional[Baseline] = None) -> Net:
@@ -76,7 +80,7 @@ class Energy:
         meter must still run."""
         with self._running.lock:
             if self._running.stopped or self._running.pid != os.getpid():
-                raise GpuwardError("the meter was stopped: apply baselines before")
+                raise GpuwardError("the meter was stopped; call net() while it runs")
             return _baseline.apply(self._running.handle, self._running.ctx, self._copy, before, after)
 
     @property
@@ -92,7 +96,8 @@ class Energy:
 
 
 def _sum_of(parts: Sequence[Optional[Interval]]) -> Optional[Interval]:
-    """The sum of intervals; None if one is unknown."""
+    """Returns the sum of intervals; None if one is unknown.  Low ends and high ends are added, so the sum is also right
+    if all boards have the same error."""
     known = [p for p in parts if p is not None]
     if not known or len(known) < len(parts):
         return None
@@ -104,7 +109,7 @@ def _sum_of(parts: Sequence[Optional[Interval]]) -> Optional[Interval]:
 class Result:
     """Energy of all GPUs of a meter over one window; returned by Window.result()."""
 
-    def __init__(self, label: str, seconds: float, devices: List[Energy], reason: Optional[Tuple[str, str]],
+    def __init__(self, label: str, seconds: float, devices: List[Energy], reason: Optional[Tuple[str, str, str]],
                  series: Optional[List[Series]] = None) -> None:
         self.label = label
         self.seconds = seconds
@@ -114,31 +119,31 @@ class Result:
         self.why: Dict[str, str] = {}
         for d in devices:
             self.why.update(d.why)
+        self.remedy = ""
         if not devices and reason:
-            self.why = dict([reason])
+            self.why, self.remedy = {reason[0]: reason[1]}, reason[2]
         self.codes = tuple(self.why)
         words = _native.validities()
         self.validity = max((d.validity for d in devices), default=words[-1], key=words.index)
-        self.interval = self._sum()
-
-    def _sum(self) -> Optional[Interval]:
-        """Sum of all devices; unknown if one is unknown.  Low ends and high ends are added, so the
-        interval is right also if the errors of the boards are equal."""
-        return _sum_of([d.interval for d in self.devices])
+        self.interval = _sum_of([d.interval for d in devices])
 
 
 class Window:
-    """A time interval whose energy is measured; made by Meter.window().
+    """A time interval in which energy is measured; made by Meter.window().
 
-    It begins with `with` (or begin()) and ends with the block (or end()).  Both return at once; the
-    first figure that is read afterwards waits for the last sample.
+    A window begins with its `with` block (or begin()) and ends with the block (or end()).  Both return at
+    once; the first access to a figure waits for the last sample.
 
-    joules, low, high   of all GPUs of the meter together; None if unknown, never 0
-    seconds, watts      its length and the mean power
-    validity, codes     of the worst GPU, and all codes; why: {code: sentence}
-    devices             an Energy for each GPU
-    series              a Series for each GPU, if the window is recorded; also while it is open
-    simulated           True: one of its GPUs is not real
+    joules, low, high   energy of all GPUs of the meter together, and its 95 % interval; None if unknown, never 0
+    seconds             length of the window
+    watts               mean power of all GPUs together
+    validity            the worst validity of a GPU
+    codes               the codes of all GPUs; without a GPU, the cause
+    why                 {code: sentence}
+    remedy              without a GPU: what to do; otherwise ""
+    devices             one Energy per GPU
+    series              one Series per GPU, if the window is recorded; also readable while the window is open
+    simulated           True if a GPU is simulated
     """
 
     def __init__(self, meter: Meter, label: str, record: Union[bool, int] = False) -> None:
@@ -149,12 +154,12 @@ class Window:
         self._record = record
         self._lock = threading.RLock()
         self._handle: Optional[c_void_p] = None
-        self._running: Any = None  # a _Running between begin and the end of the window
+        self._running: Any = None  # the _Running of the meter, set by begin()
         self._finalizer: Any = None
         self._pid: Optional[int] = None
         self._result: Optional[Result] = None
         self._state = "new"
-        self._begin = self._end = 0.0  # for a machine without GPUs
+        self._begin = self._end = 0.0  # give the length of the window on a machine without GPUs
 
     def begin(self) -> Window:
         with self._lock:
@@ -168,7 +173,7 @@ class Window:
 
     def end(self) -> Window:
         if self._pid is not None and self._pid != os.getpid():
-            return self  # a copy in a child: the parent ends it
+            return self  # this is a copy in a forked child; the parent ends the window
         with self._lock:
             if self._state == "new":
                 raise GpuwardError("window %r has not begun" % self.label)
@@ -187,10 +192,10 @@ class Window:
         self.end()
 
     def result(self, timeout: float = WAIT_SECONDS) -> Result:
-        """All figures.  Waits at most timeout seconds (math.inf: without a limit) for the samples that cover the
-        end.  If the time is over, `codes` has what is missing."""
+        """Returns all figures.  Waits at most timeout seconds (math.inf: without a limit) for the samples that cover
+        the end of the window.  If the samples do not arrive in time, `codes` contains "truncated"."""
         if self._result is None and self._pid is not None and self._pid != os.getpid():
-            raise GpuwardError("window %r belongs to the parent process" % self.label)
+            raise GpuwardError("window %r belongs to the parent process; read its figures there" % self.label)
         with self._lock:
             if self._result is None:
                 if self._state != "ended":
@@ -201,7 +206,7 @@ class Window:
     @property
     def series(self) -> List[Series]:
         """The readings of each GPU, in the order of `devices`: the readings so far, or all readings if the window has
-        ended. Each access to an open window copies them again."""
+        ended.  While the window is open, each access copies the readings again."""
         if not self._record:
             raise GpuwardError("window %r is not recorded: open it with record=True" % self.label)
         with self._lock:
@@ -213,15 +218,15 @@ class Window:
 
     def net(self, before: Union[Baseline, Sequence[Baseline]],
             after: Union[None, Baseline, Sequence[Baseline]] = None) -> Net:
-        """The energy above a baseline, of all GPUs together; for several GPUs, one baseline per GPU in the
-        order of `devices`.  The meter must still run."""
+        """Returns the energy above a baseline, of all GPUs together.  For several GPUs, give a list with one baseline
+        per GPU in the order of `devices`.  The meter must still run."""
         devices = self.result().devices
         first = [before] if isinstance(before, Baseline) else list(before)
         last: List[Optional[Baseline]] = [None] * len(devices)
         if after is not None:
             last = [after] if isinstance(after, Baseline) else list(after)
         if not len(first) == len(last) == len(devices):
-            raise ValueError("the window has %d GPUs: it needs as many baselines" % len(devices))
+            raise ValueError("the window has %d GPUs; give one baseline per GPU" % len(devices))
         nets = [d.net(b, a) for d, b, a in zip(devices, first, last)]
         whole = _sum_of([n.interval for n in nets])
         base = [n.baseline_joules for n in nets]
@@ -229,9 +234,9 @@ class Window:
                    None if None in base or not base else sum(x for x in base if x is not None))
 
     def per(self, n: float) -> Optional[Interval]:
-        """Joules per item for n items, with the interval; None if unknown."""
+        """Returns the joules per item for n items, with the interval; None if unknown."""
         if not n > 0:
-            raise ValueError("a window of %r items has no energy per item" % (n,))
+            raise ValueError("the number of items must be above 0, not %r" % (n,))
         whole = self.result().interval
         return None if whole is None else whole.over(n)
 
@@ -276,6 +281,10 @@ class Window:
         return self.result().why
 
     @property
+    def remedy(self) -> str:
+        return self.result().remedy
+
+    @property
     def devices(self) -> List[Energy]:
         return self.result().devices
 
@@ -301,35 +310,33 @@ class _Running:
         self.pid = os.getpid()
         self.stopped = False
         self.count: int
-        self.reason: Optional[Tuple[str, str]]
+        self.reason: Optional[Tuple[str, str, str]]
         self.simulated: List[bool]
         self.lock = threading.RLock()
-        self.live: weakref.WeakSet[Window] = weakref.WeakSet()  # windows with figures that are still in the library
-        self.handles: Set[int] = set()
+        self.live: weakref.WeakSet[Window] = weakref.WeakSet()  # windows whose figures were not read yet
+        self.handles: Set[int] = set()  # addresses of the windows in the library
         self.ctx: c_void_p = _native.open_context(meter._nvml_library, meter._backend)
         self.handle: c_void_p = c_void_p()
         try:
-            options, keep = meter._options()
             lib.check(
-                lib.meter_start(self.ctx, byref(options), byref(self.handle)),
+                lib.meter_start(self.ctx, byref(meter._options()), byref(self.handle)),
                 "the meter could not be started" + meter._selection(), self.ctx,
             )
-            del keep
             self.count = lib.meter_device_count(self.handle)
             self.reason, self.simulated = self._look(lib)
         except BaseException:
             lib.close(self.ctx)
             raise
 
-    def _look(self, lib: Any) -> Tuple[Optional[Tuple[str, str]], List[bool]]:
-        """Returns why there is no GPU (None: there is one), and which GPUs are simulated."""
+    def _look(self, lib: Any) -> Tuple[Optional[Tuple[str, str, str]], List[bool]]:
+        """Returns why there is no GPU and what to do (None: there is a GPU), and which GPUs are simulated."""
         snap = c_void_p()
         lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read", self.ctx)
         try:
             lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read", self.ctx)
             status = lib.snapshot_status(snap).contents
-            key, sentence = _native.cause(status.cause)
-            reason = None if self.count else (key, text(status.message) or sentence)
+            key, sentence, remedy = _native.cause(status.cause)
+            reason = None if self.count else (key, text(status.message) or sentence, remedy)
             return reason, [self._simulated(lib, snap, i) for i in range(self.count)]
         finally:
             lib.snapshot_free(snap)
@@ -350,19 +357,19 @@ class _Running:
             if self.stopped:
                 return
             self.stopped = True
-            self.handles.clear()  # freed with the meter
+            self.handles.clear()  # meter_stop() frees the windows
             if lib.meter_stop(self.handle) == 0:  # otherwise a hanging driver call still uses the context
                 lib.close(self.ctx)
 
 
 def _forget(running: _Running, handle: int) -> None:
-    """Runs if a window is deleted before its figures are read."""
+    """Frees the window in the library.  Runs if a Window is deleted before its figures are read."""
     if running.pid == os.getpid():
         running.free_window(handle)
 
 
 def _abandon(running: _Running) -> None:
-    """Runs if a meter is deleted, or the program ends, without stop()."""
+    """Stops the meter.  Runs if a Meter is deleted, or the program ends, without stop()."""
     if running.pid == os.getpid():
         running.stop()
 
@@ -370,12 +377,12 @@ def _abandon(running: _Running) -> None:
 class Meter:
     """Measures GPUs from its first window (or start()) until stop().
 
-    gpus          selectors such as "0", "GPU-51d0" or "cuda:1", one or several; None: all
+    gpus          one or several selectors such as "0", "GPU-51d0" or "cuda:1"; None: all GPUs
     interval      seconds between readings of clocks, temperature, ...; None: 0.1
     nvml_library  path of libnvidia-ml.so.1; None: search for it
-    backend       "auto", "nvml", "amdgpu", ...; None: auto
-    processes     look once per second for processes on the GPUs: another process than this one and its
-                  children has the code foreign-process
+    backend       "auto", "nvml", "amdgpu", ...; None: "auto"
+    processes     True: read the processes on the GPUs once per second.  A process that is neither this one nor
+                  its child gives a window the code foreign-process
 
     Windows may be nested, may overlap and may be used from several threads.  After fork() the
     child's copy starts a meter of its own when it is next used.
@@ -388,7 +395,7 @@ class Meter:
             gpus = [gpus]
         self._gpus = None if gpus is None else [str(g) for g in gpus]
         if self._gpus is not None and not self._gpus:
-            raise ValueError("gpus names no GPU: leave it out to measure all")
+            raise ValueError("the list gpus is empty; name a GPU, or leave gpus out to measure all GPUs")
         if interval is not None and not 0 < interval <= 3600:
             raise ValueError("interval must be above 0 and at most 3600 seconds, not %r" % (interval,))
         self._interval_ns = 0 if interval is None else int(round(interval * 1e9))
@@ -400,22 +407,16 @@ class Meter:
         self._running: Optional[_Running] = None
         self._stopped = False
 
-    def _options(self) -> Tuple[Any, Any]:
-        keep = None
-        options = _native.MeterOptions(
-            size=sizeof(_native.MeterOptions), interval_ns=self._interval_ns,
+    def _options(self) -> Any:
+        return _native.MeterOptions(
+            size=sizeof(_native.MeterOptions), interval_ns=self._interval_ns, gpus=_native.names(self._gpus),
             flags=_native.METER_PROCESSES if self._processes else 0)
-        if self._gpus is not None:
-            names = [g.encode() for g in self._gpus]
-            keep = (c_char_p * (len(names) + 1))(*names, None)
-            options.gpus = keep
-        return options, keep
 
     def _selection(self) -> str:
         return "" if self._gpus is None else " on " + ", ".join(self._gpus)
 
     def _here(self) -> None:
-        """Resets the meter in a forked child: what was started before fork() belongs to the parent."""
+        """Resets the meter in a forked child, because the running meter belongs to the parent."""
         if self._pid != os.getpid():
             self._lock = threading.RLock()
             self._running = None
@@ -470,12 +471,12 @@ class Meter:
         return True
 
     def window(self, label: str = "", record: Union[bool, int] = False) -> Window:
-        """A Window that begins with its `with` block.  record=True keeps its readings for `series`: at most
-        262,144 power samples and as many ticks per GPU, or the number that is given."""
+        """Returns a Window that begins with its `with` block.  record=True keeps its readings for `series`: at most
+        262,144 power samples and 262,144 ticks per GPU.  record=N keeps at most N of each."""
         return Window(self, label, record)
 
     def sensors(self) -> List[Sensor]:
-        """What is known about the power sensor of each GPU."""
+        """Returns what is known about the power sensor of each GPU."""
         lib, running = _native.library(), self._started()
         out = []
         with running.lock:
@@ -483,7 +484,7 @@ class Meter:
                 raise GpuwardError("the meter was stopped")
             for i in range(running.count):
                 c = _native.CSensor(size=sizeof(_native.CSensor))
-                lib.check(lib.meter_sensor(running.handle, i, byref(c)), "GPU %d has no sensor" % i, running.ctx)
+                lib.check(lib.meter_sensor(running.handle, i, byref(c)), "the sensor of GPU %d could not be read" % i, running.ctx)
                 out.append(sensor_of(c))
         return out
 
@@ -511,7 +512,7 @@ class Meter:
 
     @staticmethod
     def _series(running: _Running, window: Window) -> List[Series]:
-        """Copies the readings of a recorded window.  The caller holds the window's lock."""
+        """Copies the readings of a recorded window.  Needs the window's lock."""
         lib, out = _native.library(), []
         with running.lock:
             if running.stopped:
@@ -524,7 +525,7 @@ class Meter:
 
     @staticmethod
     def _read(running: _Running, window: Window, timeout: float) -> Result:
-        """Reads the figures and frees the window.  The caller holds the window's lock."""
+        """Reads the figures, then frees the window in the library.  Needs the window's lock."""
         lib = _native.library()
         if running.stopped:
             raise GpuwardError("the meter was stopped before the figures were read")
@@ -557,15 +558,15 @@ def _warn_dropped(label: str, series: List[Series]) -> None:
         while frame.f_back and frame.f_globals.get("__name__", "").startswith(__package__ + "."):
             level, frame = level + 1, frame.f_back  # the warning names the line of the caller
         warnings.warn("window %r: there was no room for %d readings after the first %d, so its series ends early; its "
-                      "energy is complete.  Open it with a larger record=" % (label, dropped, max(s.room for s in series)),
+                      "energy is complete.  Open the window with a larger record=" % (label, dropped, max(s.room for s in series)),
                       RuntimeWarning, stacklevel=level)
 
 
 class Sampler:
     """Reads GPUs at an interval while its `with` block runs; made by sampler().
 
-    series              a Series for each GPU; also while the block runs
-    window              the Window of the block, with its energy
+    series              one Series per GPU; also readable while the block runs
+    window              the Window of the block, which has its energy
     """
 
     def __init__(self, interval: Optional[float] = None, gpus: Selectors = None, record: Union[bool, int] = True,
@@ -578,7 +579,7 @@ class Sampler:
         return self
 
     def stop(self) -> None:
-        """Stops reading; `series` and the energy stay readable."""
+        """Stops reading the GPUs.  `series` and the energy stay readable."""
         self.window.end()
         self.window.result()
         self._meter.stop()
@@ -605,8 +606,8 @@ class Sampler:
 def sampler(interval: Optional[float] = None, gpus: Selectors = None, record: Union[bool, int] = True,
             nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Sampler:
     """`with gpuward.sampler(interval=0.1) as s:` reads the GPUs while the block runs; then `s.series` has the
-    readings.  Power is read as fast as the sensor updates, the other figures at the interval in
-    seconds (None: 0.1).  record is the maximum number of samples and of ticks; True: 262,144.
+    readings.  Every new value of the power sensor is read.  The other figures are read every `interval` seconds
+    (None: 0.1).  record is the maximum number of power samples and of ticks; True: 262,144.
     """
     return Sampler(interval, gpus, record, nvml_library, backend)
 
@@ -616,7 +617,7 @@ _default: Optional[Meter] = None
 
 
 def default_meter() -> Meter:
-    """The meter of gpuward.window(): all GPUs, started at its first use, stopped at exit."""
+    """Returns the meter of gpuward.window().  It measures all GPUs, starts at its first use and stops at exit."""
     global _default
     with _lock:
         if _default is None:
@@ -625,7 +626,7 @@ def default_meter() -> Meter:
 
 
 def window(label: str = "", record: Union[bool, int] = False) -> Window:
-    """A Window of the default meter; record as for Meter.window()."""
+    """Returns a Window of the default meter.  record is the same as for Meter.window()."""
     return default_meter().window(label, record)
 
 

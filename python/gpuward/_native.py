@@ -17,7 +17,7 @@ from ctypes import (
     CDLL, CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t,
     c_int64, c_uint, c_uint8, c_uint64, c_void_p, sizeof,
 )
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 SONAME = "libgpuward.so.0"
 NO_RESULT = 3  # GW_NO_RESULT
@@ -35,7 +35,7 @@ FACT_TEXT, FACT_NUMBER, FACT_FLAG = range(3)  # enum gw_fact_type
 
 
 class GpuwardError(Exception):
-    """Something failed; the text says what."""
+    """A call failed.  The text says what failed and why."""
 
 
 class Options(Structure):
@@ -163,7 +163,7 @@ class EnergyField(Structure):
     ]
 
 
-# enum gw_field_kind: how to read a member of struct gw_energy at an address.
+# The values of enum gw_field_kind, and how to read such a member of struct gw_energy at an address.
 (FIELD_INDEX, FIELD_TIME, FIELD_FLAG, FIELD_COUNT, FIELD_CODES, FIELD_NUMBER, FIELD_INTERVAL,
  FIELD_WORD, FIELD_LIST) = range(9)
 READERS: Dict[int, Callable[[Any, int], Any]] = {
@@ -181,7 +181,7 @@ READERS: Dict[int, Callable[[Any, int], Any]] = {
 }
 
 
-SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # fields of other kinds have 4 or 8 bytes
+SIZES = {FIELD_INTERVAL: 24, FIELD_LIST: 16 * 8}  # in bytes; members of other kinds have 4 or 8 bytes
 
 
 class CodeInfo(Structure):
@@ -382,7 +382,7 @@ class CProcess(Structure):
     ]
 
 
-# Struct and its name in C, for the test of the layouts.
+# The structs with their names in C, for the test that compares the layouts.
 STRUCTS = {
     "gw_options": Options,
     "gw_meter_options": MeterOptions,
@@ -405,7 +405,7 @@ STRUCTS = {
     "gw_process": CProcess,
 }
 
-# Result and arguments of each function.
+# For each function of the library: the type of its result, then the types of its arguments.
 FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
     "gw_version": (c_char_p,),
     "gw_strerror": (c_char_p, c_int),
@@ -478,9 +478,9 @@ FUNCTIONS: Dict[str, Tuple[Any, ...]] = {
 
 
 def candidates() -> List[str]:
-    """Paths and names of the library, best first."""
+    """Returns the paths and names under which to look for the library, best first."""
     given = os.environ.get("GPUWARD_LIBRARY")
-    if given:  # use only this library
+    if given:  # the user named the library: use no other
         return [given]
     here = pathlib.Path(__file__).resolve().parent
     found = [here / "libgpuward.so", here / SONAME]
@@ -508,7 +508,7 @@ def _load() -> Tuple[CDLL, str]:
 
 
 class Library:
-    """The loaded library; its functions are attributes, with names without gw_."""
+    """The loaded library.  Its functions are attributes; their names lack the prefix gw_."""
 
     def __init__(self) -> None:
         self._dll, self.path = _load()
@@ -516,7 +516,7 @@ class Library:
             setattr(self, name[3:], self._function(name, result, arguments))
 
     def __getattr__(self, name: str) -> Any:  # only for names that __init__ did not set
-        raise AttributeError("libgpuward has no function gw_%s in the tables of this module" % name)
+        raise AttributeError("the table FUNCTIONS of this module has no gw_%s" % name)
 
     def _function(self, name: str, result: Any, arguments: List[Any]) -> Any:
         try:
@@ -530,14 +530,14 @@ class Library:
     def _missing(self, name: str) -> Callable[..., Any]:
         def refuse(*_: Any) -> Any:
             raise GpuwardError(
-                "%s has no %s: it is older than this module" % (self.path, name)
+                "%s has no function %s, because it is older than this module; update the library" % (self.path, name)
             )
 
         return refuse
 
     def check(self, result: int, what: str, ctx: Any = False) -> int:
-        """Raises for a negative result: what was being done, and the sentence of the context (None: of
-        gw_open(); False: there is no context, the phrase of the code)."""
+        """Raises GpuwardError if the result is negative.  Its text is `what`, then the error sentence of ctx.  If ctx
+        is None, it is the sentence of gw_open(); if ctx is False, the phrase for the error code."""
         if result < 0:
             sentence = "" if ctx is False else text(self.ctx_error(ctx))
             raise GpuwardError("%s: %s" % (what, sentence or text(self.strerror(result))))
@@ -549,7 +549,7 @@ _library: Optional[Library] = None
 
 
 def library() -> Library:
-    """The library, loaded at the first call."""
+    """Returns the library, which the first call loads."""
     global _library
     with _lock:
         if _library is None:
@@ -567,23 +567,23 @@ os.register_at_fork(after_in_child=_fork)
 
 
 def text(value: Optional[bytes]) -> Any:
-    """A string from the library, or None."""
+    """Converts a string of the library; None stays None."""
     return None if value is None else value.decode("utf-8", "replace")
 
 
 def number(value: float) -> Optional[float]:
-    """The number; None: unknown."""
+    """Returns the number, or None for nan, which means unknown."""
     return None if math.isnan(value) else value
 
 
-def cause(code: int) -> Tuple[str, str]:
-    """Key and sentence of an enum gw_cause."""
+def cause(code: int) -> Tuple[str, str, str]:
+    """Returns the key, the sentence and the remedy of an enum gw_cause."""
     info = library().cause_info(code).contents
-    return text(info.key), text(info.sentence)
+    return text(info.key), text(info.sentence), text(info.remedy)
 
 
 def codes(bits: int) -> Dict[str, str]:
-    """The set of codes as {key: sentence}, in the order of their numbers."""
+    """Converts a set of codes to {key: sentence}, in the order of their numbers."""
     out: Dict[str, str] = {}
     for i in range(64):
         if bits >> i & 1:
@@ -596,7 +596,7 @@ def codes(bits: int) -> Dict[str, str]:
 
 
 def energy_fields() -> Iterator[Any]:
-    """The rows of the library's table of struct gw_energy."""
+    """Yields the descriptions of the members of struct gw_energy."""
     i = 0
     while True:
         field = library().energy_field(i)
@@ -607,12 +607,12 @@ def energy_fields() -> Iterator[Any]:
 
 
 def validities() -> List[str]:
-    """The words of enum gw_validity, best first."""
+    """Returns the words of enum gw_validity, best first."""
     return [text(library().validity_name(i)) for i in range(NO_RESULT + 1)]
 
 
 def energy(address: int) -> Dict[str, Any]:
-    """The struct gw_energy at an address as {member: value}; None is unknown."""
+    """Converts the struct gw_energy at an address to {member: value}; None means unknown."""
     return {
         text(f.member): READERS[f.kind](f, address + f.offset)
         for f in energy_fields() if f.kind in READERS
@@ -620,7 +620,7 @@ def energy(address: int) -> Dict[str, Any]:
 
 
 def energy_copy(address: int) -> Any:
-    """A copy of the struct gw_energy at an address, with the size that it has in the library."""
+    """Copies the struct gw_energy at an address, with the size that it has in the library."""
     size = max(f.offset + SIZES.get(f.kind, 8) for f in energy_fields())
     return ctypes.create_string_buffer(ctypes.string_at(address, size), size + 64)
 
@@ -629,7 +629,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def open_context(nvml_library: Optional[Path] = None, backend: Optional[str] = None, deadline_ns: int = 0) -> c_void_p:
-    """A struct gw_ctx; close it with library().close()."""
+    """Opens a struct gw_ctx.  Close it with library().close()."""
     lib = library()
     options = Options(
         size=sizeof(Options),
@@ -640,6 +640,19 @@ def open_context(nvml_library: Optional[Path] = None, backend: Optional[str] = N
     ctx = c_void_p()
     lib.check(lib.open(byref(options), byref(ctx)), "the GPUs could not be opened", None)
     return ctx
+
+
+Names = Union[None, int, str, Iterable[Union[int, str]]]
+
+
+def names(values: Names) -> Any:
+    """Converts one or several names to a NULL-terminated list of C strings; None stays None."""
+    if values is None:
+        return None
+    if isinstance(values, (str, int)):
+        values = [values]
+    found = [str(v).encode() for v in values]
+    return (c_char_p * (len(found) + 1))(*found, None)
 
 
 def encode(value: Optional[Path]) -> Optional[bytes]:

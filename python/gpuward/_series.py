@@ -14,8 +14,8 @@ class Reading(NamedTuple):
     """One power sample, or one tick with its figures."""
 
     seconds: float  # since the begin of the window
-    watts: Optional[float]  # None: a tick
-    figures: Optional[Dict[str, Optional[float]]]  # None: a power sample
+    watts: Optional[float]  # None for a tick
+    figures: Optional[Dict[str, Optional[float]]]  # None for a power sample
 
 
 def _copy(kind: str, address: Optional[int], count: int) -> Any:
@@ -29,17 +29,20 @@ def _copy(kind: str, address: Optional[int], count: int) -> Any:
 class Series:
     """The readings of one GPU during a recorded window.
 
-    power_ns, watts   the power samples: time (monotonic, corrected for the sensor's lag) and power;
-                      with the last one before the window and the first one after it
-    tick_ns, figures  the ticks: time, and {key: array} with the keys of gpuward-quantities(7)
-    begin_ns          begin of the window on the monotonic clock; begin_unix: in seconds since 1970
-    dropped           number of readings that did not fit; 0: the series is complete
-    room              maximum number of samples, and of ticks
-    gpu               number of the GPU in the meter; simulated: True if it is not real
+    watts             power of each power sample, including the last one before the window and the first one after it
+    power_ns          time of each power sample (monotonic, corrected for the sensor's lag)
+    figures           {key: array} with one value per tick; the keys are those of gpuward-quantities(7)
+    tick_ns           time of each tick (monotonic)
+    begin_ns          start of the window on the monotonic clock
+    begin_unix        start of the window in seconds since 1970
+    dropped           number of readings for which there was no room; 0: the series is complete
+    room              maximum number of power samples, and maximum number of ticks
+    gpu               number of the GPU in the meter
+    simulated         True if the GPU is simulated
 
     The arrays are of the type array.array and belong to this object: numpy.asarray(s.watts) shares
-    their memory.  An unknown figure is nan in an array.  `for reading in series` gives samples and
-    ticks in the order of time, with None for unknown.
+    their memory.  An unknown figure is nan in an array.  `for reading in series` yields samples and
+    ticks in the order of time, with None for an unknown figure.
     """
 
     def __init__(self, c: Any, gpu: int, simulated: bool) -> None:
@@ -99,16 +102,16 @@ class Sensor(NamedTuple):
     source: str  # "counter+ring", "polled", ...: the sources that the GPU offers
     origin: str  # "assumed", or measured by `gpuward characterise`: "passive", "active"
     model: str  # "boxcar": mean over `window`; "lowpass": filter with the time constant `window`
-    period: Optional[float]  # between new values
+    period: Optional[float]  # time between new values
     window: Optional[float]  # averaging window of one value, or the time constant
     lag: Optional[float]  # delay of the values; Series.power_ns is corrected for it
     look_ratio: Optional[float]  # part of the time in which the sensor measures
-    counter_tick: Optional[float]  # between updates of the energy counter; None: no counter
-    counter_lag: Optional[float]
-    calibrated: bool  # compared with an external meter
+    counter_tick: Optional[float]  # time between updates of the energy counter; None: there is no counter
+    counter_lag: Optional[float]  # delay of the energy that an update contains
+    calibrated: bool  # True if the sensor was compared with an external meter
     gain: Optional[float]  # true power is gain x reading + offset
     offset: Optional[float]
-    measured_unix: Optional[float]  # when it was measured; None: assumed
+    measured_unix: Optional[float]  # when the sensor was measured; None: it is assumed
 
     @property
     def assumed(self) -> bool:
@@ -117,7 +120,7 @@ class Sensor(NamedTuple):
 
 
 def sensor_of(c: Any) -> Sensor:
-    """A Sensor from a struct gw_sensor."""
+    """Makes a Sensor from a struct gw_sensor."""
     return Sensor(
         text(_native.library().rung_name(c.rung)), text(c.origin), text(c.model), number(c.period_s),
         number(c.window_s), number(c.lag_s), number(c.look_ratio), number(c.counter_tick_s),

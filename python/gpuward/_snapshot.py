@@ -1,4 +1,4 @@
-"""snapshot(), processes(), resources() and environment(): the current state of the GPUs and the machine, as plain data."""
+"""snapshot(), processes(), resources() and environment(): the current state of the GPUs and the machine."""
 from __future__ import annotations
 
 import os
@@ -11,19 +11,19 @@ from . import _native
 from ._native import Path, text
 
 DEADLINE_NS = 5 * 10**9  # a driver that hangs must not block the caller
-NOT_READ = "not_read"  # the tier of the figure was not requested: omit it, as `gpuward snapshot` does
+NOT_READ = "not_read"  # the figure was not requested; it is omitted, as in `gpuward snapshot`
 KIND_FLAG, KIND_ENUM, KIND_MASK = 2, 3, 4  # enum gw_kind
 
 
 class _Open:
-    """A context and a snapshot, kept between calls: opening a driver takes long."""
+    """A context and a snapshot, which are kept between calls, because opening a driver takes long."""
 
     def __init__(self, nvml_library: Optional[Path], backend: Optional[str]) -> None:
         lib = _native.library()
         self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
         self.snap = c_void_p()
         self.processes: Optional[c_void_p] = None  # made by the first processes()
-        lib.check(lib.snapshot_new(self.ctx, byref(self.snap)), "no snapshot could be made", self.ctx)
+        lib.check(lib.snapshot_new(self.ctx, byref(self.snap)), "the snapshot could not be created", self.ctx)
 
 
 _lock = threading.Lock()
@@ -33,14 +33,14 @@ _open: Dict[Tuple[Optional[str], Optional[str]], _Open] = {}
 def _fork() -> None:
     global _lock
     _lock = threading.Lock()  # another thread may have held it
-    _open.clear()  # contexts from before fork() belong to the parent
+    _open.clear()  # these contexts belong to the parent
 
 
 os.register_at_fork(after_in_child=_fork)
 
 
 def _rows(info: Any) -> Iterator[Tuple[int, str, int]]:
-    """Key and kind of each quantity of a table."""
+    """Yields number, key and kind of each quantity of a table."""
     n = 0
     while True:
         row = info(n)
@@ -124,7 +124,7 @@ def _source(s: Any) -> Dict[str, Any]:
 
 
 def _take(nvml_library: Optional[Path], backend: Optional[str], tiers: int) -> _Open:
-    """Takes a snapshot with the kept context.  The caller holds the lock."""
+    """Takes a snapshot with the kept context.  Needs _lock."""
     lib = _native.library()
     key = (str(nvml_library) if nvml_library else None, backend)
     if key not in _open:
@@ -135,7 +135,7 @@ def _take(nvml_library: Optional[Path], backend: Optional[str], tiers: int) -> _
 
 
 def snapshot(nvml_library: Optional[Path] = None, backend: Optional[str] = None, energy: bool = False) -> Dict[str, Any]:
-    """A dict with `source` (what was opened, or why nothing was), `host` and `devices`.
+    """Returns a dict with `source` (the open backend, or why none is open), `host` and `devices`.
 
     Figures have the keys of gpuward-quantities(7).  An unknown figure is None, and
     `absent` has the reason under the same key.  energy=True also reads the energy counter, which
@@ -157,7 +157,7 @@ def snapshot(nvml_library: Optional[Path] = None, backend: Optional[str] = None,
 
 
 def resources(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Dict[str, Any]:
-    """The single figures of the machine in one dict, for programs that can handle only one GPU.
+    """Returns single figures of the machine in one dict, for programs that can handle only one GPU.
 
     gpu_available, gpu_name, gpu_count, gpu_total_vram_gb, gpu_used_vram_gb, ... describe the first GPU
     that answers and have the keys of `gpuward snapshot --json`; cpu_utilization_ratio, ram_used_bytes,
@@ -189,7 +189,7 @@ def resources(nvml_library: Optional[Path] = None, backend: Optional[str] = None
 
 
 def environment(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Dict[str, Dict[str, Any]]:
-    """The facts about the machine that are stored with a result: {section: {key: value}}, as `gpuward env
+    """Returns the facts about the machine that are stored with a result: {section: {key: value}}, as `gpuward env
     --json` prints them.  An unknown fact is None, and `absent` of its section has the reason.
     """
     lib = _native.library()
@@ -218,8 +218,9 @@ def environment(nvml_library: Optional[Path] = None, backend: Optional[str] = No
 
 
 class Process(NamedTuple):
-    """A process on a GPU.  The names are the keys of `gpuward snapshot --json`.  An unknown figure is None, and
-    `absent` has the reason under its name; what does not exist (no container) is None without a reason."""
+    """A process on a GPU.  The attributes have the names of the keys in `gpuward snapshot --json`.  An unknown
+    figure is None, and `absent` has the reason under its name.  A fact that does not exist, such as the container of
+    a process outside containers, is None without a reason."""
 
     device_index: int
     device_uuid: Optional[str]
@@ -233,18 +234,18 @@ class Process(NamedTuple):
     user: Optional[str]
     cgroup: Optional[str]
     container: Optional[str]
-    unit: Optional[str]  # of systemd
-    orphan: bool  # the driver lists it, but /proc does not
-    gpu_instance: Optional[int]  # of MIG
-    memory_bytes: Optional[int]
-    utilization_sm_ratio: Optional[float]  # mean of the last seconds
-    cpu_used_cores: Optional[float]  # since the previous call; 1 is one busy core
-    run_seconds: Optional[float]
+    unit: Optional[str]  # systemd service or scope
+    orphan: bool  # True: the driver lists the process, but /proc does not have it
+    gpu_instance: Optional[int]  # id of the MIG GPU instance
+    memory_bytes: Optional[int]  # GPU memory of the process
+    utilization_sm_ratio: Optional[float]  # 0 to 1, mean of the last seconds
+    cpu_used_cores: Optional[float]  # CPU time per second since the previous call; 1 is one busy core
+    run_seconds: Optional[float]  # time since the process started
     absent: Dict[str, str]
 
 
 class ProcessList(List[Process]):
-    """The processes, and in `absent` {UUID: reason} of each GPU without a complete list of processes."""
+    """A list of processes.  `absent` has {UUID: reason} for each GPU with a missing or incomplete list."""
 
     absent: Dict[str, str]
 
@@ -274,18 +275,18 @@ def _process(lib: Any, p: Any, device: Any) -> Process:
 
 
 def processes(nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> ProcessList:
-    """The processes on the GPUs, each once per GPU.
+    """Returns the processes on the GPUs, each once per GPU.
 
-    CPU utilisation is the mean since the previous call; the first call has none.  The energy of a process is known only to a
-    running service: GET /api/v1/processes.
+    CPU utilisation is the mean since the previous call; the first call has none.  Only a running service knows the
+    energy of a process: GET /api/v1/processes.
     """
     lib = _native.library()
     with _lock:
         opened = _take(nvml_library, backend, _native.TIER_STATIC)
         if opened.processes is None:
             made = c_void_p()
-            lib.check(lib.process_list_new(opened.ctx, byref(made)), "no process list could be made", opened.ctx)
-            lib.check(lib.process_list_want(made, _native.PROCESS_SM), "no utilisation of processes", opened.ctx)
+            lib.check(lib.process_list_new(opened.ctx, byref(made)), "the process list could not be created", opened.ctx)
+            lib.check(lib.process_list_want(made, _native.PROCESS_SM), "the utilisation of processes could not be requested", opened.ctx)
             opened.processes = made
         listed = opened.processes
         lib.check(lib.process_list_take(listed), "the processes could not be read", opened.ctx)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define ALPHA 0.05 /* error probability of the whole comparison, and of the A/A pass */
-/* statistical power for the smallest effect that is reported as detectable */
+/* An effect counts as detectable if it is detected with this probability. */
 #define POWER          0.8
 #define BCA_FROM_PAIRS 10
 #define BCA_SKEWNESS   1.0
@@ -36,21 +36,19 @@ static const struct {
 	{ 6, 0.05 },    { 10, 0.0291 },  { 16, 0.0211 },  { 26, 0.0165 },  { 40, 0.0136 },
 	{ 64, 0.0116 }, { 100, 0.0101 }, { 160, 0.0089 }, { 256, 0.0080 }, { 400, 0.0072 },
 };
-#define INTERIMS_MAX (sizeof(interim_table) / sizeof(interim_table[0]))
 
 /* The data of one phase: the logarithms of B/A of its pairs, and the sums of the arms. */
 struct phase {
 	double *logs[AB_METRICS]; /* one logarithm of B/A per pair */
-	unsigned n[AB_METRICS];   /* number of logs; power may be missing in some pairs */
+	unsigned n[AB_METRICS];   /* number of logarithms; some pairs may have no power */
 	unsigned pairs;
-	double energy_j[2], seconds[2]; /* sums per arm */
+	double energy_j[2], seconds[2]; /* sums over the runs of each arm */
 };
 
 struct ab {
 	struct ab_config config;
 	enum ab_metric metric; /* the deciding metric */
-	unsigned interims[INTERIMS_MAX], interim_count;
-	double alpha; /* alpha of an interim analysis */
+	double alpha;          /* alpha of one interim analysis */
 
 	struct random order;
 	enum ab_phase phase;
@@ -63,8 +61,8 @@ struct ab {
 	enum ab_outcome outcome;
 	struct ab_estimate last_interim;
 	bool analysed;
-	double *scratch; /* config.resamples numbers */
-	double memory[]; /* logs, then scratch */
+	double *scratch; /* memory for config.resamples numbers */
+	double memory[]; /* the memory for the logarithms, then for scratch */
 };
 
 void ab_config_init(struct ab_config *config)
@@ -90,24 +88,21 @@ static bool config_ok(const struct ab_config *c)
 	       c->resamples >= RESAMPLES_MIN && c->resamples <= 100 * BOOTSTRAP_RESAMPLES;
 }
 
-static void plan_interims(struct ab *ab)
+/* Returns the first row of interim_table with at least this many pairs. The last row has
+ * AB_PAIRS_LIMIT pairs. */
+static unsigned interim_row(unsigned pairs)
 {
 	unsigned n = 0;
 
-	for (; interim_table[n].pairs < ab->config.pairs_max; n++)
-		ab->interims[n] = interim_table[n].pairs;
-	ab->interims[n] = ab->config.pairs_max;
-	ab->interim_count = n + 1;
-	ab->alpha = interim_table[n].alpha;
+	while (interim_table[n].pairs < pairs)
+		n++;
+	return n;
 }
 
 static bool is_interim(const struct ab *ab, unsigned pairs)
 {
-	for (unsigned i = 0; i < ab->interim_count; i++) {
-		if (ab->interims[i] == pairs)
-			return true;
-	}
-	return false;
+	return pairs == ab->config.pairs_max ||
+	       interim_table[interim_row(pairs)].pairs == pairs;
 }
 
 /* Selects the order of the next pair: random for even pairs; for odd pairs the reverse of the
@@ -143,7 +138,7 @@ int ab_new(const struct ab_config *config, struct ab **ret)
 	ab->metric = config->gated ? config->gate.metric : AB_ENERGY;
 	ab->phase = config->aa_pairs > 0 ? AB_PHASE_AA : AB_PHASE_AB;
 	random_init(&ab->order, config->seed);
-	plan_interims(ab);
+	ab->alpha = interim_table[interim_row(config->pairs_max)].alpha;
 	plan_pair(ab);
 	*ret = ab;
 	return 0;
@@ -207,7 +202,7 @@ static void add_bootstrap(const struct ab *ab, enum ab_phase phase, enum ab_metr
 	state = splitmix64(&state) + phase * 8u + (uint64_t)metric + ((uint64_t)e->n << 32);
 	if (bootstrap_mean(ph->logs[metric], e->n, e->alpha, ab->config.resamples,
 			   splitmix64(&state), ab->scratch, &b) < 0)
-		return; /* a single pair: the intervals stay unknown */
+		return; /* there is only one pair, so the intervals stay unknown */
 	e->percentile = exp_interval(b.percentile_low, b.percentile_high);
 	if (e->n >= BCA_FROM_PAIRS)
 		e->bca = exp_interval(b.bca_low, b.bca_high);
@@ -265,8 +260,8 @@ static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 	bool gated = ab->config.gated && ab->config.gate.metric == metric;
 	struct ab_gate gate = gated ? ab->config.gate : (struct ab_gate){ .above = true };
 	double limit = 1 + gate.change;
-	/* Distances of the ends of the interval from the limit; positive values are on the bad
-	 * side. */
+	/* Distance of each end of the interval from the limit. A positive distance is on the bad
+	 * side of the limit. */
 	double near = gate.above ? i.low - limit : limit - i.high;
 	double far = gate.above ? i.high - limit : limit - i.low;
 
@@ -465,7 +460,6 @@ int ab_exit_code(const struct ab *ab)
 }
 
 /* The names of the metrics in the argument of --fail-if. */
-
 static const char *const metric_names[AB_METRICS] = {
 	[AB_ENERGY] = "energy",
 	[AB_TIME] = "time",
@@ -508,7 +502,7 @@ static int no_metric(struct gate_reader *r, const char *word)
 	struct buf w, f;
 
 	if (word[0] == '\0')
-		return gate_error(r, "no metric", EXAMPLE);
+		return gate_error(r, "the metric is missing", EXAMPLE);
 	buf_init_fixed(&w, what, sizeof(what));
 	buf_addf(&w, "no metric is called '%s'", word);
 	buf_init_fixed(&f, fix, sizeof(fix));
@@ -541,7 +535,8 @@ static int read_metric(struct gate_reader *r, enum ab_metric *ret)
 static int read_operator(struct gate_reader *r, struct ab_gate *gate)
 {
 	if (*r->at != '>' && *r->at != '<')
-		return gate_error(r, "no comparison after the metric", "use >, >=, < or <=");
+		return gate_error(r, "the comparison after the metric is missing",
+				  "use >, >=, < or <=");
 	gate->above = *r->at++ == '>';
 	gate->or_equal = *r->at == '=';
 	r->at += gate->or_equal;
@@ -557,7 +552,7 @@ static int read_change(struct gate_reader *r, double *ret)
 	size_t n = strspn(p, "0123456789.");
 
 	if (n == 0 || n >= sizeof(digits))
-		return gate_error(r, "no number",
+		return gate_error(r, "the number is missing",
 				  "name the change in percent, such as +2% or -0.5%");
 	memcpy(digits, p, n);
 	digits[n] = '\0';
@@ -565,16 +560,17 @@ static int read_change(struct gate_reader *r, double *ret)
 	double percent = number_parse(digits, &end);
 
 	if (*end != '\0')
-		return gate_error(r, "not a number", "write a decimal such as 2 or 0.5");
+		return gate_error(r, "this is not a number",
+				  "write a decimal such as 2 or 0.5");
 	if (negative && percent >= 100)
 		return gate_error(r, "a decrease of 100 % or more is not possible",
 				  "name a smaller change");
 	r->at = p + n;
 	if (*r->at == ',')
-		return gate_error(r, "a comma in a number", "write decimals with a point");
+		return gate_error(r, "the number has a comma", "write decimals with a point");
 	skip_blanks(r);
 	if (*r->at != '%')
-		return gate_error(r, "no % after the number",
+		return gate_error(r, "the % after the number is missing",
 				  "changes are in percent, such as +2%");
 	r->at++;
 	*ret = (negative ? -percent : percent) / 100;
@@ -598,7 +594,7 @@ static int read_gate(struct gate_reader *r, struct ab_gate *gate)
 	if (err < 0)
 		return err;
 	skip_blanks(r);
-	return *r->at == '\0' ? 0 : gate_error(r, "more text after the %", EXAMPLE);
+	return *r->at == '\0' ? 0 : gate_error(r, "there is more text after the %", EXAMPLE);
 }
 
 int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_size)

@@ -17,7 +17,7 @@ enum ab_metric {
 	AB_ENERGY,
 	AB_TIME,
 	AB_POWER, /* mean power of the run */
-	AB_EDP,   /* energy times delay */
+	AB_EDP,   /* energy-delay product: energy times duration */
 	AB_METRICS
 };
 
@@ -44,15 +44,17 @@ struct ab_config {
 	/* The comparison ends when the interval of the ratio extends at most this far to either
 	 * side (0.01: one percent); 0: no target. */
 	double target_ratio;
-	bool gated;
-	/* used only if `gated`; without a gate, energy is compared with a change of 0 */
+	bool gated; /* the caller set `gate` */
+	/* Used only if `gated` is true. Without a gate, the energy is compared with a change of
+	 * 0. */
 	struct ab_gate gate;
 	uint64_t seed; /* for the random order and the bootstrap; stored in the result */
 	size_t resamples;
 	/* A pair with an invalid run is dropped and repeated: at most repeats_row_max times in
 	 * a row and repeats_max times in total. After that the comparison ends as invalid. */
 	unsigned repeats_row_max, repeats_max;
-	bool require_exclusive; /* the first run that shared the GPU ends the comparison */
+	/* The comparison ends at the first run during which another process used the GPU. */
+	bool require_exclusive;
 	double offset_w; /* standard uncertainty of the sensor's offset; 0: no uncertainty */
 };
 
@@ -65,9 +67,9 @@ enum ab_arm { AB_ARM_A, AB_ARM_B };
 
 struct ab_step {
 	enum ab_phase phase;
-	enum ab_arm arm; /* the arm that the run counts for; the A/A pass also has two arms */
-	enum ab_arm command; /* the command to run: A for both arms of the A/A pass */
-	unsigned pair;       /* number of the pair, from 0 in each phase */
+	enum ab_arm arm;     /* The run counts for this arm. The A/A pass also has two arms. */
+	enum ab_arm command; /* The command to run. Both arms of the A/A pass run A. */
+	unsigned pair;       /* Number of the pair in its phase, from 0. */
 };
 
 /* The result of one run. Energy and time are required. power_w may be NAN unless power is the
@@ -89,9 +91,10 @@ void ab_free(struct ab *ab);
  * balanced every two pairs (ABBA or BAAB), so that a slow drift affects A and B equally. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
-/* Takes the result of the run that ab_next() requested. Returns 0: counted. 1: unusable
- * (invalid, not exclusive, or without energy or time); the pair is dropped and repeated while
- * repeats are left. -GW_E_STATE: not the requested run. */
+/* Takes the result of the run that ab_next() requested. Returns 0 if the run counts. Returns 1
+ * if the run is unusable (invalid, not exclusive, or without energy or time): its pair is then
+ * dropped, and repeated while repeats are left. Returns -GW_E_STATE if the run is not the
+ * requested one. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
 /* Why the comparison ended. If it ended as soon as a 95 % interval excludes 0, it would find a
@@ -103,7 +106,7 @@ int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
-	AB_PRECISE, /* the interval is as narrow as the target */
+	AB_PRECISE, /* the interval is at most as wide as the target */
 	AB_BUDGET,  /* pairs_max pairs were run */
 	AB_INVALID, /* too many invalid runs */
 	AB_SHARED,  /* other processes used the GPU */
@@ -111,9 +114,9 @@ enum ab_outcome {
 
 enum ab_verdict {
 	AB_INCONCLUSIVE,
-	/* the interval of the change is entirely below 0, or on the good side of the gate */
+	/* The whole interval of the change is below 0, or on the good side of the gate. */
 	AB_BETTER,
-	AB_WORSE,
+	AB_WORSE, /* The whole interval is above 0, or on the bad side of the gate. */
 };
 
 /* Ratios B/A; NAN: unknown. */
@@ -121,39 +124,43 @@ struct ab_interval {
 	double low, high;
 };
 
-/* The estimate is the mean of ln(B/A) over the pairs. Intervals are Student's t; from 10 pairs on,
- * if the skewness of the pairs exceeds 1, they are widened to include BCa (stat.h). The
- * uncertainty of the sensor's offset is added in quadrature (stat.h). */
+/* The estimate is the mean of ln(B/A) over the pairs. Its interval is that of Student's t. If
+ * there are at least 10 pairs and their skewness is above 1 or below -1, the interval is widened
+ * to include the bootstrap interval BCa (stat.h). The uncertainty of the sensor's offset is added
+ * in quadrature (stat.h). */
 struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */
 	double mean_log, sd_log, skewness;
 	double alpha; /* probability that an interval does not contain the true value */
-	/* true if there are at least 10 pairs and their skewness is above 1 or below -1: the
-	 * interval is then the union of t and BCa, otherwise it is t */
-	bool skewed;
-	/* this interval decides the verdict; it includes the uncertainty of the offset */
+	bool skewed;  /* `interval` is the union of t and BCa; otherwise it is t */
+	/* This interval decides the verdict. It includes the uncertainty of the offset. */
 	struct ab_interval interval;
-	struct ab_interval t, bca, percentile; /* BCa needs 10 pairs, percentile needs 2 */
+	/* Other intervals, for information. BCa needs 10 pairs, percentile needs 2; NAN with fewer
+	 * pairs. */
+	struct ab_interval t, bca, percentile;
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
-	/* smallest effect that is detected with a probability of 80 %: (t(1 - alpha/2) +
-	 * t(0.8)) sd_log / sqrt(n), with n - 1 degrees of freedom */
+	/* The smallest effect that is detected with a probability of 80 %: (t(1 - alpha/2) +
+	 * t(0.8)) sd_log / sqrt(n). t has n - 1 degrees of freedom. */
 	double mde_ratio;
 	enum ab_verdict verdict;
 };
 
 struct ab_result {
 	enum ab_outcome outcome;
-	unsigned repeats; /* dropped pairs */
-	/* the A/A pass: its intervals use alpha 0.05; sd_log is the noise of one pair */
+	unsigned repeats; /* number of dropped pairs */
+	/* The A/A pass. Its intervals use alpha 0.05. Its sd_log is the noise of one pair. */
 	struct ab_estimate aa[AB_METRICS];
-	/* the comparison: its intervals use the smaller alpha of one interim analysis */
+	/* The comparison. Its intervals use the smaller alpha of one interim analysis. */
 	struct ab_estimate ab[AB_METRICS];
-	bool aa_alarm; /* A differs from itself: a drift, or chance (5 %) */
-	/* smallest detectable effect with pairs_max pairs, from the A/A noise */
+	/* The A/A pass found a difference. The machine drifts, or it is chance (5 %). */
+	bool aa_alarm;
+	/* The smallest effect that pairs_max pairs detect, computed from the noise of the A/A
+	 * pass. */
 	double mde_budget_ratio;
-	/* Number of pairs for which mde_ratio is at most d, where d is the target or else the
-	 * gate's change; NAN if there is neither, or if there are fewer than two pairs. */
+	/* The number of pairs that detects an effect of the size of the target or, without a
+	 * target, of the gate's change. NAN if there is neither, or if there are fewer than two
+	 * pairs. */
 	double planned_pairs;
 };
 
@@ -169,8 +176,9 @@ const struct ab_estimate *ab_last_interim(const struct ab *ab);
 
 enum ab_outcome ab_outcome(const struct ab *ab);
 
-/* Returns the exit code: 12 data invalid, 13 not exclusive; with a gate 0 passed, 10 failed, 11
- * inconclusive; without a gate 0. -GW_E_STATE while the comparison runs. */
+/* Returns the exit code of `gpuward ab`. 12: too many runs were invalid. 13: other processes
+ * used the GPU. With a gate, 0: the gate passed; 10: the gate failed; 11: the comparison is
+ * inconclusive. Without a gate, 0. Returns -GW_E_STATE while the comparison runs. */
 int ab_exit_code(const struct ab *ab);
 
 #endif

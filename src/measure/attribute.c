@@ -72,7 +72,7 @@ static void add_share(struct attribute *a, const struct attribute_use *u, double
 		a->unattributed_joules += joules;
 		return;
 	}
-	/* A process changes its name when it executes another program: keep the latest. */
+	/* A process changes its name when it executes another program. Keep the latest name. */
 	if (u->name[0]) {
 		memcpy(r->name, u->name, sizeof(r->name) - 1);
 		r->name[sizeof(r->name) - 1] = 0;
@@ -85,8 +85,9 @@ static void add_share(struct attribute *a, const struct attribute_use *u, double
 
 /* Sums over the processes of an interval. */
 struct crowd {
-	size_t residents, unknown;
-	double ratio_sum; /* sum over the known ratios */
+	size_t residents; /* number of different processes */
+	size_t unknown;   /* number of processes of unknown utilisation */
+	double ratio_sum; /* sum of the known utilisations */
 };
 
 static struct crowd count_crowd(const struct attribute_use *uses, size_t n)

@@ -20,15 +20,15 @@
 /* How a share was found, best first. */
 enum attribute_how {
 	ATTRIBUTE_MEASURED,    /* the process was alone on the device */
-	ATTRIBUTE_MODELLED,    /* several processes, shared by their utilisation */
-	ATTRIBUTE_EQUAL_SPLIT, /* several processes, and a utilisation is unknown */
+	ATTRIBUTE_MODELLED,    /* several processes shared the energy by their utilisation */
+	ATTRIBUTE_EQUAL_SPLIT, /* there were several processes, one of unknown utilisation */
 	ATTRIBUTE_HOWS
 };
 
 /* One process on the device during an interval. */
 struct attribute_use {
 	struct proc_id id;
-	/* mean SM utilisation over the interval, 0 to 1; any other value: unknown */
+	/* mean SM utilisation over the interval, 0 to 1; any other value means unknown */
 	double sm_ratio;
 	char name[32];
 };
@@ -44,21 +44,23 @@ struct attribute_row {
 struct attribute {
 	/* idle power of the device without and with idle contexts; NAN: unknown */
 	double no_context_w, context_w;
-	/* false: the idle power is unknown, idle_joules is 0, and the processes' shares include
-	 * the idle energy */
+	/* If the idle power is unknown, idle_joules is 0, and the shares of the processes include
+	 * the idle energy. */
 	bool idle_known;
-	bool context_known; /* false: the cost of contexts is unknown and not separated */
-	/* there were more processes than rows; energy of processes without a row is
-	 * unattributed */
+	/* If the idle power with contexts is unknown, the cost of contexts is not separated. */
+	bool context_known;
+	/* There were more processes than rows. The energy of processes without a row is
+	 * unattributed. */
 	bool crowded;
 	double seconds; /* duration of all intervals */
-	/* energy that belongs to no process: of the idle board, and of unknown origin */
+	/* Energy that belongs to no process: that of the idle board, and that of unknown
+	 * origin. */
 	double idle_joules, unattributed_joules;
 	unsigned count;
 	struct attribute_row row[ATTRIBUTE_ROWS];
 };
 
-/* Returns "measured", "modelled" or "equal-split"; "" past the end. */
+/* Returns "measured", "modelled" or "equal-split"; "" for a number past the last method. */
 const char *attribute_how_name(unsigned how);
 
 /* Sets the idle power of the device without and with idle contexts; NAN (or below 0):
@@ -66,17 +68,16 @@ const char *attribute_how_name(unsigned how);
 void attribute_init(struct attribute *a, double no_context_w, double context_w);
 
 /* Adds one interval: the joules of the device in these seconds, and its processes.
- * - The idle power of the board, no_context_w, is subtracted first. The remaining energy is
- *   shared:
- * - One process gets all of the remaining energy: measured.
+ * - The idle energy of the board, no_context_w x seconds, is subtracted first.
+ * - A single process gets all of the remaining energy (measured).
  * - Several processes share the cost of having contexts (context_w - no_context_w) in equal
- *   parts. They share the energy above this cost in proportion to their mean SM utilisation:
- *   modelled.
+ *   parts. They share the energy above this cost in proportion to their mean SM utilisation
+ *   (modelled).
  * - If the utilisation of a process is unknown, this process gets an equal part of the energy
- *   above the cost, and every share of the interval is a guess: equal-split.
+ *   above the cost. Every share of the interval is then a guess (equal-split).
  * - Without a process the remaining energy is unattributed.
- * - hidden: there may be processes that we cannot see (MIG, another pid namespace), so
- *   everything is unattributed.
+ * - If hidden is true, there may be processes that we cannot see (MIG, another pid namespace).
+ *   All energy of the interval is then unattributed.
  *
  * A process that is listed twice counts once, with its larger utilisation. If there are more
  * processes than rows, the first processes get the rows. Returns 0, or -GW_E_ARG for impossible

@@ -24,9 +24,9 @@
 
 #define BATCH_NS NS_PER_S
 #define BATCHES  600
-/* maximum wait for the sample that covers the end of a batch */
+/* The measurement waits at most this long for the sample that covers the end of a batch. */
 #define WAIT_NS    (5 * NS_PER_S)
-#define BUSY_RATIO 0.02
+#define BUSY_RATIO 0.02 /* a GPU with a higher utilisation is not idle */
 #define K95        1.96
 
 /* Clock reasons that count as throttling: slowdown, sync boost, thermal, brake. Idle,
@@ -34,11 +34,6 @@
  * H200 reports it for a while after a load, at 80 of 700 W, and a GPU that is really at its cap
  * is visibly busy. */
 #define THROTTLED UINT64_C(0xf8)
-
-static uint64_t baseline_bit(unsigned code)
-{
-	return UINT64_C(1) << code;
-}
 
 const char *gw_baseline_kind_name(unsigned kind)
 {
@@ -106,7 +101,7 @@ struct measurement {
 
 static void set_contended(struct measurement *t, const char *what)
 {
-	t->ret->codes |= baseline_bit(GW_CODE_BASELINE_CONTENDED);
+	t->ret->codes |= code_bit(GW_CODE_BASELINE_CONTENDED);
 	snprintf(t->ret->evidence, sizeof(t->ret->evidence), "%s", what);
 }
 
@@ -114,8 +109,8 @@ static void set_contended_process(struct measurement *t, const char *name, int64
 {
 	char text[128];
 
-	snprintf(text, sizeof(text), "%s (pid %lld) was using it", *name ? name : "a process",
-		 (long long)pid);
+	snprintf(text, sizeof(text), "%s (pid %lld) was using the GPU",
+		 *name ? name : "a process", (long long)pid);
 	set_contended(t, text);
 }
 
@@ -125,11 +120,11 @@ static void set_contended_reasons(struct measurement *t, uint64_t reasons)
 
 	if (gw_quantity_name(GW_Q_CLOCK_REASONS, (double)reasons, names, sizeof(names)) != 0)
 		names[0] = '\0';
-	snprintf(text, sizeof(text), "its clocks were throttled (%s)", names);
+	snprintf(text, sizeof(text), "the clocks of the GPU were throttled (%s)", names);
 	set_contended(t, text);
 }
 
-/* True if the GPU was idle so far; else stores the evidence. */
+/* Returns true if the GPU was idle so far. Otherwise stores the evidence. */
 static bool is_idle(struct measurement *t)
 {
 	struct window_activity a;
@@ -145,16 +140,16 @@ static bool is_idle(struct measurement *t)
 	else if (a.reasons & THROTTLED)
 		set_contended_reasons(t, a.reasons & THROTTLED);
 	else if (a.utilization_max > BUSY_RATIO) {
-		snprintf(text, sizeof(text), "its utilisation was %.0f %%",
+		snprintf(text, sizeof(text), "the utilisation of the GPU was %.0f %%",
 			 100 * a.utilization_max);
 		set_contended(t, text);
 	}
-	return !(t->ret->codes & baseline_bit(GW_CODE_BASELINE_CONTENDED));
+	return !(t->ret->codes & code_bit(GW_CODE_BASELINE_CONTENDED));
 }
 
 static int add_batch(struct measurement *t, const struct gw_energy *r)
 {
-	if (r->codes & (baseline_bit(GW_CODE_GPU_LOST) | baseline_bit(GW_CODE_DRIVER_RELOADED)))
+	if (r->codes & (code_bit(GW_CODE_GPU_LOST) | code_bit(GW_CODE_DRIVER_RELOADED)))
 		return -GW_E_LOST;
 	if (isnan(r->power_mean))
 		return r->samples_collected == 0 && t->batches > 0 ? -GW_E_LOST
@@ -221,16 +216,16 @@ static void fill_result(struct measurement *t)
 	b->power_w = t->now.power_w;
 	b->u_w = t->now.u_w;
 	b->seconds = t->batches;
-	b->codes |= r->codes & ~baseline_bit(GW_CODE_SHORT);
+	b->codes |= r->codes & ~code_bit(GW_CODE_SHORT);
 	if (!isnan(r->temperature_begin))
 		b->temperature_c = 0.5 * (r->temperature_begin + r->temperature_end);
-	if (b->codes & baseline_bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
-		set_contended(t, "its power limit changed");
+	if (b->codes & code_bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
+		set_contended(t, "the power limit of the GPU changed");
 	window_activity(t->whole, t->device, &a);
 	if (a.hidden && !*b->evidence)
 		snprintf(b->evidence, sizeof(b->evidence),
-			 "its processes are not visible; its utilisation shows that it was "
-			 "idle");
+			 "the processes on the GPU are not visible; the utilisation shows that "
+			 "the GPU was idle");
 	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
 }
 
@@ -308,7 +303,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
-	/* a stored baseline is an uncalibrated reading, so apply the calibration to it, too */
+	/* A stored baseline is an uncalibrated reading. Apply the calibration to it, too. */
 	if (gross->calibrated) {
 		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
@@ -317,7 +312,8 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	}
 	best = gross->joules.best - base_w * s;
 	base_u = K95 * hypot(gain_j, hypot(u_w * s, drift_w * s));
-	/* The interval of gross may be wider than its uncertainty (sub-period), or cut at 0. */
+	/* The interval of gross can be wider than its uncertainty (code sub-period), and its lower
+	 * end is never below 0. */
 	below = fmax(gross->joules.best - gross->joules.low, K95 * gross->u_absolute);
 	above = fmax(gross->joules.high - gross->joules.best, K95 * gross->u_absolute);
 	ret->joules = (struct gw_interval){ best - hypot(below, base_u), best,
@@ -332,26 +328,15 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
  * hash of the other lines, so that a truncated file is ignored. */
 #define FILE_BYTES 4096
 #define PATH_BYTES 1024
-#define DEGREES    10.0
-#define SAME_W     0.5
+#define DEGREES    10.0 /* a baseline is used within this difference of temperature */
+#define SAME_W     0.5  /* power limits within this difference are the same */
 #define HEAD       "# gpuward baseline "
-/* length of the first line: HEAD, 16 hexadecimal digits of the hash, newline */
+/* The first line is HEAD, the hash in 16 hexadecimal digits, and a newline. */
 #define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1)
 
 int baseline_directory(char *out, size_t size)
 {
 	return file_cache_directory("baseline", out, size);
-}
-
-static void file_prefix(const char *uuid, struct buf *b)
-{
-	for (; *uuid; uuid++) {
-		bool plain = (*uuid >= '0' && *uuid <= '9') || (*uuid >= 'a' && *uuid <= 'z') ||
-			     (*uuid >= 'A' && *uuid <= 'Z') || *uuid == '-';
-
-		buf_addc(b, plain ? *uuid : '_');
-	}
-	buf_addc(b, '.');
 }
 
 /* Writes "DIR/UUID.KIND.HASH.toml". Returns 0 or -GW_E_SIZE. */
@@ -365,8 +350,8 @@ static int file_path(const struct baseline *key, const char *dir, char out[stati
 
 	buf_init_fixed(&b, out, PATH_BYTES);
 	buf_addf(&b, "%s/", dir);
-	file_prefix(key->uuid, &b);
-	buf_addf(&b, "%s.%016" PRIx64 ".toml", gw_baseline_kind_name(key->kind),
+	sensor_add_uuid(&b, key->uuid);
+	buf_addf(&b, ".%s.%016" PRIx64 ".toml", gw_baseline_kind_name(key->kind),
 		 text_hash(TEXT_HASH_START, state, (size_t)n));
 	return b.err;
 }
@@ -395,7 +380,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 	struct buf b;
 	int err;
 
-	if (v->codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED) {
+	if (v->codes & code_bit(GW_CODE_BASELINE_CONTENDED)) {
 		snprintf(message, size, "the GPU was not idle: %s", v->evidence);
 		return -GW_E_STATE;
 	}
@@ -410,7 +395,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 	toml_write_fields(&b, fields, FIELDS, v);
 	err = b.err ? b.err : file_path(v, dir, path);
 	if (err) {
-		snprintf(message, size, "a name is too long");
+		snprintf(message, size, "the path of the baseline file is too long");
 		return err;
 	}
 	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
@@ -453,7 +438,7 @@ static bool same_limit(double a, double b)
 	return (isnan(a) && isnan(b)) || fabs(a - b) <= SAME_W;
 }
 
-/* Writes why baseline a cannot be used for the state of key; "": a can be used. */
+/* Writes why baseline a cannot be used for the state in key. Writes "" if it can be used. */
 static void explain_difference(const struct baseline *a, const struct baseline *key,
 			       double ttl_s, uint64_t now_ns, char *why, size_t size)
 {
@@ -473,7 +458,8 @@ static void explain_difference(const struct baseline *a, const struct baseline *
 			 "W now",
 			 a->limit_w, key->limit_w);
 	else if (a->persistence != key->persistence)
-		snprintf(why, size, "persistence mode has changed since");
+		snprintf(why, size,
+			 "persistence mode has changed since the stored baseline was taken");
 	else if (age_s < 0)
 		snprintf(why, size,
 			 "the wall clock was set back since the stored baseline was taken");
@@ -488,7 +474,8 @@ static void explain_difference(const struct baseline *a, const struct baseline *
 			 a->temperature_c, key->temperature_c);
 }
 
-/* True if the file holds a baseline of that GPU and kind; uuid NULL: of any GPU and kind. */
+/* Returns true if the file holds a baseline of that GPU and kind. If uuid is NULL, any GPU and
+ * kind match. */
 static bool file_matches(const char *name, const char *uuid, const char *kind)
 {
 	char start[256];
@@ -500,12 +487,12 @@ static bool file_matches(const char *name, const char *uuid, const char *kind)
 	if (!uuid)
 		return true;
 	buf_init_fixed(&b, start, sizeof(start));
-	file_prefix(uuid, &b);
-	buf_adds(&b, kind);
+	sensor_add_uuid(&b, uuid);
+	buf_addf(&b, ".%s", kind);
 	return !b.err && strncmp(name, start, b.len) == 0;
 }
 
-/* Writes why no baseline matches this state: how an existing baseline differs from it. */
+/* Writes why no stored baseline matches the state in key. */
 static void explain_missing(const struct baseline *key, const char *dir, double ttl_s,
 			    uint64_t now_ns, char *why, size_t size)
 {
@@ -514,7 +501,7 @@ static void explain_missing(const struct baseline *key, const char *dir, double 
 	struct dirent *e;
 	DIR *d = opendir(dir);
 
-	snprintf(why, size, "none is stored");
+	snprintf(why, size, "no baseline of this GPU and kind is stored");
 	while (d && (e = readdir(d))) {
 		int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 

@@ -53,7 +53,7 @@ struct baseline_plan {
 	double max_s; /* maximum duration of the measurement; usually 30 */
 	double min_s; /* minimum duration of the measurement; usually 10 */
 	/* After min_s, the measurement ends when the half-width of the 95 % interval is at most
-	 * this; usually 1. */
+	 * half_width_w; usually 1. */
 	double half_width_w;
 	/* Reports progress; may be NULL. If it returns false, the measurement ends. */
 	bool (*progress)(void *ctx, double seconds, double power_w, double half_width_w);
@@ -70,30 +70,32 @@ struct baseline_plan {
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
 		  struct baseline *ret);
 
-/* Writes the default folder of baselines. Returns like file_cache_directory(). */
+/* Writes the default folder of baselines. Returns the same as
+ * file_cache_directory(). */
 int baseline_directory(char *out, size_t size);
 
-/* baseline_save() stores a baseline. Returns 0, -GW_E_STATE (contended), -GW_E_ARG (no uuid) or
- * an error of file_replace.
- * baseline_load() finds the baseline that matches key (uuid, driver, vbios, kind, limit_w,
- * persistence and temperature_c are set): not older than ttl_s by the wall clock, same limit
- * and persistence, within 10 degrees. Returns 0, or -GW_E_NOENT with a sentence in why (none,
- * too old, other limit, other temperature, damaged file). */
+/* baseline_save() stores a baseline. Returns 0, -GW_E_STATE (the GPU was not idle), -GW_E_ARG (no
+ * uuid) or an error of file_replace(), with a message.
+ * baseline_load() finds the stored baseline for the state in key (uuid, driver, vbios, kind,
+ * limit_w, persistence and temperature_c are set). The stored baseline must be at most ttl_s old
+ * by the wall clock, have the same limit and persistence, and a temperature within 10 degrees.
+ * Returns 0, or -GW_E_NOENT with the reason in why. */
 int baseline_save(const struct baseline *b, const char *dir, char *message, size_t size);
 int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
 		  char *why, size_t size);
 
-/* True if a baseline is stored for this GPU and kind, in any state. */
+/* Returns true if a baseline is stored for this GPU and kind, for any driver, power limit or
+ * temperature. */
 bool baseline_kept(const char *uuid, enum gw_baseline_kind kind, const char *dir);
 
-/* Deletes the baselines of a GPU (all kinds and states), or of all GPUs if uuid is NULL.
- * Returns their number. */
+/* Deletes all stored baselines of a GPU, or of all GPUs if uuid is NULL. Returns the number of
+ * deleted baselines. */
 unsigned baseline_clear(const char *uuid, const char *dir);
 
 /* Energy above the baseline. */
 struct baseline_net {
-	struct gw_interval joules; /* signed; NAN: unknown */
-	double adjusted_joules;    /* never below 0 */
+	struct gw_interval joules; /* may be below 0; NAN: unknown */
+	double adjusted_joules;    /* joules.best, or 0 if joules.best is below 0 */
 	bool floored;              /* joules.best is below 0 */
 };
 

@@ -1,5 +1,5 @@
-/* Baselines for programs: the functions gw_baseline_*() of gpuward.h.  baseline.c measures,
- * stores and subtracts; this file checks arguments, owns the objects and says what failed. */
+/* The functions gw_baseline_*() of gpuward.h. baseline.c measures, stores and subtracts
+ * baselines. This file checks arguments, allocates the objects and writes error messages. */
 #include "baseline.h"
 #include "meter.h"
 
@@ -20,8 +20,7 @@ struct owned_baseline {
 	struct baseline b;
 };
 
-/* Makes a public baseline from an internal one. Both enums of kinds have the same numbers. */
-
+/* Makes a public baseline from an internal one. */
 static int own_baseline(struct gw_ctx *ctx, const struct baseline *b,
 			enum gw_provenance provenance, struct gw_baseline **ret)
 {
@@ -30,7 +29,7 @@ static int own_baseline(struct gw_ctx *ctx, const struct baseline *b,
 	if (!o)
 		return context_fail(ctx, -GW_E_NOMEM, NULL);
 	o->b = *b;
-	o->pub = (struct gw_baseline){ .kind = (enum gw_baseline_kind)b->kind,
+	o->pub = (struct gw_baseline){ .kind = b->kind,
 				       .uuid = o->b.uuid,
 				       .power_w = b->power_w,
 				       .u_w = b->u_w,
@@ -55,10 +54,10 @@ static int baseline_fail(struct gw_meter *m, unsigned i, int err)
 	const char *what = err == -GW_E_NODEV       ? "the meter has no such GPU"
 			   : err == -GW_E_NOSUPPORT ? "the GPU has no power reading"
 			   : err == -GW_E_LOST      ? "the GPU does not answer"
-			   : err == -GW_E_STATE     ? "the progress function ended it"
-						    : gw_strerror(err);
+			   : err == -GW_E_STATE ? "the progress function ended the measurement"
+						: gw_strerror(err);
 
-	return context_fail(meter_context(m), err, "no baseline of device %u of the meter: %s",
+	return context_fail(meter_context(m), err, "no baseline for device %u of the meter: %s",
 			    i, what);
 }
 
@@ -93,7 +92,7 @@ int gw_baseline_take(struct gw_meter *m, unsigned i, const struct gw_baseline_op
 		return context_fail(meter_context(m), -GW_E_STATE,
 				    "a baseline needs a meter that was started with "
 				    "GW_METER_PROCESSES, to see whether the GPU is idle");
-	plan.kind = (enum gw_baseline_kind)o.kind;
+	plan.kind = o.kind;
 	plan.max_s = o.max_s > 0 ? o.max_s : 30;
 	plan.min_s = o.min_s > 0 ? o.min_s : 10;
 	plan.half_width_w = o.half_width_w > 0 ? o.half_width_w : 1;
@@ -132,7 +131,7 @@ int gw_baseline_load(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 	if (!m || !ret_baseline)
 		return context_fail_null(ctx, m ? "ret_baseline" : "meter");
 	if (!err)
-		err = baseline_state(m, i, (enum gw_baseline_kind)kind, &b, &provenance);
+		err = baseline_state(m, i, kind, &b, &provenance);
 	if (err)
 		return baseline_fail(m, i, err);
 	err = baseline_folder(ctx, dir, folder);
@@ -155,7 +154,7 @@ int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline, con
 	if (baseline->simulated && !dir)
 		return context_fail(
 			ctx, -GW_E_STATE,
-			"the baseline of a simulated GPU is not stored with those of "
+			"the baseline of a simulated GPU is not stored in the folder of "
 			"real GPUs; name another folder");
 	err = baseline_folder(ctx, dir, folder);
 	if (err)
@@ -169,13 +168,14 @@ void gw_baseline_free(struct gw_baseline *baseline)
 	free(baseline);
 }
 
-/* Returns why a baseline cannot be subtracted from the energy of this sensor's GPU; NULL: it can
- * be. */
+/* Returns why a baseline cannot be subtracted from the energy of the GPU with this sensor; NULL
+ * if it can be subtracted. */
 static const char *unusable(const struct gw_baseline *b, const struct sensor *s)
 {
 	if (b->codes >> GW_CODE_BASELINE_CONTENDED & 1)
 		return b->evidence;
-	return *s->uuid && strcmp(s->uuid, b->uuid) != 0 ? "it belongs to another GPU" : NULL;
+	return *s->uuid && strcmp(s->uuid, b->uuid) != 0 ? "the baseline belongs to another GPU"
+							 : NULL;
 }
 
 int gw_baseline_apply(struct gw_meter *m, const struct gw_energy *energy,
@@ -194,14 +194,17 @@ int gw_baseline_apply(struct gw_meter *m, const struct gw_energy *energy,
 										: "ret");
 	if (energy->device >= gw_meter_device_count(m))
 		return context_fail(meter_context(m), -GW_E_ARG,
-				    "the energy is not of a GPU of this meter");
+				    "the energy is that of device %u, but the meter has only "
+				    "%u",
+				    energy->device, gw_meter_device_count(m));
 	set = meter_setup(m, energy->device);
 	why = unusable(before, &set.sensor);
 	if (!why && after)
 		why = unusable(after, &set.sensor);
 	if (why)
 		return context_fail(meter_context(m), -GW_E_STATE,
-				    "a baseline cannot be used for this GPU: %s", why);
+				    "the baseline cannot be subtracted from this energy: %s",
+				    why);
 	baseline_net(energy, &set.sensor, baseline_of(before), baseline_of(after), &net);
 	v = (struct gw_net_energy){ .baseline_joules = energy->joules.best - net.joules.best,
 				    .net = net.joules,

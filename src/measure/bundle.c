@@ -24,17 +24,17 @@
 #define FLUSH_AT 16384
 
 struct writer {
-	int fd; /* -1: the file is not open */
-	struct buf pending;
-	struct buf windows;
-	uint64_t flushed_ns;
+	int fd;              /* -1: the file is not open */
+	struct buf pending;  /* lines that are not written to the file yet */
+	struct buf windows;  /* lines for BUNDLE_WINDOWS, written at the end */
+	uint64_t flushed_ns; /* time of the last written event */
 };
 
 struct bundle {
 	char dir[3072];
 	struct writer events[DEVICES];
-	int error;
-	char message[4400];
+	int error;          /* the first error; 0: none */
+	char message[4400]; /* the message of that error */
 };
 
 const char *bundle_path(char *out, size_t size, const char *dir, const char *name, int gpu)
@@ -208,7 +208,7 @@ static void flush_events(struct bundle *b, unsigned device)
 	    file_write_all(w->fd, w->pending.p, w->pending.len) != 0) {
 		bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)device);
 		keep_error(b, file_failed(message, sizeof(message), path, "written"), message);
-		/* the file may now end with a partial line: write nothing after it */
+		/* The file may now end with a partial line, so write nothing more to it. */
 		close(w->fd);
 		w->fd = -1;
 	}

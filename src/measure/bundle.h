@@ -3,11 +3,11 @@
  *   manifest.toml      what was measured, when, by which version
  *   gpuN.setup.toml    how GPU N was measured
  *   gpuN.sensor.toml   what was known about its sensor
- *   gpuN.events        every reading and window, one line each (event.h), appended as they come:
- *                      readable after kill -9, except for the last second
+ *   gpuN.events        one line per reading and per change of a window (event.h); lines are
+ *                      written every second, so only the last second is lost after kill -9
  *   windows.tsv        the result of each window, to the last bit
- *   *.json             added by the command: result, environment
- *   SHA256SUMS         written at the end: sha256sum -c checks it
+ *   *.json             result and environment, which the command adds
+ *   SHA256SUMS         checksums of all files, written at the end, for sha256sum -c
  *
  * Recomputing feeds the events to a window tracker again. The same version gives the same joules to
  * the bit; a newer version may apply newer models. */
@@ -26,7 +26,7 @@ struct bundle;
 
 struct bundle_about {
 	const char *label; /* NULL: none */
-	/* the part of the command line that may be recorded; NULL: nothing */
+	/* the part of the command line that may be recorded; NULL: record nothing */
 	const char *command;
 	/* the start of the measurement on the wall clock and on the monotonic clock */
 	uint64_t wall_ns, mono_ns;
@@ -58,7 +58,7 @@ void bundle_event(void *bundle, unsigned device, const struct event *e);
 void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *label,
 		   const struct gw_energy *e);
 
-/* Adds another file to the bundle. */
+/* Adds another file to the bundle. Returns 0, or an error of file_replace() with a message. */
 int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, char *message,
 		size_t size);
 
@@ -90,8 +90,8 @@ enum bundle_check {
 
 struct bundle_summary {
 	unsigned devices, windows;
-	unsigned recorded, same,
-		cut; /* windows for which this member of bundle_found is true */
+	/* number of windows for which this member of struct bundle_found is true */
+	unsigned recorded, same, cut;
 	uint64_t events;
 	uint64_t bad_lines; /* lines that are not events and were ignored */
 	enum bundle_check check;

@@ -119,7 +119,7 @@ static bool get_real(const struct toml_node *top, const char *key, double *ret)
 	return true;
 }
 
-/* The greatest time of a setup in seconds, about 30 years: in nanoseconds it fits into 64 bits. */
+/* The longest time in a setup: about 30 years, which fit into 64 bits as nanoseconds. */
 #define SETUP_MAX_S 1e9
 
 /* Reads a figure of a setup. Its value must be from min to max. NAN means that the value is
@@ -180,7 +180,8 @@ static int read_setup(struct bundle_reader *r)
 	s->counter = get_flag(top, "counter");
 	s->mig = get_flag(top, "mig");
 	if (found < 0) {
-		snprintf(r->message, r->size, "%s: shape is missing or unknown", path);
+		snprintf(r->message, r->size,
+			 "%s: 'shape' is missing or unknown; the file is damaged", path);
 		err = -GW_E_PARSE;
 	}
 	for (unsigned i = 0; i < COUNT(figures) && !err; i++)
@@ -203,7 +204,7 @@ static int read_sensor(struct bundle_reader *r)
 	err = sensor_parse(text, (size_t)n, &r->setup.sensor, why, sizeof(why));
 	if (!err && (fabs(r->setup.sensor.tick_s) > SETUP_MAX_S ||
 		     fabs(r->setup.sensor.counter_lag_s) > SETUP_MAX_S)) {
-		snprintf(why, sizeof(why), "tick_s or counter_lag_s is more than %g",
+		snprintf(why, sizeof(why), "tick_s or counter_lag_s is more than %g s",
 			 SETUP_MAX_S);
 		err = -GW_E_PARSE;
 	}
@@ -309,7 +310,7 @@ static void finish_windows(struct bundle_reader *r)
 
 		e.u.window.id = w->id;
 		window_tracker_feed(r->tracker, &e, NULL);
-		w->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
+		w->codes |= code_bit(GW_CODE_TRUNCATED);
 		add_result(r, w, true);
 	}
 }

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The calls of the CUDA driver API that we use. */
-typedef int cu_result; /* 0: success */
+/* Types and constants of the CUDA driver API. */
+typedef int cu_result; /* 0 is success */
 typedef void *cu_object;
 
 #define CU_MULTIPROCESSORS            16
@@ -70,8 +70,8 @@ static const char ptx[] =
 	"\tadd.u64 %d4, %d3, %d1;\n"
 	"\tmov.u32 %r1, %tid.x;\n"
 	"\tcvt.rn.f32.u32 %f1, %r1;\n"
-	"\tmov.f32 %f17, 0f3F7FF972;\n" /* 0.9999: with this factor, the values stay finite */
-	"\tmov.f32 %f18, 0f3F000000;\n" /* 0.5 */
+	"\tmov.f32 %f17, 0f3F7FF972;\n" /* the factor 0.9999 keeps the values finite */
+	"\tmov.f32 %f18, 0f3F000000;\n" /* the summand 0.5 */
 	START(2, "0f3F800000") START(3, "0f40000000") START(4, "0f40400000")
 	START(5, "0f40800000") START(6, "0f40A00000") START(7, "0f40C00000")
 	START(8, "0f40E00000") START(9, "0f41000000") START(10, "0f41100000")
@@ -89,7 +89,7 @@ static const char ptx[] =
 	"\t@%p2 bra again;\n"
 	SUM(2) SUM(3) SUM(4) SUM(5) SUM(6) SUM(7) SUM(8) SUM(9) SUM(10)
 	SUM(11) SUM(12) SUM(13) SUM(14) SUM(15) SUM(16)
-	/* -100000: the sum is positive, so it never has this value */
+	/* Compare with -100000. The sum is positive, so it never has this value. */
 	"\tsetp.neu.f32 %p3, %f1, 0fC7C35000;\n"
 	"\t@%p3 bra done;\n"
 	"\tst.global.f32 [%d2], %f1;\n"
@@ -105,7 +105,7 @@ static int cuda_failed(const struct cuda_load *c, const char *call, cu_result co
 
 	if (!c->error_name || c->error_name(code, &name) != 0 || !name)
 		name = "an unknown error";
-	snprintf(message, size, "CUDA: %s: %s (%d)", call, name, code);
+	snprintf(message, size, "the CUDA call %s failed: %s (%d)", call, name, code);
 	return -GW_E_IO;
 }
 
@@ -130,14 +130,16 @@ static int load_library(struct cuda_load *c, char *message, size_t size)
 	CU_CALLS(LOOK_UP)
 #undef LOOK_UP
 	if (missing) {
-		snprintf(message, size, "this libcuda.so.1 has no %s", missing);
+		snprintf(message, size,
+			 "the driver's libcuda.so.1 has no function %s; update the driver",
+			 missing);
 		return -GW_E_NOSUPPORT;
 	}
 	return 0;
 }
 
-/* Returns half of the number of blocks that the GPU can hold. So many blocks all run at once,
- * even if they need many registers, and they keep all arithmetic units busy. */
+/* Returns half of the number of blocks that the GPU can hold. This number of blocks runs at
+ * once, even if each block needs many registers, and keeps all arithmetic units busy. */
 static unsigned blocks_of(const struct cuda_load *c, int device)
 {
 	int processors = 0, threads = 0;
@@ -198,7 +200,7 @@ int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load 
 	/* Launch once now, because the first launch takes long: the driver loads the kernel
 	 * onto the GPU. */
 	if (!err && (cuda_load_on(c, NS_PER_MS, &begin_ns) != 0 || cuda_load_idle(c) != 0)) {
-		snprintf(message, size, "CUDA: the load does not run on this GPU");
+		snprintf(message, size, "the CUDA load cannot be started on this GPU");
 		err = -GW_E_IO;
 	}
 	if (err) {

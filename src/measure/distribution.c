@@ -87,19 +87,18 @@ static double beta_fraction(double x, double a, double b)
 	double h = d;
 
 	for (unsigned m = 1; m < 100000; m++) {
-		double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
-		double odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+		const double terms[] = {
+			m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+			-(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+		};
 
-		d = 1 + even * d;
-		c = 1 + even / c;
-		d = 1 / (fabs(d) < tiny ? tiny : d);
-		c = fabs(c) < tiny ? tiny : c;
-		h *= d * c;
-		d = 1 + odd * d;
-		c = 1 + odd / c;
-		d = 1 / (fabs(d) < tiny ? tiny : d);
-		c = fabs(c) < tiny ? tiny : c;
-		h *= d * c;
+		for (unsigned i = 0; i < 2; i++) {
+			d = 1 + terms[i] * d;
+			c = 1 + terms[i] / c;
+			d = 1 / (fabs(d) < tiny ? tiny : d);
+			c = fabs(c) < tiny ? tiny : c;
+			h *= d * c;
+		}
 		if (fabs(d * c - 1) < 1e-16)
 			break;
 	}

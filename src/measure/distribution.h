@@ -23,9 +23,9 @@ double student_cdf(double t, double df);
 /* Returns the t with student_cdf(t, df) == p, 0 < p < 1. */
 double student_quantile(double p, double df);
 
-/* Returns the factor k of the two-sided interval mean -+ k * u that does not contain the true
- * value with probability alpha: student_quantile(1 - alpha/2, df) without the loss of digits in
- * 1 - alpha/2. */
+/* Returns the factor k of a two-sided interval, mean -+ k * u. The interval does not contain the
+ * true value with probability alpha. The result is student_quantile(1 - alpha/2, df), but without
+ * the loss of digits in 1 - alpha/2. */
 double student_factor(double alpha, double df);
 
 /* Returns the degrees of freedom of a sum of n independent variances of means, by

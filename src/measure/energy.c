@@ -57,8 +57,8 @@ static void add_hole(const struct energy *e, struct energy_sample *s,
 	s->hole_var += sq(dt * (max - min)) / 12;
 }
 
-/* True if a board of this kind can have this power. A single sample may exceed the limit by
- * more than the mean of two counter readings. */
+/* Returns true if the board can have this power. A single sample may exceed the limit by more
+ * than the mean power between two counter readings. */
 static bool energy_power_possible(const struct energy_setup *set, double w)
 {
 	return w >= 0 && w <= (isnan(set->limit_w) ? ENERGY_MOST_W
@@ -122,27 +122,23 @@ static void energy_at_sample(const struct energy_sample *s, uint64_t number,
 				      s->hole_j, s->hole_var, number };
 }
 
-/* Interpolates between two samples. */
+/* Interpolates the integrals between two samples. The caller has set ret->number. */
 static void sample_between(const struct energy_sample *a, const struct energy_sample *b,
 			   uint64_t t_ns, struct energy_point *ret)
 {
 	double whole = span_s(a->t_ns, b->t_ns), dt = span_s(a->t_ns, t_ns);
 	double part = dt / whole;
 
+	energy_at_sample(a, ret->number, ret);
 	if (b->hole_s > a->hole_s) {
-		ret->hole_s = a->hole_s + dt;
-		ret->hole_j = a->hole_j + part * (b->hole_j - a->hole_j);
-		ret->hole_var = a->hole_var + part * (b->hole_var - a->hole_var);
-		ret->joules = a->joules;
-		ret->square = a->square;
+		ret->hole_s += dt;
+		ret->hole_j += part * (b->hole_j - a->hole_j);
+		ret->hole_var += part * (b->hole_var - a->hole_var);
 	} else {
 		double w = a->w + part * (b->w - a->w);
 
-		ret->hole_s = a->hole_s;
-		ret->hole_j = a->hole_j;
-		ret->hole_var = a->hole_var;
-		ret->joules = a->joules + 0.5 * (a->w + w) * dt;
-		ret->square = a->square + (sq(a->w) + a->w * w + sq(w)) / 3 * dt;
+		ret->joules += 0.5 * (a->w + w) * dt;
+		ret->square += (sq(a->w) + a->w * w + sq(w)) / 3 * dt;
 	}
 }
 
@@ -249,7 +245,7 @@ static void window_take_sample(const struct energy *e, struct energy_window *w, 
 	if (dt > w->longest_s)
 		w->longest_s = dt;
 	if (to < s->t_ns)
-		return; /* the sample is after the end of the window */
+		return; /* the sample itself is after the end of the window */
 	w->collected++;
 	w->min_w = isnan(w->min_w) ? s->w : fmin(w->min_w, s->w);
 	w->max_w = isnan(w->max_w) ? s->w : fmax(w->max_w, s->w);
@@ -353,7 +349,7 @@ void energy_cut(const struct energy *e, struct energy_window *w)
 	if (energy_follow(e, w) || e->samples == 0)
 		return;
 	last = energy_number(e, e->samples - 1);
-	if (!w->begin.known) { /* the window began after the last sample */
+	if (!w->begin.known) { /* the last sample is before the window */
 		energy_at_sample(last, e->samples - 1, &w->begin.point);
 		w->begin.known = true;
 	}
@@ -419,8 +415,8 @@ static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 	t->last_w = w;
 }
 
-/* True if the difference to the last reading can be the energy since then. A counter that gained
- * much less than the samples was reset in between. */
+/* Returns true if the difference to the last reading can be the energy since then. A counter that
+ * gained much less than the samples was reset in between. */
 static bool energy_total_plausible(const struct energy_total *t, uint64_t after_ns,
 				   double joules)
 {
@@ -438,7 +434,8 @@ static void energy_total_read(struct energy_total *t, uint64_t t_ns, uint64_t af
 		t->counted_j += joules - t->reading_j;
 		t->counted_s += span_s(t->reading_ns, t_ns);
 	} else {
-		/* The first reading, or the counter was reset or jumped: count the samples. */
+		/* This is the first reading, or the counter was reset or jumped. Count the
+		 * samples instead. */
 		t->counted_j += t->since_j;
 		t->counted_s += t->since_s;
 	}

@@ -1,10 +1,11 @@
 /* energy: joules of a window from power samples and counter readings.
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
- * nothing is allocated. Power samples form an integral I(t). The counter changes only when it
- * is updated; I gives the energy between its last update and the boundary of a window. The
- * energy is computed from the counter and from the samples, each with a standard uncertainty:
- * the one with the smaller uncertainty is the result, and the other one verifies it. */
+ * nothing is allocated. The power samples are integrated over time. The counter changes only
+ * when the driver updates it, so the integral gives the energy between its last update and the
+ * boundary of a window. The energy is computed from the counter and from the samples, each with
+ * a standard uncertainty. The result is the energy with the smaller uncertainty; the other
+ * energy verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -15,19 +16,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define ENERGY_SAMPLES 4096 /* 82 s of a ring buffer with 20 ms spacing */
+/* The engine keeps this many of the latest samples, counter readings and notes. */
+#define ENERGY_SAMPLES 4096 /* 82 s of samples, if they are 20 ms apart */
 #define ENERGY_READS   64
 #define ENERGY_NOTES   32
-#define ENERGY_BUCKETS 2800 /* each half a per cent wide, from 0.01 W to 10 kW */
+#define ENERGY_BUCKETS 2800 /* power levels from 0.01 W to 10 kW, each 0.5 % wide */
 
 /* The source of the power samples. */
 enum energy_shape {
 	SHAPE_NONE,    /* no samples: there is only a counter, or nothing */
 	SHAPE_RING,    /* the driver's ring buffer */
-	SHAPE_INSTANT, /* polled; averaged over a short time */
-	SHAPE_MEAN,    /* polled; mean of one second */
-	SHAPE_TEXT,    /* printed by nvidia-smi */
-	SHAPE_SYSFS,   /* read from sysfs */
+	SHAPE_INSTANT, /* a polled value, averaged over a short time */
+	SHAPE_MEAN,    /* a polled value, the mean of one second */
+	SHAPE_TEXT,    /* the output of nvidia-smi */
+	SHAPE_SYSFS,   /* a sysfs file */
 };
 
 struct energy_setup {
@@ -44,20 +46,20 @@ struct energy_setup {
 };
 
 struct energy_sample {
-	uint64_t t_ns;   /* corrected for the lag */
+	uint64_t t_ns;   /* monotonic time, corrected for the lag */
 	double w;        /* power */
-	double joules;   /* integral of power up to this sample, without gaps */
-	double square;   /* integral of w^2 */
-	double hole_s;   /* length of the gaps so far */
-	double hole_j;   /* estimated energy in the gaps: mean power of both sides */
-	double hole_var; /* variance of that estimate */
+	double joules;   /* integral of the power up to this sample, without the gaps */
+	double square;   /* integral of the squared power, without the gaps */
+	double hole_s;   /* total length of the gaps up to this sample */
+	double hole_j;   /* energy of these gaps, estimated from the power on both sides */
+	double hole_var; /* variance of hole_j */
 };
 
 struct energy_read {                  /* one reading of the energy counter */
-	uint64_t before_ns, after_ns; /* monotonic time before and after the call */
+	uint64_t before_ns, after_ns; /* monotonic time before and after the driver call */
 	double joules;
-	/* a new epoch begins after a bad reading; differences are valid within one epoch
-	 * only */
+	/* Every bad reading begins a new epoch. Only readings of the same epoch may be
+	 * subtracted. */
 	unsigned epoch;
 };
 
@@ -76,8 +78,8 @@ struct energy {
 	struct energy_note note[ENERGY_NOTES];       /* note n is at n % ENERGY_NOTES */
 	uint64_t notes;                              /* number of notes since the start */
 	/* The counter is updated every tick_s; a fit finds the phase of the updates. */
-	bool fitted; /* the fit includes all readings */
-	bool phase_known;
+	bool fitted;      /* the fit includes all readings */
+	bool phase_known; /* the fit found a phase */
 	double phase_s;   /* phase of the updates: 0 to tick_s, on the monotonic clock */
 	double phase_u_s; /* standard uncertainty of phase_s */
 };
@@ -93,31 +95,37 @@ struct energy_boundary {
 	bool known; /* `point` is filled in */
 	struct energy_point point;
 	double slope_w; /* largest change of power around the boundary */
-	/* counter reading nearest to the boundary; before_ns 0: no reading */
+	/* the counter reading nearest to the boundary; before_ns is 0 if there is none */
 	struct energy_read read;
-	/* the integrals at the last counter update before that reading */
+	/* the integrals at the last update of the counter before that reading */
 	struct energy_point tick;
 	bool tick_known;     /* false: the time of the counter update is estimated */
 	double tick_slope_w; /* largest change of power around that counter update */
 };
 
 struct energy_window {
-	uint64_t begin_ns, end_ns; /* end_ns 0: open */
+	uint64_t begin_ns, end_ns; /* end_ns is 0 while the window is open */
 	struct energy_boundary begin, end;
 	bool cut;            /* energy_cut() ended the window before a sample covered its end */
 	uint64_t next;       /* number of the next sample to process */
 	uint64_t collected;  /* number of samples in the window */
 	double min_w, max_w; /* lowest and highest sample */
 	double longest_s;    /* longest time between two samples */
-	double seen_s;       /* seconds in all buckets together */
-	/* period of the load, computed when the end was covered; NAN: unknown */
+	double seen_s;       /* sum of the seconds in all buckets */
+	/* period of the load, computed when samples cover the end; NAN: unknown */
 	double period_s;
 	double hint_period_s; /* period of the load, from the caller; NAN: unknown */
-	double begin_w;       /* power at the start */
+	double begin_w;       /* power at the start of the window */
 	/* sum of the squared differences between neighbouring samples, in W^2 */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds at each power level */
 };
+
+/* Returns the bit of an enum gw_code in a set of codes. */
+static inline uint64_t code_bit(unsigned code)
+{
+	return UINT64_C(1) << code;
+}
 
 void energy_init(struct energy *e, const struct energy_setup *set);
 
@@ -138,16 +146,16 @@ int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double
 /* Adds a code to every window that contains t. */
 void energy_note(struct energy *e, uint64_t t_ns, unsigned code);
 
-/* Gets the integrals at t. Returns 0; 1: no sample at or after t yet; -GW_E_NOENT: t is older
- * than the samples kept. */
+/* Gets the integrals at t. Returns 0; 1 if there is no sample at or after t yet; or -GW_E_NOENT
+ * if t is before the oldest sample that is kept. */
 int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 
 /* Opens a window in the caller's memory. hint_period_s: period of the load, or NAN. */
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 
-/* Processes the samples since the last call; call it at least every 30 s. True: the window is
- * closed and its end is covered. */
+/* Adds the samples since the last call to the window. Call it at least every 30 s. Returns true
+ * if the window is closed and samples cover its end. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
 /* energy_is_near() returns true if the window is shorter than the spacing of samples and a
@@ -156,10 +164,11 @@ bool energy_follow(const struct energy *e, struct energy_window *w);
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
-/* Ends the window without further samples: the time up to its end is a gap. */
+/* Ends the window although no sample covers its end. The time after the last sample is a gap. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
-/* Sets every field except the device to unknown, zero or no code. */
+/* Resets every field except the device: figures are then unknown, and counts, times and codes are
+ * 0. */
 void energy_unknown(struct gw_energy *e);
 
 /* Computes the energy of the window. Resets *ret except for its device, then fills in the
@@ -180,9 +189,9 @@ void energy_late(struct gw_energy *r, double seconds);
 /* Returns the worst level of a set of codes, by code.def. */
 enum gw_validity energy_validity(uint64_t codes);
 
-/* Adds the energy of another device. alike: both boards have the same kind of error, so the
- * widths are added; otherwise they are added in quadrature. An unknown value makes the sum
- * unknown. */
+/* Adds the energy of another device. If alike is true, both boards have the same error, so the
+ * widths of the intervals are added; otherwise they are added in quadrature. An unknown value
+ * makes the sum unknown. */
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike);
 
 /* Returns which sources of power and energy this setup has. */
@@ -205,15 +214,16 @@ struct energy_total {
 	double since_s;      /* time that these samples cover */
 	double shown_j;      /* last energy returned; the next is never less */
 	double shown_s;      /* last time returned; the next is never less */
-	bool read, sampled;  /* there was a counter reading; there was a power sample */
+	bool read;           /* there was a counter reading */
+	bool sampled;        /* there was a power sample */
 	double reading_j;    /* last reading of the counter */
 	uint64_t reading_ns; /* time of that reading */
-	double last_w;       /* the last sample */
+	double last_w;       /* power of the last sample */
 	uint64_t last_ns;    /* time of the last sample */
 };
 
-/* The driver's ring holds samples from before begin_ns: a run that ended then has counted them
- * already. */
+/* Samples before begin_ns do not count. The driver's ring buffer still holds such samples, and an
+ * earlier process may have counted them. */
 void energy_total_init(struct energy_total *t, const struct energy_setup *set,
 		       uint64_t begin_ns);
 
@@ -224,7 +234,8 @@ void energy_total_feed(struct energy_total *t, const struct event *e);
 
 /* Returns the joules so far. The value is never less than that of an earlier call. */
 double energy_total_joules(struct energy_total *t);
-/* Returns the seconds that these joules cover; never less than that of an earlier call. */
+/* Returns the seconds that these joules cover. The value is never less than that of an earlier
+ * call. */
 double energy_total_seconds(struct energy_total *t);
 
 #endif

@@ -12,11 +12,12 @@
 #include "base/clock.h"
 
 #define ENERGY_HOLE_STEPS 3.0 /* more than this many spacings between two samples are a gap */
-#define ENERGY_OVER_LIMIT 1.5 /* power above this multiple of the limit is an error */
-#define ENERGY_MOST_W     20000.0
-/* a counter that gained less than this share of the samples' energy was reset */
+/* Mean power above this multiple of the power limit is an error of the counter. */
+#define ENERGY_OVER_LIMIT 1.5
+#define ENERGY_MOST_W     20000.0 /* the highest possible power if the limit is unknown */
+/* A counter that gained less than this share of the samples' energy was reset. */
 #define ENERGY_RESET_RATIO 0.5
-/* readings and samples at most this far from a point in time count as near it */
+/* Samples at most this far from a point in time are near it. */
 #define ENERGY_NEAR_NS (2 * NS_PER_S)
 
 static inline double span_s(uint64_t a_ns, uint64_t b_ns)
@@ -42,7 +43,7 @@ uint64_t energy_find(const struct energy *e, uint64_t t_ns);
 bool energy_extremes(const struct energy *e, uint64_t from_ns, uint64_t to_ns, double *min,
 		     double *max);
 
-/* Returns the change of power within reach_s of t. */
+/* Returns the difference between the highest and the lowest sample within reach_s of t. */
 double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
 
 /* Returns the time resolution of power at a boundary: the spacing of samples or their averaging
@@ -52,18 +53,17 @@ double energy_reach_s(const struct energy *e);
 /* Returns the most energy that the counter can gain in this time, including one late update. */
 double energy_most_joules(const struct energy_setup *set, double seconds);
 
+/* energy_middle() returns the time in the middle of the driver call. energy_nearest() returns the
+ * reading nearest to t, or NULL. */
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 
 /* Fits the phase of the counter's updates again, if samples cover the last reading. */
 void energy_find_phase(struct energy *e);
 
-/* Returns the time of the last counter update before a reading at t, if the updates have this
- * phase. */
-uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
-
-/* Returns the time up to which a reading counts the energy: that of the last update before it,
- * less the lag of the counter. If the phase is unknown, the update was half a tick before. */
+/* Returns the time up to which a reading contains the energy: the last update before the reading,
+ * minus the lag of the counter. If the phase is unknown, half a tick before the reading is
+ * assumed as the time of the update. */
 uint64_t energy_update_time(const struct energy *e, const struct energy_read *r);
 
 /* Finds the counter reading that belongs to a boundary of a window. Stores this reading, and the
@@ -77,14 +77,14 @@ double energy_bucket_watts(unsigned b);
 /* Returns the period of the load in the window; NAN: no clear period. */
 double energy_period(const struct energy *e, const struct energy_window *w);
 
-/* True if power is polled without a counter to verify it. */
+/* Returns true if power is polled and no counter verifies it. */
 bool energy_unwatched(const struct energy *e);
 
-/* Returns the uncertainty from load changes that the sensor may miss: one standard uncertainty,
- * relative to the energy. 0 if there is a counter or the load is known to be slow. */
+/* Returns the standard uncertainty from load changes that the sensor may miss, relative to the
+ * energy. Returns 0 if there is a counter or the load is known to be slow. */
 double energy_hidden_ratio(const struct energy *e, const struct energy_window *w);
 
-/* True if the load may alias with the sensor. */
+/* Returns true if the load may alias with the sensor. */
 bool energy_alias(const struct energy *e, const struct energy_window *w,
 		  const struct gw_energy *r);
 

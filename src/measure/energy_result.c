@@ -6,22 +6,23 @@
 #include <math.h>
 #include <string.h>
 
-/* counter and samples agree if they differ by at most this ratio or three sigma */
+/* Counter and samples agree if they differ by at most this ratio or by three standard
+ * uncertainties. */
 #define AGREE_RATIO 0.02
-/* relative uncertainty of samples that no counter verifies; on an H200 they differed from the
- * counter by up to 1.5 % */
+/* Relative uncertainty of samples that no counter verifies. On an H200, samples and counter
+ * differed by up to 1.5 %. */
 #define UNANCHORED    0.01
-#define ANCHOR_NS     (10 * NS_PER_S)
-#define COVERAGE_LOW  0.98
-#define COVERAGE_FILL 0.90 /* gaps are not filled if the coverage is lower */
-/* on an H200, the difference between counter and samples varies by this among loads of equal
- * power */
+#define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the readings of a ratio */
+#define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
+#define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
+/* The difference between counter and samples depends on the load. On an H200 it varies by this
+ * ratio among loads of equal power. */
 #define FLOOR_RATIO  0.003
-#define STEADY_MEANS 64
-#define STEADY_LEAST 20   /* a trend needs at least this many seconds */
-#define STEADY_RATIO 0.02 /* a larger trend, relative to the mean, gets a code */
-#define K95          1.96
-#define LAG_U_S      0.003 /* the lag of counters and samples is known to a few ms */
+#define STEADY_MEANS 64    /* a trend is looked for in at most this many seconds */
+#define STEADY_LEAST 20    /* a trend needs at least this many seconds */
+#define STEADY_RATIO 0.02  /* a larger trend, relative to the mean, gives a code */
+#define K95          1.96  /* the factor of a 95 % interval */
+#define LAG_U_S      0.003 /* uncertainty of the lag of counters and samples */
 
 /* Some sensors update their value when they are polled. Such updates can get out of step with
  * the polls: then a value is read twice, or no value covers the time between two polls.
@@ -52,7 +53,7 @@ enum gw_validity energy_validity(uint64_t codes)
 
 static void energy_code(struct gw_energy *r, unsigned c)
 {
-	r->codes |= UINT64_C(1) << c;
+	r->codes |= code_bit(c);
 }
 
 static double energy_percentile(const struct energy_window *w, double share)
@@ -69,11 +70,12 @@ static double energy_percentile(const struct energy_window *w, double share)
 	return w->max_w;
 }
 
-struct meters {                      /* energy and uncertainty from counter and samples */
-	double counter_j, samples_j; /* NAN: unknown */
-	double counter_u,
-		samples_u; /* uncertainty from boundaries, gaps and coverage together */
-	double boundaries_counter, boundaries_samples, gaps, coverage, anchor_u;
+/* Energy and uncertainties from the counter and from the samples. */
+struct meters {
+	double counter_j, samples_j; /* energy; NAN: unknown */
+	double counter_u, samples_u; /* total standard uncertainty */
+	/* the parts of samples_u; anchor_u is relative to the energy */
+	double boundaries_samples, gaps, coverage, anchor_u;
 };
 
 static void notes_inside(const struct energy *e, const struct energy_window *w,
@@ -125,9 +127,8 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_p95 = energy_percentile(w, 0.95);
 }
 
-/* Returns the ratio of the counter's energy to the energy of the samples, between the two
- * counter readings that give the smallest uncertainty. The readings are around the window, or
- * the second one is before the window's end. */
+/* Returns the energy of the counter divided by the energy of the samples, between two counter
+ * readings. Of all suitable pairs of readings, the pair with the smallest uncertainty is used. */
 static double anchor_ratio(const struct energy *e, const struct energy_window *w,
 			   uint64_t end_ns, double *ret_u)
 {
@@ -168,7 +169,7 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 				ratio = (b->joules - a->joules) / joules;
 			}
 		}
-	/* no ratio was found, or the ratio is implausible */
+	/* There are no such readings, or their ratio is implausible. */
 	if (isinf(best_u) || fabs(ratio - 1) > 0.1) {
 		*ret_u = UNANCHORED;
 		return 1;
@@ -223,15 +224,12 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
 	/* Use the power at the start or end of the window if it is higher than the mean
 	 * power. */
-	m->boundaries_counter =
-		hypot(boundary_u(e, &w->begin, fmax(watts, w->begin_w)),
-		      boundary_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
+	m->counter_u = hypot(boundary_u(e, &w->begin, fmax(watts, w->begin_w)),
+			     boundary_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
 	/* A counter reading that several windows share is not exactly at the start or end of
 	 * this window. Samples fill the time in between, so their error is added. */
-	m->boundaries_counter =
-		hypot(m->boundaries_counter, UNANCHORED * hypot(tail_a, tail_b));
-	m->boundaries_counter = hypot(m->boundaries_counter, lateness_u(e, w));
-	m->counter_u = m->boundaries_counter;
+	m->counter_u = hypot(m->counter_u, UNANCHORED * hypot(tail_a, tail_b));
+	m->counter_u = hypot(m->counter_u, lateness_u(e, w));
 }
 
 /* Computes the energy from the counter without samples. The counter readings nearest to the
@@ -248,9 +246,8 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	apart = span_s(energy_middle(a), energy_middle(b));
 	watts = (b->joules - a->joules) / apart;
 	m->counter_j = watts * r->seconds;
-	m->boundaries_counter = M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) +
-				watts * fabs(apart - r->seconds);
-	m->counter_u = m->boundaries_counter;
+	m->counter_u = M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) +
+		       watts * fabs(apart - r->seconds);
 }
 
 /* Estimates the energy of missing samples from the mean power on both sides of the gap. If more
@@ -357,18 +354,14 @@ static void energy_choose(const struct energy *e, const struct energy_window *w,
 	if (samples) {
 		r->anchor_ratio =
 			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
-		if (!e->set.counter)
-			m->anchor_u =
-				/* there is no counter to compare with: only the gain is
-				 * uncertain */
-				0;
+		/* Without a counter, anchor_u is 0: the uncertainty of the gain covers it. */
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
 	if (counter &&
 	    (!samples || r->verdict == GW_VERDICT_DISAGREE || m->counter_u <= m->samples_u)) {
 		r->meter = GW_METER_COUNTER;
 		r->joules.best = m->counter_j;
-		r->budget[GW_BUDGET_EDGES] = m->boundaries_counter;
+		r->budget[GW_BUDGET_EDGES] = m->counter_u;
 	} else if (samples) {
 		r->meter = GW_METER_SAMPLES;
 		r->joules.best = filled * r->anchor_ratio;
@@ -427,7 +420,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	r->joules.high = fmax(r->joules.high, r->relative.high);
 }
 
-/* Undoes an earlier calibration, exactly except for the last bits. */
+/* Removes an earlier calibration from joules. The last bits may differ from the original. */
 static double uncalibrated(const struct gw_energy *r, double joules)
 {
 	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
@@ -486,7 +479,7 @@ void energy_late(struct gw_energy *r, double seconds)
 	r->u_absolute = hypot(r->u_absolute, more / K95);
 }
 
-/* Sets the result of a window without any sample: no gaps are filled, nothing is covered,
+/* Sets the result of a window without any sample: all contributions to the uncertainty are 0, and
  * nothing is calibrated. */
 static void energy_begin(struct gw_energy *r)
 {
@@ -498,7 +491,7 @@ static void energy_begin(struct gw_energy *r)
 	r->offset_watts = 0;
 }
 
-/* True if the counter stayed constant although the samples show energy. */
+/* Returns true if the counter stayed constant although the samples show energy. */
 static bool counter_is_frozen(const struct energy *e, const struct energy_window *w,
 			      uint64_t end_ns)
 {
@@ -520,8 +513,8 @@ static bool counter_is_frozen(const struct energy *e, const struct energy_window
 	return false;
 }
 
-/* True if power has a relevant trend: Mann-Kendall test on means of one second, over the part
- * of the window that is still kept. */
+/* Returns true if power has a relevant trend. It uses the Mann-Kendall test on means of one second,
+ * over the latest part of the window. */
 static bool energy_drifts(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r)
 {
@@ -583,7 +576,7 @@ static unsigned why_none(const struct energy *e)
 
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
-	struct energy_window now; /* an open window, ended with the last sample */
+	struct energy_window now; /* copy of an open window that ends with the last sample */
 	struct meters m = { .counter_j = NAN, .samples_j = NAN };
 
 	energy_begin(r);
@@ -613,7 +606,7 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		samples_meter(e, w, r, &m);
 		counter_meter(e, w, r, &m);
 	}
-	if (isnan(m.counter_j)) /* no samples at the boundaries */
+	if (isnan(m.counter_j)) /* no samples cover the boundaries */
 		bare_counter(e, w, r, &m);
 	if (!isnan(m.counter_j) && counter_is_frozen(e, w, r->end_ns)) {
 		energy_code(r, GW_CODE_COUNTER_FROZEN);

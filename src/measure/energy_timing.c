@@ -5,17 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-/* the phase of the updates drifts by 1e-4: 6 ms in this time */
+/* The fit uses readings of this time. The phase of the updates drifts by 1e-4, which is 6 ms in
+ * this time. */
 #define FIT_NS    (60 * NS_PER_S)
-#define FIT_READS 6
-#define FIT_STEPS 100
+#define FIT_READS 6   /* the fit needs this many readings */
+#define FIT_STEPS 100 /* number of phases that the first search tries */
 
 void energy_note(struct energy *e, uint64_t t_ns, unsigned code)
 {
 	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
 	if (code != GW_CODE_DRIVER_RELOADED)
 		return;
-	/* The counter was reset, even if it is above its former value again. */
+	/* The new driver began to count at 0, even if the counter is already above its former
+	 * value. */
 	e->epoch++;
 	e->phase_known = false;
 }
@@ -44,7 +46,9 @@ static int fault_of(const struct energy *e, const struct energy_read *last,
 	return -1;
 }
 
-uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s)
+/* Returns the time of the last counter update before a reading at t, minus the lag of the
+ * counter, if the updates have this phase. */
+static uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s)
 {
 	double tick = e->set.sensor.tick_s, t = (double)t_ns * 1e-9;
 	double age = fmod(t - phase_s, tick);
@@ -55,8 +59,8 @@ uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_
 	       (uint64_t)llround(e->set.sensor.counter_lag_s * 1e9);
 }
 
-/* Collects readings for the fit of the phase: recent, in this epoch, with samples around
- * them. */
+/* Collects the readings for the fit of the phase: recent readings of this epoch, with samples
+ * before and after them. */
 static unsigned fit_readings(const struct energy *e, const struct energy_read *out[])
 {
 	uint64_t first = e->reads > ENERGY_READS ? e->reads - ENERGY_READS : 0;
@@ -77,12 +81,12 @@ static unsigned fit_readings(const struct energy *e, const struct energy_read *o
 }
 
 struct fit {
-	double error_s; /* standard deviation of the residual times */
-	double gain;
+	double error_s; /* standard deviation of the residuals, as a time */
+	double gain;    /* slope of the line */
 };
 
-/* Returns the error of the fit counter = c + gain x integral at the update, for counter updates
- * with this phase. */
+/* Fits a straight line through the readings: counter = c + gain x integral at the last update. The
+ * updates are assumed to have this phase. */
 static struct fit fit_phase(const struct energy *e, const struct energy_read *const r[],
 			    unsigned n, double phase_s)
 {
@@ -115,6 +119,23 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
+/* Tries the phases first + k / steps ticks, for k from `from` to `to`. Stores the phase with the
+ * smallest error in *at, and this error in *best, if it is smaller than *best. */
+static void search_phase(const struct energy *e, const struct energy_read *const r[],
+			 unsigned n, double first, int from, int to, int steps, double *best,
+			 double *at)
+{
+	for (int k = from; k <= to; k++) {
+		double phase = first + e->set.sensor.tick_s * k / steps;
+		struct fit f = fit_phase(e, r, n, phase);
+
+		if (f.error_s < *best) {
+			*best = f.error_s;
+			*at = phase;
+		}
+	}
+}
+
 /* Updates of the counter have a fixed phase on the monotonic clock (1 ms of jitter on an H200).
  * Readings at varying times show the phase: with the right phase, counter against integral is a
  * straight line. */
@@ -122,32 +143,15 @@ void energy_find_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];
 	unsigned n = e->reads ? fit_readings(e, r) : 0;
-	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0, coarse;
+	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0;
 	double age_min = tick, age_max = 0, before, after;
 
 	e->fitted = true;
 	e->phase_known = false;
 	if (n < FIT_READS || !(tick > 0))
 		return;
-	for (unsigned k = 0; k < FIT_STEPS; k++) {
-		double phase = tick * k / FIT_STEPS;
-		struct fit f = fit_phase(e, r, n, phase);
-
-		if (f.error_s < best) {
-			best = f.error_s;
-			at = phase;
-		}
-	}
-	coarse = at;
-	for (int k = -9; k <= 9; k++) { /* finer steps around the best phase */
-		double phase = coarse + tick * k / (10 * FIT_STEPS);
-		struct fit f = fit_phase(e, r, n, phase);
-
-		if (f.error_s < best) {
-			best = f.error_s;
-			at = phase;
-		}
-	}
+	search_phase(e, r, n, 0, 0, FIT_STEPS - 1, FIT_STEPS, &best, &at);
+	search_phase(e, r, n, at, -9, 9, 10 * FIT_STEPS, &best, &at); /* finer steps */
 	for (unsigned k = 0; k < n; k++) {
 		double age = fmod((double)energy_middle(r[k]) * 1e-9 - at + tick, tick);
 
@@ -191,7 +195,7 @@ int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double
 		energy_note(e, after_ns, (unsigned)code);
 	}
 	e->read[e->reads++ % ENERGY_READS] = now;
-	e->fitted = false; /* stays unknown until samples cover this reading */
+	e->fitted = false; /* the next fit needs samples that cover this reading */
 	return code;
 }
 
@@ -241,19 +245,19 @@ void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 
 #define SPECTRUM 512
 
-/* The error if a load is in step with the sensor, so that the sensor always measures the same
- * part of the load: one standard uncertainty, relative to the energy. It is multiplied by the
- * part of the time in which the sensor does not measure. Measured: the sensor of an H200
- * measures a quarter of the time, and with square waves its energy was up to 37 % too low and
- * up to 41 % too high. */
+/* The error if a load has the same period as the sensor, so that the sensor always measures the
+ * same part of the load. It is a standard uncertainty, relative to the energy, and is multiplied
+ * by the part of the time in which the sensor does not measure. The sensor of an H200 measures a
+ * quarter of the time; with square waves its energy was up to 37 % too low and up to 41 % too
+ * high. */
 #define HIDDEN_RATIO 0.4
 
 /* The same error for the ring buffer, whose sensor measures all the time, through a filter.
  * Errors with simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing
  * of the samples, and up to 4 % if it was five spacings. */
 #define RING_HIDDEN_RATIO 0.12
-/* number of sample spacings; a load with a longer period is completely visible in the
- * samples */
+/* If the period of a load is longer than this many sample spacings, the samples show the load
+ * completely. */
 #define RING_SLOW 10
 
 /* Finds the strongest line in the spectrum of the last samples of the window; NAN: no clear
@@ -301,7 +305,8 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }
 
-/* True if the period is within 3 % of a simple ratio of the sensor's period. */
+/* Returns true if the period of the load is within 3 % of a simple multiple (1/4 to 4) of the
+ * sensor's period. */
 static bool alias_resonant(double period_s, double sensor_s)
 {
 	for (int m = 1; m <= 4; m++)
@@ -311,8 +316,8 @@ static bool alias_resonant(double period_s, double sensor_s)
 	return false;
 }
 
-/* True if a load of this period (NAN: unknown) may be in step with a sensor that observes part
- * of the time. */
+/* Returns true if a load of this period (NAN: unknown) may be in step with a sensor that measures
+ * only a part of the time. */
 static bool alias_beats(double period_s, double sensor_s)
 {
 	return sensor_s > 0 && (period_s < 2 * sensor_s || alias_resonant(period_s, sensor_s));
@@ -323,8 +328,8 @@ bool energy_unwatched(const struct energy *e)
 	return (e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT) && !e->set.counter;
 }
 
-/* True if the iterations that the program marked show that the load is slow. Their period does
- * not depend on the sensor. */
+/* Returns true if the program marked its iterations, and their period shows that the load is slow.
+ * This period does not depend on the sensor. */
 static bool known_slow(const struct energy *e, const struct energy_window *w)
 {
 	double period = w->hint_period_s; /* NAN: the program marked no iterations */

@@ -20,8 +20,9 @@ enum kind { END, U64, I64, REAL, UINT, INT, CODE, TEXT32, TEXT64 };
 struct field {
 	enum kind kind;
 	size_t offset;
-	unsigned count;    /* for REAL: number of values */
-	unsigned required; /* the line may end after this many values; the others are NAN */
+	unsigned count; /* number of values; 1, or more for REAL */
+	/* The line may end after this many values. The other values are then NAN. */
+	unsigned required;
 };
 
 /* clang-format off */
@@ -135,7 +136,7 @@ static bool read_fields(const char *at, struct event *e)
 	return *at == '\0';
 }
 
-/* The reasons for reduced clocks are a bit mask, which is used as an integer. */
+/* The reasons for reduced clocks are a bit mask: the number must fit into an integer. */
 static bool tick_is_valid(const struct event *e)
 {
 	double mask = e->u.tick.figure[FIGURE_CLOCK_REASONS];

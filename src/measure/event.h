@@ -12,8 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Values read at every tick, in this order in files: append, never move. The line of a tick in
- * an older file ends after the figures that were known then; the others are unknown. */
+/* The values that are read at every tick, in the order in which files store them: append, never
+ * move. In an older file, the line of a tick ends after the values that existed then; the other
+ * values are unknown. */
 #define EVENT_FIGURES_FIRST 10 /* number of figures in the first version of the file format */
 #define EVENT_FIGURES(F)   \
 	F(POWER)           \
@@ -30,29 +31,32 @@ enum event_figure {
 };
 extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each figure */
 
-/* An event is a line of words separated by tabs: a letter, the time in ns, and the fields of
- * its type; "-" is unknown. Numbers are written so that they read back to the same bits. */
+/* In a file, an event is a line of words separated by tabs: a letter, the time in ns, and the
+ * fields of its type. "-" means unknown. A number that is written and read again has the same
+ * bits. */
 #define EVENT_LINE_MAX 512
 
-/* maximum number of processes, in addition to the command, that are part of a measurement */
+/* At most this many processes, in addition to the command, are part of a measurement. */
 #define METER_SERVERS 4
 
 enum event_type {
-	EVENT_POWER, /* a power sample; t is its timestamp */
-	/* a reading of the energy counter; t is before the call, after_ns after it */
+	EVENT_POWER, /* a power sample; t_ns is its timestamp */
+	/* a reading of the energy counter; t_ns is the time before the driver call, after_ns the
+	 * time after it */
 	EVENT_COUNTER,
-	EVENT_NO_COUNTER, /* there is no energy counter, because its first reading failed */
+	EVENT_NO_COUNTER, /* the first reading failed: there is no energy counter */
 	/* the values that are read at every tick, and how many ticks were missed before this
 	 * one */
 	EVENT_TICK,
 	EVENT_LIMITS,  /* how long each cause limited the clocks, and the power limit */
-	EVENT_NOTE,    /* something happened: an enum gw_code */
-	EVENT_PROCESS, /* one process on the GPU at t */
-	/* ends the list of processes at t: their number, and whether some may be hidden */
+	EVENT_NOTE,    /* an enum gw_code that applies to the windows at t_ns */
+	EVENT_PROCESS, /* one process on the GPU at t_ns */
+	/* the end of the list of processes at t_ns, with their number and whether some may be
+	 * hidden */
 	EVENT_PROCESS_LIST,
 	EVENT_OPEN,   /* a window begins */
 	EVENT_CLOSE,  /* a window ends */
-	EVENT_RESULT, /* the result of a window was requested: nothing changes it afterwards */
+	EVENT_RESULT, /* a caller requested the result of a window, which is now final */
 	EVENT_IDLE,   /* the baselines that are used to share energy among processes */
 	EVENT_TYPES
 };

@@ -13,12 +13,12 @@
 #define INTERVAL_NS  (100 * NS_PER_MS)
 #define INTERVAL_MIN NS_PER_MS
 #define ANCHOR_NS    (10 * NS_PER_S)
-/* after this time, a thread that hangs in a driver call is left behind */
+/* gw_meter_stop() waits at most this long for a thread that hangs in a driver call. */
 #define JOIN_NS (3 * NS_PER_S)
 
-struct chosen { /* a device to measure */
-	unsigned position;
-	bool stalled;
+struct chosen {            /* a device to measure */
+	unsigned position; /* index in snapshots */
+	bool stalled;      /* a driver call on the device has not returned */
 };
 
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w)
@@ -90,7 +90,7 @@ static void start_sampler(struct meter_device *d)
 
 	pthread_mutex_lock(&d->lock);
 	d->error = error;
-	if (d->phase == METER_STARTING) /* the device may be stalled or stopping meanwhile */
+	if (d->phase == METER_STARTING) /* otherwise the device is stalled or stopping */
 		d->phase = METER_READY;
 	pthread_cond_broadcast(&d->news);
 	pthread_mutex_unlock(&d->lock);
@@ -228,7 +228,7 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
-	struct energy_setup hung; /* setup of a device that is not measured because it hangs */
+	struct energy_setup hung; /* the setup of a stalled device */
 	bool stalled;
 	int err;
 
@@ -264,7 +264,8 @@ static int start_sampling(struct meter_device *d)
 	return thread ? 0 : start_thread(d);
 }
 
-/* Returns the first selector that matches no device of the snapshot; NULL: each matches one. */
+/* Returns the first selector that matches no device of the snapshot; NULL if each selector matches
+ * a device. */
 static const char *unmatched_selector(const struct gw_snapshot *snap, const char *const *gpus)
 {
 	for (; gpus && *gpus; gpus++) {
@@ -307,7 +308,7 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	if (!err && gpus && gpus[0] && gw_snapshot_device_count(snap) == 0) {
 		const struct gw_status *status = gw_snapshot_status(snap);
 		const char *why = status->message;
-		/* the message of this cause begins with the same words */
+		/* The message of this cause already begins with "no GPU was found". */
 		const char *what =
 			status->cause == GW_CAUSE_NO_GPU && *why ? "" : "no GPU was found";
 
@@ -316,7 +317,8 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 	}
 	gw_snapshot_free(snap);
 	if (!err && none)
-		err = context_fail(ctx, -GW_E_NODEV, "no GPU matches \"%s\"", none);
+		err = context_fail(ctx, -GW_E_NODEV,
+				   "no GPU matches \"%s\"; gpuward list shows the GPUs", none);
 	if (!err && gpus && !gpus[0])
 		err = context_fail(
 			ctx, -GW_E_NODEV,
@@ -346,12 +348,12 @@ static int check_options(struct gw_ctx *ctx, const struct gw_meter_options *give
 		known->anchor_ns = ANCHOR_NS;
 	if (known->interval_ns < INTERVAL_MIN)
 		return context_fail(ctx, -GW_E_ARG,
-				    "gw_meter_options.interval_ns is %llu; it must be 0 or at "
-				    "least 1 ms",
+				    "gw_meter_options.interval_ns is %llu ns; it must be 0 or "
+				    "at least 1 ms",
 				    (unsigned long long)known->interval_ns);
 	if (known->anchor_ns < NS_PER_S)
 		return context_fail(ctx, -GW_E_ARG,
-				    "gw_meter_options.anchor_ns is %llu; it must be 0 or at "
+				    "gw_meter_options.anchor_ns is %llu ns; it must be 0 or at "
 				    "least 1 s",
 				    (unsigned long long)known->anchor_ns);
 	if (unknown)
@@ -448,10 +450,10 @@ int gw_meter_stop(struct gw_meter *m)
 		request_stop(m->device[i]);
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i], until) && all;
-	if (!all) /* do not free anything, because a driver call that hangs still uses it */
-		return context_fail(
-			m->ctx, -GW_E_STATE,
-			"a driver call has not returned, so the meter cannot be freed");
+	if (!all) /* Free nothing, because a driver call that hangs still uses the memory. */
+		return context_fail(m->ctx, -GW_E_STATE,
+				    "a driver call has not returned and still uses the meter, "
+				    "which is not freed");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {
@@ -495,7 +497,7 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 void meter_set_own_process(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		/* the sampler of a stalled device may still be starting */
+		/* the sampler of a stalled device may not be initialised */
 		if (m->device[i]->phase != METER_STALLED)
 			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
 					 __ATOMIC_RELAXED);
@@ -575,9 +577,11 @@ int gw_meter_sensor(struct gw_meter *m, unsigned i, struct gw_sensor *ret)
 	if (!m || !ret)
 		return context_fail_null(m ? m->ctx : NULL, m ? "ret" : "meter");
 	if (i >= m->count)
-		return context_fail(m->ctx, -GW_E_NODEV,
-				    "the meter has %u GPUs; there is no number %u", m->count,
-				    i);
+		return context_fail(
+			m->ctx, -GW_E_NODEV,
+			"the meter has %u GPUs, numbered from 0; there is no number "
+			"%u",
+			m->count, i);
 	set = meter_setup(m, i);
 	v = (struct gw_sensor){ .rung = energy_rung(&set),
 				.origin = sensor_origin_name(s->origin),
@@ -609,7 +613,7 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	*ret = (struct meter_progress){ d->count.samples, d->count.ticks, d->count.missed,
-					d->tracker.last_tick_w };
+	*ret = d->count;
+	ret->power_w = d->tracker.last_tick_w;
 	pthread_mutex_unlock(&d->lock);
 }

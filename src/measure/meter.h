@@ -29,12 +29,13 @@ struct meter_config {
 	void (*on_result)(void *arg, unsigned device, unsigned id, const char *label,
 			  const struct gw_energy *e);
 	void *arg;
-	bool always; /* read values at the interval even without a window */
-	/* for a service: read the counter even without a window, but fewer other values */
+	bool always; /* Read the values at the interval even if no window is open. */
+	/* For a service: even if no window is open, read the counter, but read the other values
+	 * less often. */
 	bool service;
-	/* at the first window, read everything that a result reports about a GPU */
+	/* When the first window opens, read everything that a result reports about a GPU. */
 	bool describe;
-	/* for tests: the sensor of every device, instead of what is known about it */
+	/* For tests: use this sensor for every device. NULL: use the stored or assumed sensor. */
 	const struct sensor *sensor;
 };
 
@@ -54,16 +55,18 @@ void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
  * on. */
 void meter_set_exclusive(struct gw_meter *m, bool on);
 
-/* Sets the baselines for sharing energy among processes; NAN: unknown. */
+/* Sets the idle power of a device without and with idle contexts, which is needed to share energy
+ * among processes; NAN: unknown. */
 void meter_set_baseline(struct gw_meter *m, unsigned device, double no_context_w,
 			double context_w);
 
 struct gw_ctx *meter_context(const struct gw_meter *m);
 const struct clock *meter_clock(const struct gw_meter *m);
-bool meter_reads_processes(const struct gw_meter *m); /* started with GW_METER_PROCESSES */
+/* Returns true if the meter was started with GW_METER_PROCESSES. */
+bool meter_reads_processes(const struct gw_meter *m);
 
-/* Waits until this time. A meter with threads samples meanwhile. A manual meter takes the
- * readings that are due and advances the clock. */
+/* Waits until this time. The threads of the meter sample meanwhile. For a manual meter, this call
+ * takes the readings that are due. */
 void meter_wait(struct gw_meter *m, uint64_t until_ns);
 
 /* Returns how device i is measured now. This can change: a missing counter is discovered at the
@@ -78,8 +81,9 @@ struct meter_progress {
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
-/* True if gw_window_wait() would return at once, because everything it waits for is available.
- * Never waits. GPUs that do not answer are ignored. False while the window is open. */
+/* Returns true if gw_window_wait() would return at once, because everything it waits for is
+ * available. Returns false while the window is open. Does not wait. Ignores GPUs that do not
+ * answer. */
 bool window_done(struct gw_window *w);
 
 /* Makes gw_window_wait() return earlier if the window is shorter than the spacing of samples:

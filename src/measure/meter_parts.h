@@ -8,19 +8,13 @@
 
 #include <pthread.h>
 
-struct meter_counts {
-	uint64_t samples; /* power samples */
-	uint64_t ticks;   /* ticks that were read */
-	uint64_t missed;  /* ticks that were missed */
-};
-
 /* The life of a device's sampler. Only meter.c changes it, under the device's lock. */
 enum meter_phase {
 	METER_STARTING, /* sampler_init() has not returned */
-	METER_READY,    /* sampler_init() has returned; the other devices are still starting */
-	METER_SAMPLING,
-	/* sampler_init() had not returned at the deadline, or the device already hung before:
-	 * the device is not measured. A stalled device stays stalled. */
+	METER_READY,    /* sampler_init() has returned; other devices may still be starting */
+	METER_SAMPLING, /* the thread, or the caller of gw_meter_poll(), takes readings */
+	/* The device is not measured, because a driver call hangs: sampler_init() did not return
+	 * in time, or the device was stalled before. A stalled device stays stalled. */
 	METER_STALLED,
 	METER_STOPPING, /* gw_meter_stop() was called */
 };
@@ -28,7 +22,7 @@ enum meter_phase {
 enum meter_thread {
 	METER_NO_THREAD,
 	METER_RUNNING,
-	METER_ENDED, /* must be joined */
+	METER_ENDED, /* the thread has ended and must be joined */
 	/* gw_meter_stop() no longer waits, because the thread hangs in a driver call. The
 	 * thread is detached and must not call on_event(). */
 	METER_LEFT_BEHIND,
@@ -38,18 +32,17 @@ enum meter_thread {
 enum meter_boundary {
 	METER_NO_BOUNDARY,
 	METER_BOUNDARY,
-	/* the end of the only window, which was shorter than the sample spacing */
+	/* The only open window has ended, and it was shorter than the spacing of samples. */
 	METER_BRIEF_END,
 };
 
 struct meter_device {
 	struct gw_meter *meter;
-	unsigned number;   /* index in the meter */
-	unsigned position; /* index in snapshots */
-	/* copy of the caller's options, with its own copies of strings and the sensor */
-	struct sampler_options opt;
-	struct sensor known; /* the memory for opt.sensor */
-	char *cache_dir;     /* the memory for opt.cache_dir */
+	unsigned number;            /* index in the meter */
+	unsigned position;          /* index in snapshots */
+	struct sampler_options opt; /* copy of the caller's options */
+	struct sensor known;        /* opt.sensor points to this copy */
+	char *cache_dir;            /* opt.cache_dir points to this copy */
 	struct sampler sampler;
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards everything below */
@@ -60,17 +53,17 @@ struct meter_device {
 	enum meter_thread thread_state;
 	int error; /* result of sampler_init(); -GW_E_STATE until it returns */
 	enum meter_boundary boundary;
-	/* end of the last window, if the thread has not taken the readings for it yet; else
-	 * 0 */
+	/* The latest end of a window for which the thread has not taken the readings yet; 0:
+	 * none. */
 	uint64_t end_ns;
-	struct meter_counts count;
+	struct meter_progress count; /* without power_w */
 };
 
 struct gw_meter {
 	struct gw_ctx *ctx;
 	const struct clock *clock;
-	bool manual;    /* there are no threads: meter_wait() takes the readings */
-	bool processes; /* the processes on the GPUs are listed */
+	bool manual;    /* there are no threads: gw_meter_poll() takes the readings */
+	bool processes; /* the meter reads the processes on the GPUs */
 	bool exclusive; /* a foreign process makes a window invalid */
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
@@ -82,13 +75,14 @@ struct gw_meter {
 	struct meter_device **device;
 	pthread_mutex_t lock; /* guards the members below */
 	struct gw_window *windows;
-	unsigned ids; /* id of the newest window */
+	unsigned ids; /* id of the newest window; ids begin with 1 */
 };
 
 /* Passes an event to the tracker and to on_event(). These events are enough to compute all
  * results again. Needs the device's lock. */
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w);
-/* Waits until something is recorded. False: until_ns has passed. Needs the device's lock. */
+/* Waits until something is recorded. Returns false if until_ns has passed. Needs the device's
+ * lock. */
 bool meter_wait_news(struct meter_device *d, uint64_t until_ns);
 
 #endif

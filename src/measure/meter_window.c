@@ -11,17 +11,17 @@
 
 struct gw_window {
 	struct gw_meter *meter;
-	struct gw_window *next, **link;
+	struct gw_window *next, **link; /* in the list gw_meter.windows */
 	unsigned id;
 	char label[64];
-	bool hurry, waited;
-	int wait_error; /* the result of gw_window_wait(), if `waited` */
+	bool hurry;     /* window_hurry() was called */
+	bool waited;    /* gw_window_wait() has computed the final result */
+	int wait_error; /* the result of gw_window_wait(), if `waited` is true */
 	atomic_bool closed;
-	/* one per device, with its series if the window has one */
-	struct tracked_window *tracked;
-	struct gw_energy *energy; /* the result, one per device */
-	/* one per device: the series that the caller saw last; NULL: the window has no
-	 * series */
+	struct tracked_window *tracked; /* one per device */
+	struct gw_energy *energy;       /* the results, one per device */
+	/* one per device: the series that gw_window_series() returned last; NULL: the window is
+	 * not recorded */
 	struct gw_series *seen;
 };
 
@@ -55,14 +55,15 @@ static void link_window(struct gw_meter *m, struct gw_window *w)
 static void window_free_memory(struct gw_window *w)
 {
 	for (unsigned i = 0; w->tracked && i < w->meter->count; i++)
-		window_series_free(w->tracked[i].series);
+		free(w->tracked[i].series);
 	free(w->tracked);
 	free(w->energy);
 	free(w->seen);
 	free(w);
 }
 
-/* Allocates a window with memory for `room` readings; room 0: without a series. */
+/* Allocates a window with memory for `room` readings. If room is 0, the window is not
+ * recorded. */
 static struct gw_window *window_new(struct gw_meter *m, size_t room)
 {
 	struct gw_window *w = calloc(1, sizeof(*w));
@@ -90,7 +91,7 @@ static void copy_label(char *out, size_t size, const char *label)
 
 	if (n >= size)
 		for (n = size - 1; n > size - 4 && (label[n] & 0xc0) == 0x80; n--)
-			; /* label[n] is inside a character */
+			; /* label[n] is not the first byte of a character */
 	snprintf(out, size, "%.*s", (int)n, label);
 }
 
@@ -112,7 +113,8 @@ static int window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	w = window_new(m, room);
 	if (!w)
 		return room ? context_fail(m->ctx, -GW_E_NOMEM,
-					   "no memory for a window with %zu points per GPU",
+					   "no memory for a window with %zu points per GPU; "
+					   "use fewer points",
 					   room)
 			    : context_fail(m->ctx, -GW_E_NOMEM, NULL);
 	copy_label(w->label, sizeof(w->label), label ? label : "");
@@ -152,8 +154,8 @@ void window_hurry(struct gw_window *w)
 	w->hurry = true;
 }
 
-/* Returns how long before the end of the window a sample may be to count as the last sample of
- * the window: half a spacing for a short window after window_hurry(), else 0. */
+/* Returns how long before the end of the window its last sample may be: half a spacing for a short
+ * window after window_hurry(), otherwise 0. */
 static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
 {
 	double spacing = w->meter->device[i]->tracker.energy.set.spacing_s;
@@ -178,7 +180,7 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 				    w->label);
 	if (w->meter->count && e.t_ns == w->tracked[0].e.begin_ns)
 		e.t_ns++;                      /* a window must be longer than 0 */
-	if (atomic_exchange(&w->closed, true)) /* two threads may close it */
+	if (atomic_exchange(&w->closed, true)) /* two threads may close the window at once */
 		return context_fail(w->meter->ctx, -GW_E_STATE,
 				    "the window \"%s\" is already closed", w->label);
 	e.u.window.id = w->id;

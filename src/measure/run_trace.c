@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define AROUND_NS ((uint64_t)(RUN_TRACE_AROUND_S * 1e9))
-/* time span of the data that is kept while waiting for a run */
+/* While no run is measured, data of at most this time is kept. */
 #define WAITING_NS (4 * AROUND_NS)
 
 struct device {
@@ -17,13 +17,14 @@ struct device {
 	bool running;
 	struct run_trace_power power[RUN_TRACE_POINTS];
 	size_t powers;
-	/* number of samples that become two points; 1: each sample is a point */
+	/* Number of samples that become two points. If it is 1, each sample is a point. */
 	unsigned group;
-	unsigned in_group; /* samples of the current group */
-	struct run_trace_power low, high;
+	unsigned in_group;                /* number of samples in the current group */
+	struct run_trace_power low, high; /* lowest and highest sample of the current group */
 	struct run_trace_tick tick[RUN_TRACE_POINTS];
 	size_t ticks;
-	unsigned stride, passed; /* one of every `stride` readings is kept */
+	unsigned stride; /* one of every `stride` ticks is kept */
+	unsigned passed; /* number of ticks since `stride` was last set */
 };
 
 struct run_trace {

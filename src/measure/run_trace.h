@@ -1,9 +1,9 @@
 /* run_trace: power and other values over time during a run, for its plots.
  *
- * The meter's threads feed it, so nothing is allocated during a run: there is memory for
- * RUN_TRACE_POINTS of power and of other values per device. When the memory is full, half of
+ * The meter's threads add the values, so nothing is allocated during a run. There is memory for
+ * RUN_TRACE_POINTS of power and of the other values per device. When the memory is full, half of
  * the points are removed: for power, the lowest and highest sample of each group stay; for the
- * other values, every second reading stays. Joules are never computed from it. */
+ * other values, every second reading stays. Joules are never computed from a trace. */
 #ifndef GW_MEASURE_RUN_TRACE_H
 #define GW_MEASURE_RUN_TRACE_H
 
@@ -30,11 +30,12 @@ struct run_trace_tick {
 
 struct run_trace;
 
-/* Creates a trace for this many devices. NULL: out of memory. */
+/* Creates a trace for this many devices. Returns NULL if there is no memory. */
 struct run_trace *run_trace_new(unsigned devices);
 void run_trace_free(struct run_trace *s);
 
-/* Takes an event of device i; ignores all but EVENT_POWER and EVENT_TICK. A meter_event_fn. */
+/* Adds an event of device i. Ignores all but EVENT_POWER and EVENT_TICK. It can be used as a
+ * meter_event_fn. */
 void run_trace_event(void *s, unsigned i, const struct event *e);
 
 /* Begins a run at begin_ns: deletes older data, except for the last second before it. */

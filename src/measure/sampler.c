@@ -3,32 +3,33 @@
 #include <math.h>
 #include <string.h>
 
-/* interval of reading the ring buffer: a read takes 0.5 ms, the ring of an H200 holds 2.36 s */
+/* Time between two reads of the ring buffer. A read takes 0.5 ms, and the ring buffer of an H200
+ * holds 2.36 s. */
 #define DRAIN_NS     (1500 * NS_PER_MS)
-#define DRAIN_ANY_NS NS_PER_S /* the interval if the time span of the ring buffer is unknown */
-#define PROCESSES_NS NS_PER_S
-#define USE_LASTS_NS (2 * NS_PER_S)
-#define IDLE_NS      NS_PER_S /* period of reading values while no window is open */
-/* period of reading values in a service while no window is open; longer, because the service
- * reads the values itself */
+#define DRAIN_ANY_NS NS_PER_S /* the same if the time span of the ring buffer is unknown */
+#define PROCESSES_NS NS_PER_S /* time between two reads of the processes */
+#define USE_LASTS_NS (2 * NS_PER_S) /* a utilisation is used for this time */
+#define IDLE_NS      NS_PER_S       /* time between two ticks while no window is open */
+/* The same in a service. It is longer, because the service reads the values itself. */
 #define UNWATCHED_NS (30 * NS_PER_S)
 /* While no window is open, a service reads the counter less often by this factor. A reading
  * takes 3 to 14 ms. Between two readings, energy from the ring buffer differs from the counter
  * by less than 0.5 %. */
 #define UNWATCHED_ANCHORS 3
-/* a larger change of the clock offset means that the wall clock was set */
+/* If wall clock minus monotonic clock changes by more than this, the wall clock was set. */
 #define STEP_NS ((int64_t)NS_PER_MS)
-/* if the spacing of the ring buffer is wider, changes of power are not visible in it */
+/* A ring buffer with a larger spacing is not used, because it does not show changes of power. */
 #define COARSE_S 0.5
-/* maximum age of the newest sample; on an H200 it is 10 to 18 ms */
+/* A sample is in the ring buffer at the latest this long after its timestamp. On an H200 the
+ * newest sample is 10 to 18 ms old. */
 #define RING_AGE_NS   (20 * NS_PER_MS)
-#define RING_YOUNG_NS (8 * NS_PER_MS) /* minimum age at which a sample is available */
-/* a read of the ring buffer is not repeated within this time */
+#define RING_YOUNG_NS (8 * NS_PER_MS) /* a sample is in the ring buffer at the earliest then */
+/* A read of the ring buffer is not repeated within this time. */
 #define FRESH_NS     (20 * NS_PER_MS)
-#define SETTLE_TRIES 5
-/* time between two reads while a caller waits for a sample; a read costs 0.3 ms */
+#define SETTLE_TRIES 5 /* number of attempts to read both clocks at the same time */
+/* Time between two reads while a caller waits for a sample. A read takes 0.3 ms. */
 #define BOUNDARY_STEP_NS (2 * NS_PER_MS)
-#define RING_FEW         10 /* with fewer entries, their spacing is uncertain */
+#define RING_FEW         10 /* with fewer entries, the spacing is uncertain */
 
 static void sampler_emit(struct sampler *s, const struct event *e)
 {
@@ -50,8 +51,8 @@ static double sampler_value(const struct report *r, unsigned q)
 	return report_has(r, q) ? r->v[q] : NAN;
 }
 
-/* Returns the mean spacing of the entries, repeated ones counted once; NAN with fewer than
- * two. */
+/* Returns the mean spacing of the entries. Entries with the same timestamp count once. NAN with
+ * fewer than two entries. */
 static double ring_spacing(const struct power_sample *p, int n)
 {
 	int distinct = 1;
@@ -113,7 +114,7 @@ static void choose_ring(struct sampler *s)
 	s->ring.fetched = n;
 	s->ring.fetched_ns = now_ns(s);
 	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
-		spacing = sensor->ring.period_s; /* few entries: the driver was just loaded */
+		spacing = sensor->ring.period_s; /* the driver was loaded a moment ago */
 	if (text && n >= 0)
 		use_ring(s, SHAPE_TEXT, 0.1);
 	else if (!text && spacing <= COARSE_S)
@@ -125,8 +126,8 @@ static void choose_quantity(struct sampler *s)
 	const struct sensor *sensor = &s->setup.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT, file = s->r.provenance == GW_FROM_SYSFS;
 
-	/* The Intel backend computes power from the energy counter: power is missing at first, and
-	 * is the mean of the time since the previous reading. */
+	/* The Intel backend computes power from the energy counter. The power is the mean since the
+	 * previous reading, and the first reading has none. */
 	if (s->r.vendor == GW_VENDOR_INTEL &&
 	    (report_has(&s->r, GW_Q_POWER) || s->r.why[GW_Q_POWER] == GW_ABSENT_FIRST_READING))
 		use_sysfs(s, 0.5e-9 * (double)s->opt.interval_ns);
@@ -144,7 +145,7 @@ static void choose_quantity(struct sampler *s)
 		s->setup.spacing_s = (double)s->opt.interval_ns * 1e-9;
 }
 
-/* Finds what was learned about this GPU before, or what is known about its model. */
+/* Fills in the sensor of the GPU: the stored sensor, or the one that is assumed for its model. */
 static void find_sensor(struct sampler *s)
 {
 	char dir[512], why[256];
@@ -196,7 +197,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->setup.look_ratio = 1;
 	if (s->r.state == GW_DEVICE_OK)
 		choose_ring(s);
-	if (s->setup.shape == SHAPE_NONE) { /* no ring buffer: read the power value */
+	if (s->setup.shape == SHAPE_NONE) { /* there is no ring buffer: read the power */
 		sampler_device_read(&s->device, GW_TIER_FAST, false, &s->r);
 		find_sensor(s);
 		sensor_note_ring(&s->setup.sensor, s->ring.fetched);
@@ -314,9 +315,8 @@ static void drain_ring(struct sampler *s)
 	s->ring.broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
-		s->use.newest_us =
-			/* the present time by the wall clock after it was set */
-			(uint64_t)((int64_t)now + offset) / NS_PER_US;
+		/* This is the present time by the wall clock after it was set. */
+		s->use.newest_us = (uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
 		uint64_t t = mono_of(s, s->ring.entry[i].wall_us, old, offset, now);
@@ -424,7 +424,7 @@ static void check_clocks(struct sampler *s, uint64_t now)
 	s->application_ns = now;
 }
 
-/* Reading the limits costs 2 ms. Windows that begin or end within LIMITS_NS share a reading. In
+/* Reading the limits takes 2 ms. Windows that begin or end within LIMITS_NS share a reading. In
  * long windows the reading is repeated every LIMITS_LONG_NS, for callers that query an open
  * window. */
 #define LIMITS_NS      (100 * NS_PER_MS)
@@ -441,8 +441,8 @@ static void read_limits(struct sampler *s)
 	double *v = e.u.limits.seconds;
 	uint64_t read_ns = limits_read_ns(s);
 
-	/* The limits may have been read just before. The power cap and sync boost are in tier
-	 * SLOW. */
+	/* Read the limits again only if the last reading is older than LIMITS_NS. The time of the
+	 * power cap and of sync boost is in the tier SLOW. */
 	sampler_device_read(&s->device, GW_TIER_LIMITS | GW_TIER_SLOW,
 			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	e.t_ns = now_ns(s);
@@ -461,7 +461,7 @@ static void read_limits(struct sampler *s)
 	check_clocks(s, e.t_ns);
 }
 
-/* True if the process is part of what is measured.  meter_set_own_process() and
+/* Returns true if the process is part of the measured program. meter_set_own_process() and
  * meter_set_servers() may write the pids meanwhile. */
 static bool is_own(const struct sampler *s, int64_t pid)
 {
@@ -485,8 +485,9 @@ static double use_ratio(const struct process_use *u, int n, int64_t pid)
 	return NAN;
 }
 
-/* Reads the utilisation per process, if there are several processes: a read costs 2 ms. The
- * driver updates it a few times per second; between updates the last values are kept. */
+/* Reads the utilisation of each process, if there are several processes; a read takes 2 ms. The
+ * driver updates the utilisation a few times per second. Between updates the last values are
+ * kept. */
 static void read_use(struct sampler *s)
 {
 	struct process_use use[SAMPLER_USES];
@@ -539,7 +540,8 @@ static void read_processes(struct sampler *s)
 							  why != GW_HAVE || s->setup.mig } });
 }
 
-/* Returns the next deadline of a periodic action; *ret_missed counts the missed ones. */
+/* Returns the next deadline of a periodic action. *ret_missed is the number of deadlines that were
+ * missed; ret_missed may be NULL. */
 static uint64_t next_deadline(uint64_t due, uint64_t period, uint64_t now, unsigned *ret_missed)
 {
 	uint64_t late = now > due ? (now - due) / period : 0;
@@ -567,24 +569,21 @@ static void next_anchor(struct sampler *s)
 			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
-/* Returns the longest possible time between any point in time and the timestamp of the sample
- * that covers it. */
+/* Returns the longest possible time from a moment to the timestamp of the sample that covers this
+ * moment. */
 static uint64_t reach_ns(const struct sampler *s)
 {
 	return (uint64_t)((s->setup.lag_s + s->setup.spacing_s) * 1e9);
 }
 
-/* Computes when the sample that covers the end of a window can be available, and when it
- * certainly is. Samples come at regular steps within some ms, so the timestamp of that sample
- * is known in advance. */
+/* Computes when the sample that covers the end of a window is available: at the earliest, and at
+ * the latest. Samples come at regular times, within a few ms, so the timestamp of that sample is
+ * known in advance. */
 static void expect_sample(struct sampler *s, uint64_t end_ns)
 {
 	uint64_t step = (uint64_t)(s->setup.spacing_s * 1e9), stamp;
 
-	s->ring.covered_ns =
-		/* a sample with this timestamp covers the end */
-		end_ns + (uint64_t)(s->setup.lag_s * 1e9);
-	stamp = s->ring.covered_ns;
+	stamp = s->ring.covered_ns = end_ns + (uint64_t)(s->setup.lag_s * 1e9);
 	if (s->ring.last_ns && s->ring.last_ns < stamp)
 		stamp = s->ring.last_ns + (stamp - s->ring.last_ns + step - 1) / step * step;
 	s->due.drain_ns = sampler_earliest(s->due.drain_ns, stamp + RING_YOUNG_NS);
@@ -604,15 +603,15 @@ void sampler_boundary(struct sampler *s, uint64_t end_ns, bool brief)
 		 * reading, too. */
 		expect_sample(s, s->counter.returned_ns >= end_ns ? s->counter.returned_ns + 1
 								  : end_ns);
-	/* read the ring buffer once, because the GPU may be lost before the next regular
-	 * read */
+	/* Read the ring buffer soon, because the GPU may be lost before the next regular
+	 * read. */
 	else if (!s->polled)
 		s->due.drain_ns = sampler_earliest(s->due.drain_ns,
 						   now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);
-	if (s->opt.describe) /* takes 7 ms, but no caller waits for it now */
+	if (s->opt.describe) /* this takes 7 ms, but no caller waits for it now */
 		sampler_device_read(&s->device, GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST,
 				    false, &s->r);
 	s->opt.describe = false;
@@ -656,7 +655,8 @@ static void first_step(struct sampler *s, uint64_t now)
 {
 	s->due.tick_ns = s->due.poll_ns = s->due.drain_ns = s->due.processes_ns = now;
 	next_anchor(s);
-	if (s->setup.counter && s->counter.first.before_ns) /* read by sampler_init() */
+	if (s->setup.counter &&
+	    s->counter.first.before_ns) /* sampler_init() read the counter */
 		emit_counter(s, &s->counter.first);
 	s->counter.due |= s->opt.service;
 }
@@ -732,7 +732,9 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (active && !s->active)
 		s->due.anchor_ns = sampler_earliest(s->due.anchor_ns, now + s->opt.anchor_ns);
 	s->active = active;
-	if (ring) /* ring buffer first: its samples are available, the first values take 6 ms */
+	/* Read the ring buffer first: its samples are available, and the first read of the values
+	 * takes 6 ms. */
+	if (ring)
 		step_ring(s, now, every);
 	step_values(s, now, every);
 	step_counter(s, now, active);

@@ -1,9 +1,9 @@
-/* sampler: reads one GPU when a reading is due and emits events; it does not know windows.
+/* sampler: reads one GPU when a reading is due and emits events. It does not know windows.
  *
- * A boundary is the start or the end of a
- * window; an anchor is a regular counter reading, every anchor_ns. The sampler reads:
+ * A boundary is the start or the end of a window. An anchor is a regular counter reading, every
+ * anchor_ns. The sampler reads:
  * - the driver's power ring buffer every 1.5 s, or a polled value if there is no ring buffer
- * - other values at the interval
+ * - clocks, temperature and the other values of a tick every interval_ns
  * - the energy counter at boundaries and anchors, at most once per second
  * - the throttle counters at boundaries
  * All deadlines are absolute, so delays do not add up. */
@@ -16,29 +16,31 @@
 #include "device/sampler_device.h"
 
 #define SAMPLER_RING 256 /* maximum number of entries of the ring buffer */
-#define SAMPLER_TAIL 8
-#define SAMPLER_USES 64 /* maximum number of rows of utilisation */
+#define SAMPLER_TAIL 8   /* number of processed entries that are kept */
+#define SAMPLER_USES 64  /* maximum number of processes with a utilisation */
 
 struct sampler_options {
 	uint64_t interval_ns; /* time between two ticks */
 	uint64_t anchor_ns;   /* time between two anchors */
-	bool processes;       /* list the processes */
-	bool always;          /* read values at the interval even if no window is open */
-	/* for a service: read the counter even without a window, but fewer other values */
-	bool service;
-	/* when the first window begins, read everything that a result reports about the GPU */
-	bool describe;
+	bool processes;       /* read the processes on the GPU */
+	/* These three are as in struct meter_config. */
+	bool always, service, describe;
 	int64_t own_pid; /* this process and its descendants are not foreign */
-	/* these processes and their descendants are not foreign either; 0: none */
+	/* These processes and their descendants are not foreign, either. 0: the element is not
+	 * used. */
 	int64_t server_pid[METER_SERVERS];
-	const char *cache_dir; /* folder with what was learned about sensors */
-	/* NULL: use what is known about the GPU; borrowed during init */
+	const char *cache_dir; /* folder with the stored sensors; NULL: default; "": none */
+	/* The sensor to use; NULL: the stored or assumed sensor. Only sampler_init() reads it. */
 	const struct sensor *sensor;
 };
 
 /* When each reading is due next (monotonic ns). */
 struct sampler_due {
-	uint64_t tick_ns, poll_ns, drain_ns, anchor_ns, processes_ns;
+	uint64_t tick_ns;      /* the values of a tick */
+	uint64_t poll_ns;      /* the polled power, if there is no ring buffer */
+	uint64_t drain_ns;     /* the ring buffer */
+	uint64_t anchor_ns;    /* the energy counter */
+	uint64_t processes_ns; /* the processes on the GPU */
 };
 
 /* The driver's power ring buffer. Each read returns the whole ring; only entries that the read
@@ -51,20 +53,21 @@ struct sampler_ring {
 	unsigned tail_count;
 	int64_t offset_ns; /* wall clock minus monotonic clock at the last drain */
 	bool offset_known;
-	bool broken;         /* the ring buffer stopped answering */
-	uint64_t last_ns;    /* time of the newest sample, monotonic */
-	uint64_t covered_ns; /* a sample with this timestamp covers the last boundary */
-	/* by this time, the sample that covers the last boundary is available */
+	bool broken;         /* the driver no longer returns the ring buffer */
+	uint64_t last_ns;    /* monotonic time of the newest sample */
+	uint64_t covered_ns; /* a sample with this timestamp covers the last end of a window */
+	/* The sample that covers the last end of a window is available by this time. */
 	uint64_t drain_until_ns;
 };
 
 /* The energy counter. */
 struct sampler_counter {
-	struct sampler_device_counter first; /* reading by sampler_init(), if any */
-	uint64_t read_ns;                    /* last reading; 0: none */
-	uint64_t returned_ns;                /* when that reading returned */
-	bool due;                            /* a reading is due */
-	unsigned anchors;                    /* number of anchors so far */
+	/* the reading of sampler_init(); before_ns is 0 if sampler_init() did not read */
+	struct sampler_device_counter first;
+	uint64_t read_ns;     /* time before the last reading; 0: there is none */
+	uint64_t returned_ns; /* time after the last reading */
+	bool due;             /* the next step must read the counter */
+	unsigned anchors;     /* number of anchors so far */
 };
 
 /* Utilisation per process. */
@@ -81,11 +84,11 @@ struct sampler {
 	struct energy_setup setup; /* how power is sampled here; for the window tracker */
 	void (*emit)(void *arg, const struct event *e);
 	void *arg;
-	struct report r;      /* the last reading */
-	_Atomic bool answers; /* the device answered the last read; other threads read this */
+	struct report r;      /* the values of the last reading */
+	_Atomic bool answers; /* The device answered the last read. Other threads read this. */
 	unsigned opened;      /* sampler_device.opened at the last reading */
-	bool polled;          /* no ring buffer: power comes from polling a quantity */
-	unsigned quantity;    /* the polled quantity */
+	bool polled;          /* power is polled, because there is no ring buffer */
+	unsigned quantity;    /* the polled quantity, an enum gw_quantity */
 	uint64_t poll_ns;     /* the polling period */
 	bool active;          /* a window is open */
 	struct sampler_due due;

@@ -25,14 +25,13 @@ struct published {
  * published logs. For sensors that behave like a low-pass filter, no time constant is
  * published: 0.1 s is a guess. */
 static const struct generation {
-	unsigned first, last;          /* architecture, in NVML's numbering */
-	int capability;                /* 10 * major + minor; 0: any */
-	int driver_first, driver_last; /* major version */
-	const char *name;              /* part of the device's name; NULL: any */
-	/* draw: properties of the driver's power value; instant: properties of NVML field
-	 * 186 */
-	struct published draw, instant;
-	double ring_gap_s;
+	unsigned first, last;          /* range of architectures, in NVML's numbering */
+	int capability;                /* CUDA capability, 10 * major + minor; 0: any */
+	int driver_first, driver_last; /* range of the driver's major version */
+	const char *name;              /* part of the device's name; NULL: any name */
+	struct published draw;         /* the power usage that the driver reports */
+	struct published instant;      /* the power of NVML field 186 */
+	double ring_gap_s;             /* time between two entries of the ring buffer */
 } generations[] = {
 	{ HOPPER, HOPPER, 0, 0, 9999, "GH200", { 0.1, 1, 0 }, { 0.1, 0.02, 0 }, 0.02 },
 	{ HOPPER, HOPPER, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.025, 0 }, 0.02 },
@@ -54,18 +53,18 @@ static const struct generation {
 	  { 0.1, 0.1, SENSOR_LOWPASS },
 	  { 0.1, 0.1, SENSOR_LOWPASS },
 	  0.02 },
-	/* Blackwell and later: nothing is published; same as Ada. */
+	/* Nothing is published about Blackwell and later. They are treated like Ada. */
 	{ BLACKWELL, 999, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.1, 0 }, 0.02 },
-	/* Not an NVIDIA GPU, or an unknown one: a kernel file that changes ten times per
-	 * second. */
+	/* GPUs of other vendors and unknown GPUs. Their power is assumed to be a kernel file that
+	 * changes ten times per second. */
 	{ 0, 999, 0, 0, 9999, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, NAN },
 };
 
-/* As measured on an H200: a low-pass of 13.5 ms with a delay of 3.5 ms. */
+/* The ring buffer as measured on an H200: a low-pass filter of 13.5 ms with a delay of 3.5 ms. */
 #define RING_FILTER_S 0.0135
 #define RING_LAG_S    0.017
 #define RING_ENTRIES  119
-#define TICK_S        0.1
+#define TICK_S        0.1 /* time between two updates of the counter */
 
 static double sensor_number(const struct report *r, unsigned q)
 {
@@ -109,15 +108,15 @@ static bool has_nvml(const struct report *r)
 	       (r->provenance == GW_FROM_DRIVER || r->provenance == GW_FROM_SIMULATOR);
 }
 
-/* True if all GPUs of this architecture have every power value, so that none must be read to
- * find out. */
+/* Returns true if all GPUs of this architecture report every power value. It is then not necessary
+ * to read a value in order to know that it exists. */
 static bool kind_has_power(const struct report *r)
 {
 	return has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
-/* Returns GW_HAVE if the value exists, or why not. A value that was not read yet exists if all
- * GPUs of this architecture have it. */
+/* Returns GW_HAVE if the value exists, or why it does not. A value that was not read yet exists if
+ * all GPUs of this architecture have it. */
 static enum gw_absence value_absence(const struct report *r, unsigned quantity)
 {
 	enum gw_absence why = (enum gw_absence)r->why[quantity];
@@ -216,8 +215,9 @@ const char *sensor_source_note(const struct sensor_source *s)
 	if (s->changes >= SENSOR_CHANGES)
 		return NULL;
 	if (s->changes == 0)
-		return "assumed; no change of its value was counted";
-	return "few changes: an idle GPU repeats its values, or the values come slowly";
+		return "assumed, because no change of the value was observed";
+	return "few changes were observed: an idle GPU repeats its values, or the sensor is "
+	       "slow";
 }
 
 void sensor_note_ring(struct sensor *s, int n)
@@ -238,7 +238,7 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (size)
 		note[0] = '\0';
 	sampler_device_read(sd, 0, false, &r);
-	/* usually already read together with the name */
+	/* The architecture was usually read together with the name. */
 	if (!report_has(&r, GW_Q_ARCHITECTURE))
 		sampler_device_read(sd, GW_TIER_STATIC, false, &r);
 	if (!kind_has_power(&r))
@@ -248,8 +248,8 @@ int sensor_known_device(struct sampler_device *sd, const char *dir, struct senso
 	if (dir)
 		err = sensor_load(&kept, dir, note, size);
 	if (!err && kept.origin == SENSOR_ASSUMED)
-		/* use only the calibration from the file: a newer gpuward may assume better
-		 * values than those in the file */
+		/* Use only the calibration from the file. This version of gpuward may assume
+		 * better values than the version that wrote the file. */
 		ret->calibration = kept.calibration;
 	else if (!err)
 		*ret = kept;
@@ -349,30 +349,31 @@ int sensor_directory(char *out, size_t size)
 	return file_cache_directory("sensor", out, size);
 }
 
+void sensor_add_uuid(struct buf *b, const char *uuid)
+{
+	for (; *uuid; uuid++) {
+		bool plain = (*uuid >= '0' && *uuid <= '9') || (*uuid >= 'a' && *uuid <= 'z') ||
+			     (*uuid >= 'A' && *uuid <= 'Z') || *uuid == '-';
+
+		buf_addc(b, plain ? *uuid : '_');
+	}
+}
+
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 {
-	char name[sizeof(s->uuid)];
 	uint64_t h = TEXT_HASH_START;
-	size_t i;
+	struct buf b;
 
 	if (!*s->uuid)
 		return -GW_E_NOSUPPORT;
-	/* replace characters, so that the name cannot lead out of the folder */
-	for (i = 0; s->uuid[i]; i++) {
-		char c = s->uuid[i];
-		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
-			     (c >= 'A' && c <= 'Z') || c == '-';
-
-		name[i] = plain ? c : '_';
-	}
-	name[i] = '\0';
 	h = text_hash(h, s->uuid, strlen(s->uuid) + 1);
 	h = text_hash(h, s->driver, strlen(s->driver) + 1);
 	h = text_hash(h, s->vbios, strlen(s->vbios) + 1);
-	return snprintf(out, size, "%s/%s.%016" PRIx64 ".v%d.toml", dir, name, h,
-			SENSOR_SCHEMA) < (int)size
-		       ? 0
-		       : -GW_E_SIZE;
+	buf_init_fixed(&b, out, size);
+	buf_addf(&b, "%s/", dir);
+	sensor_add_uuid(&b, s->uuid);
+	buf_addf(&b, ".%016" PRIx64 ".v%d.toml", h, SENSOR_SCHEMA);
+	return b.err;
 }
 
 /* Writes the whole file: the hash, then the lines that it covers. */
@@ -424,7 +425,7 @@ static int read_fields(const struct toml_node *top, struct sensor *s, char *why,
 	const struct toml_field *f;
 
 	if (!schema || schema->type != TOML_INTEGER || schema->v.integer != SENSOR_SCHEMA) {
-		snprintf(why, size, "it has another version");
+		snprintf(why, size, "its schema has another version");
 		return -GW_E_PARSE;
 	}
 	f = toml_read_fields(top, fields, FIELDS, s);

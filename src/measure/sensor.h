@@ -1,8 +1,8 @@
 /* sensor: what is known about one GPU's power sensor, learned on this GPU or assumed.
  *
- * It holds every number that turns readings into joules: the time between new values, the time
- * over which a value is averaged, its delay, and how the counter is updated. A sensor is plain
- * data, stored per uuid, driver and vbios, and part of every result. */
+ * It holds every number that is needed to compute joules from readings: the time between new
+ * values, the time over which a value is averaged, its delay, and how the counter is updated. A
+ * sensor is plain data. It is stored per uuid, driver and vbios, and is part of every result. */
 #ifndef GW_MEASURE_SENSOR_H
 #define GW_MEASURE_SENSOR_H
 
@@ -19,12 +19,12 @@ struct sampler_device;
 enum sensor_origin {
 	SENSOR_ASSUMED, /* assumed from generation and driver; nothing was measured */
 	SENSOR_PASSIVE, /* periods, counter updates and costs were measured, without a load */
-	SENSOR_ACTIVE,  /* averaging windows and lags were measured, too, with our own load */
+	SENSOR_ACTIVE,  /* averaging windows and lags were also measured, with our own load */
 };
 
 enum sensor_model {
-	SENSOR_BOXCAR,  /* mean of the last window_s */
-	SENSOR_LOWPASS, /* first order, time constant window_s */
+	SENSOR_BOXCAR,  /* a value is the mean of the last window_s */
+	SENSOR_LOWPASS, /* low-pass filter of first order with the time constant window_s */
 };
 
 /* Standard uncertainties of a board's own sensor that was not compared with an external meter:
@@ -41,11 +41,12 @@ struct sensor_source {
 	/* Delay of the values; the times of samples are corrected for it. For a boxcar: half
 	 * its window plus the delay. For a low-pass: the time constant plus the delay. */
 	double lag_s;
-	unsigned changes;              /* number of changes that gave period_s; 0: assumed */
-	double call_p50_s, call_p99_s; /* duration of one read */
+	/* number of observed changes from which period_s was computed; 0: it is assumed */
+	unsigned changes;
+	double call_p50_s, call_p99_s; /* duration of one read: median and 99th percentile */
 };
 
-/* One tested rate of reading the counter, and the result. NAN: not tried, or no result. */
+/* The test of one rate of reading the counter. NAN: not tested, or no result. */
 struct sensor_rate {
 	double every_s;     /* mean time between readings */
 	double counter_w;   /* mean power by the counter, read at this rate */
@@ -56,14 +57,14 @@ enum sensor_rate_index {
 	SENSOR_1_HZ,
 	SENSOR_10_HZ,
 	SENSOR_100_HZ,
-	SENSOR_FLAT_OUT,
-	SENSOR_10_S, /* tried only if 1 Hz disturbs the counter */
+	SENSOR_FLAT_OUT, /* as fast as possible, at most once per ms */
+	SENSOR_10_S,     /* once per 10 s; tested only if 1 Hz disturbs the counter */
 	SENSOR_RATES
 };
 
 /* The comparison with an external meter: true power is gain x reading + offset_w. */
 struct sensor_calibration {
-	bool done; /* false: gain 1, offset 0 */
+	bool done; /* false: there was no comparison; gain is 1 and offset_w is 0 */
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties */
 	/* The reading at which offset_u_w holds. The uncertainty of the gain is multiplied by
@@ -84,19 +85,20 @@ struct sensor {
 	double ring_span_s;      /* time between its oldest and its newest entry */
 	enum gw_absence counter; /* GW_HAVE: there is an energy counter */
 	double tick_s;           /* time between updates of the counter */
-	/* an update contains the energy up to this long before the update */
+	/* An update contains the energy up to counter_lag_s before the update. */
 	double counter_lag_s;
 	/* Readings with at least this spacing do not disturb the counter; 1 s unless `gpuward
 	 * characterise` found that more is needed. */
 	double counter_safe_s;
 	bool counter_unsafe; /* every tested rate disturbs the counter: use the samples */
 	unsigned ticks;      /* number of observed counter updates; 0: tick_s is assumed */
-	double counter_p50_s, counter_p99_s; /* duration of one reading of the counter */
-	bool module_scope;                   /* power includes the whole module with its CPU */
+	/* duration of one reading of the counter: median and 99th percentile */
+	double counter_p50_s, counter_p99_s;
+	bool module_scope; /* power includes the whole module with its CPU */
 	struct sensor_calibration calibration;
-	uint64_t wall_ns; /* when it was learned; 0: assumed */
-	/* Further measurements, for reports. */
-	double ring_gap_p10_s, ring_gap_p90_s; /* time between entries of the ring buffer */
+	uint64_t wall_ns; /* when the sensor was measured; 0: it is assumed */
+	/* The members below are only for reports. */
+	double ring_gap_p10_s, ring_gap_p90_s; /* percentiles of the time between entries */
 	bool ring_wall; /* timestamps of the ring buffer use the wall clock */
 	struct sensor_rate rate[SENSOR_RATES];
 };
@@ -107,7 +109,8 @@ struct sensor {
  * without reading it. */
 void sensor_assume(struct sensor *ret, const struct report *r);
 
-/* Returns the source of `average`: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without it. */
+/* Returns the quantity that sensor.average describes: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device
+ * without it. */
 unsigned sensor_average_quantity(const struct report *r);
 
 /* Return the name of a model or of an origin in files and JSON, such as "boxcar" and
@@ -121,25 +124,29 @@ const char *sensor_origin_name(unsigned origin);
 const char *sensor_origin_words(enum sensor_origin origin);
 const char *sensor_origin_words_of(const char *name);
 
-/* Returns a phrase that explains why period_s is based on fewer than SENSOR_CHANGES changes;
- * NULL if it is based on at least that many. */
+/* Returns a phrase that explains why period_s is based on fewer than SENSOR_CHANGES changes of the
+ * value. Returns NULL if it is based on at least that many. */
 #define SENSOR_CHANGES 100
 const char *sensor_source_note(const struct sensor_source *s);
 
 #define SENSOR_SCHEMA 1
 
-/* Writes $XDG_CACHE_HOME/gpuward/sensor, else ~/.cache/gpuward/sensor. Returns 0, -GW_E_NOENT
- * (neither is known) or -GW_E_SIZE. */
+/* Writes the default folder: $XDG_CACHE_HOME/gpuward/sensor, or ~/.cache/gpuward/sensor if that
+ * variable is not set. Returns 0, -GW_E_NOENT (no folder is known) or -GW_E_SIZE. */
 int sensor_directory(char *out, size_t size);
+
+/* Adds the uuid to a file name. Replaces special characters, so that the path stays inside its
+ * folder. */
+struct buf;
+void sensor_add_uuid(struct buf *b, const char *uuid);
 
 /* Writes the path of the file for s->uuid, driver and vbios below dir. Returns 0,
  * -GW_E_NOSUPPORT (no uuid) or -GW_E_SIZE. */
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
-/* Convert s to the content of a sensor file, with a hash in its first line, and back without
- * losing a bit. sensor_compose() returns 0 or the error of out. sensor_parse() returns 0, or
- * -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
-struct buf;
+/* sensor_compose() adds the content of a sensor file to out, with a hash in the first line. Returns
+ * 0 or the error of out. sensor_parse() reads such a content; every number has the same bits as
+ * before. Returns 0, or -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
 int sensor_compose(struct buf *out, const struct sensor *s);
 int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
 
@@ -147,18 +154,19 @@ int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size
  * sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size);
 
-/* Fills in s from the file for s->uuid, driver and vbios. Returns 0 or -GW_E_NOENT (no file).
- * With a message, and s unchanged: -GW_E_PARSE (the file is truncated, changed or has another
- * version, and is ignored), -GW_E_PERM, -GW_E_IO, -GW_E_NOMEM. */
+/* Fills in s from the file for s->uuid, driver and vbios. Returns 0, or -GW_E_NOENT if there is no
+ * such file. Otherwise s is unchanged, and it returns with a message: -GW_E_PARSE (the file is
+ * ignored, because it is truncated, changed or of another version), -GW_E_PERM, -GW_E_IO or
+ * -GW_E_NOMEM. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
-/* Our own load on the GPU. It ends at its end time even if the program is killed. Functions
- * return 0 or a negative enum gw_error. */
+/* The functions that run our own load on the GPU. The load ends at its end time even if the program
+ * is killed. The functions return 0 or a negative enum gw_error. */
 struct sensor_drive {
 	/* Prepares the GPU with this PCI id; writes a message on failure. */
 	int (*open)(void *ctx, const char *pci, char *message, size_t size);
-	/* Starts the load now and returns at once; the load stops at until_ns (monotonic).
-	 * *ret_begin_ns: when it started. */
+	/* Starts the load now and returns at once. The load stops at until_ns (monotonic).
+	 * *ret_begin_ns is the time at which the load started. */
 	int (*on)(void *ctx, uint64_t until_ns, uint64_t *ret_begin_ns);
 	void (*close)(void *ctx);
 	void *ctx;
@@ -186,9 +194,9 @@ int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, stru
 int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sensor_plan *plan,
 			struct sensor *ret, char *message, size_t size);
 
-/* Gets what is known about a device now: learned before and stored below dir (NULL: nowhere),
- * or assumed. Reads the ring buffer once to see whether it exists. Returns 0, with a sentence
- * in note if a file was ignored, or -GW_E_NODEV. */
+/* Gets the sensor of a device: the one that was stored below dir, or the assumed one. If dir is
+ * NULL, no stored sensor is used. Reads the ring buffer once to see whether it exists. Returns 0,
+ * with a sentence in note if a file was ignored, or -GW_E_NODEV. */
 int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct sensor *ret,
 		 char *note, size_t size);
 

@@ -11,15 +11,16 @@
 
 struct active {
 	struct learn *l;
-	double on_s[BURSTS], off_s[BURSTS];
+	double on_s[BURSTS], off_s[BURSTS]; /* start and end of each burst */
 	struct fit_bursts bursts;
 	struct fit_point point[RECORDER_POINTS]; /* points of one source at a time */
 	uint64_t at_ns;                          /* when the next burst is due */
-	uint64_t random;
-	bool counting; /* true: read the counter instead of the power values */
-	double tick_s, tick_j;
-	double last_s;  /* time of the previous reading */
-	unsigned ticks; /* number of counter updates in point; each is a mean power */
+	uint64_t random;                         /* state of random_ratio() */
+	bool counting;  /* read the counter instead of the power values */
+	double tick_s;  /* time of the last observed update of the counter; NAN: none */
+	double tick_j;  /* reading of the counter after that update; NAN: none */
+	double last_s;  /* time of the previous reading of the counter */
+	unsigned ticks; /* number of updates of the counter in `point` */
 };
 
 static double random_ratio(struct active *a)
@@ -68,8 +69,8 @@ static void record_until(struct active *a, uint64_t until_ns)
 	}
 }
 
-/* Runs one burst at its time, or as soon as the readings allow, then the pause. Stores the
- * actual times. */
+/* Runs one burst at its planned time, or as soon as the readings allow, and plans the next burst
+ * after a pause of off_s. Stores the actual times of the burst. */
 static int active_burst(struct active *a, double on_s, double off_s)
 {
 	const struct sensor_drive *d = a->l->plan->drive;
@@ -214,7 +215,7 @@ static int run_drive(struct active *a)
 
 	l->w.poll_ns = RECORDER_POLL;
 	recorder_until(&l->w, clock_mono_ns(l->w.clock) + 3 * NS_PER_S / 2);
-	/* the recorder starts again here, when the load is certainly off */
+	/* The load is certainly off now: begin to record again. */
 	recorder_clear(&l->w);
 	a->at_ns = clock_mono_ns(l->w.clock) + NS_PER_S / 2;
 	err = active_irregular(a);
@@ -249,7 +250,9 @@ int sensor_active_alone(struct learn *l)
 		err = -GW_E_STATE;
 	} else if (!err && list.count) {
 		snprintf(l->message, l->size,
-			 "%u process%s on the GPU (pid %lld%s): the load needs the GPU alone",
+			 "%u process%s on the GPU (pid %lld%s), but the load must run alone; "
+			 "end "
+			 "the other programs first",
 			 list.count, list.count == 1 ? " is" : "es are",
 			 (long long)list.p[0].pid, list.count == 1 ? "" : ", ...");
 		err = -GW_E_STATE;

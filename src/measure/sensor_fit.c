@@ -23,9 +23,9 @@ double fit_quantile(double *v, unsigned n, double share)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
-/* Returns the start value of the period: the median of the intervals that can be single
- * periods. A few intervals are too short, because a value was read while it was being updated;
- * so the shortest interval cannot be used. */
+/* Returns the start value of the period: the median of the intervals that can be single periods.
+ * The shortest interval cannot be used, because a few intervals are too short: a value was read
+ * while it was being updated. */
 static double single_interval(const double *t_s, unsigned n, double *work)
 {
 	double low;
@@ -40,7 +40,8 @@ static double single_interval(const double *t_s, unsigned n, double *work)
 	return fit_quantile(work, m, 0.5);
 }
 
-/* Computes least squares of time on index; the indices are counted with the current period. */
+/* Fits a line through the times of the changes over their index, by least squares. The index of a
+ * change is counted with period_s. Returns the slope, which is the new period. */
 static double fit_regress(const double *t_s, unsigned n, double period_s, double *ret_phase_s)
 {
 	double k = 0, sk = 0, st = 0, skk = 0, skt = 0, slope;
@@ -82,7 +83,9 @@ struct problem {
 	const struct fit_point *p;
 	unsigned n, stride;
 	const struct fit_bursts *bursts;
-	double *at; /* for each burst: the total on-time, or the low-pass value, at its start */
+	/* for each burst, at its start: the total time of the bursts before it (boxcar), or the
+	 * output of the filter (low-pass) */
+	double *at;
 };
 
 /* Returns the last burst that began at or before t, or -1. */
@@ -147,8 +150,8 @@ static double response_at(const struct problem *q, const struct fit_response *f,
 	return (on_time(q, t) - on_time(q, t - f->window_s)) / f->window_s;
 }
 
-/* Fits the levels by least squares; returns the share of the variance that is not explained.
- * Needs prepare_bursts(). */
+/* Fits the power without load and the power of the load by least squares. Returns the share of the
+ * variance that the fit does not explain. Call prepare_bursts() first. */
 static double fit_unexplained(const struct problem *q, struct fit_response *f)
 {
 	double n = 0, mx = 0, mw = 0, sxx = 0, sww = 0, sxw = 0;
@@ -186,8 +189,9 @@ static bool try_better(const struct problem *q, const struct fit_response *try,
 	return true;
 }
 
-/* Descends from a start to the minimum: along each axis and both diagonals, because a longer
- * window can be balanced by a shorter delay. The steps shrink when no direction goes down. */
+/* Searches the minimum of the unexplained share from a start value. It tries each axis and both
+ * diagonals, because a longer window can be balanced by a shorter delay. The steps become smaller
+ * when no direction is better. */
 static void fit_descend(const struct problem *q, bool window_too, struct fit_response *best)
 {
 	static const double direction[][2] = {
@@ -216,7 +220,7 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 {
 	struct fit_response f = { .model = model };
 
-	/* fewer points are enough to find the region of the minimum */
+	/* Fewer points are enough to find the region of the minimum. */
 	q->stride = 1 + q->n / 800;
 	for (f.window_s = WINDOW_MIN_S; f.window_s < WINDOW_MAX_S; f.window_s *= 1.4) {
 		double step = fmin(fmax(f.window_s / 4, 2e-3), 10e-3);
@@ -235,7 +239,7 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 	fit_descend(q, true, best);
 }
 
-/* If a larger share is not explained, the points do not follow the load. */
+/* If the fit leaves a larger share unexplained, the points do not follow the load. */
 #define MISSED_MAX 0.3
 
 int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,

@@ -11,7 +11,8 @@ struct fit_point {
 	double t_s, w;
 };
 
-/* The times of the load: on from on_s[i] to off_s[i], sorted, without overlap. */
+/* The times at which the load was on: from on_s[i] to off_s[i], in order of time, without
+ * overlap. */
 struct fit_bursts {
 	const double *on_s, *off_s;
 	unsigned n;
@@ -29,9 +30,9 @@ struct fit_period {
  * than 4 times or without a pattern. `work` needs n elements. */
 int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *ret);
 
-/* The response of a sensor: the share of the load that it shows at t, 0 to 1. Its value at t is
- * the mean of the window that ended delay_s before (SENSOR_BOXCAR), or the low-pass value at
- * that time. */
+/* The response of a sensor: the share of the load that its value at t shows, 0 to 1. The value at t
+ * is the mean of the window that ended delay_s before t (SENSOR_BOXCAR), or the output of the
+ * low-pass filter at that time. */
 struct fit_response {
 	enum sensor_model model;
 	double window_s; /* window of the mean, or time constant of the low pass */
@@ -50,16 +51,17 @@ int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts 
 int fit_delay(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,
 	      double window_s, double *work, struct fit_response *ret);
 
-/* Returns the shift from a source's values to the power that they describe: the delay plus half
- * the window, or plus the time constant. */
+/* Returns by how much the values of a source are late: the delay plus half the window, or the delay
+ * plus the time constant. */
 double fit_lag_s(const struct fit_response *f);
 
-/* Returns the mean of the readings over from..to, each valid until the next; NAN if there is
- * none. *ret_sd: their standard deviation. */
+/* Returns the mean of the readings from from_s to to_s, where each reading is valid until the next;
+ * NAN if there is none. *ret_sd is their standard deviation. */
 double fit_mean(const struct fit_point *p, unsigned n, double from_s, double to_s,
 		double *ret_sd);
 
-/* Returns the value below which this share of the n values lies. Sorts v. */
+/* Returns the quantile of n values: the value below which this share of the values lies. Sorts
+ * v. */
 double fit_quantile(double *v, unsigned n, double share);
 
 #endif

@@ -6,12 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PERIODS_S  12. /* maximum time to wait until every value has changed often enough */
-#define TICK_S     3.  /* how long the counter is read without a pause */
-#define RATE_S     5.  /* how long each rate is tested */
-#define SLOW_S     10. /* time between the two readings of the slowest rate */
+#define PERIODS_S 12. /* maximum time to wait until every value has changed often enough */
+#define TICK_S    3.  /* time for which the counter is read without a pause */
+#define RATE_S    5.  /* time for which each rate is tested */
+#define SLOW_S    10. /* time between the two readings of the slowest rate */
+/* A rate is safe if the counter differs from the reference by at most this ratio. */
 #define SAFE_RATIO 0.005
-/* if a read takes less time, one read per ms costs less than a tenth of a core */
+/* If a read takes less time than this, one read per ms uses less than a tenth of a core. */
 #define CHEAP_S   1e-4
 #define PASSIVE_S (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
@@ -30,7 +31,7 @@ static uint64_t recorder_ns(const struct recorder *w, double t_s)
 	return w->zero_ns + (uint64_t)(int64_t)(t_s * 1e9);
 }
 
-/* Returns 0 or -GW_E_NOMEM. Call recorder_done() in any case. */
+/* Returns 0 or -GW_E_NOMEM. The caller frees w->memory. */
 static int recorder_init(struct recorder *w, struct sampler_device *sd)
 {
 	struct fit_point *p;
@@ -56,12 +57,6 @@ static int recorder_init(struct recorder *w, struct sampler_device *sd)
 	w->counter_cost.s = c + 2 * COSTS;
 	recorder_clear(w);
 	return 0;
-}
-
-static void recorder_done(struct recorder *w)
-{
-	free(w->memory);
-	w->memory = NULL;
 }
 
 static void recorder_clear_values(struct recorder *w)
@@ -206,7 +201,7 @@ void learn_progress(const struct learn *l, const char *what)
 void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s)
 {
 	struct fit_period f;
-	unsigned changes = t->n ? t->n - 1 : 0; /* the first value existed before we started */
+	unsigned changes = t->n ? t->n - 1 : 0; /* the first value is older than the trace */
 
 	for (unsigned i = 0; i < changes; i++)
 		l->work[i] = t->p[i + 1].t_s;
@@ -221,10 +216,9 @@ static bool has_enough(const struct recorder_trace *t, const struct sensor_sourc
 	return s->why != GW_HAVE || t->n > SENSOR_CHANGES;
 }
 
-/* Chooses the polling period. If the driver updates a value only when a reader finds it old,
- * the measured period is too long by up to one polling period; therefore a cheap value is read
- * more often. Reading from nvidia-smi starts a program, and a hundred per second would be a
- * load. */
+/* Chooses the polling period. Some drivers update a value only when it is read. The measured period
+ * is then too long by up to one polling period, so a value that is cheap to read is polled more
+ * often. Each read from nvidia-smi starts a program, so it is polled less often. */
 static void choose_poll(struct recorder *w)
 {
 	recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
@@ -250,7 +244,7 @@ static void learn_values(struct learn *l)
 	learn_period(l, &w->average, &l->s.average);
 }
 
-#define STAMPS_AGREE_S 60 /* a larger difference means that another clock is used */
+#define STAMPS_AGREE_S 60 /* timestamps that differ by more are not of the wall clock */
 
 static void learn_ring(struct learn *l)
 {
@@ -317,12 +311,12 @@ static void learn_tick(struct learn *l, struct fit_period *ret)
 }
 
 struct reference {
-	const struct recorder_trace *trace;
+	const struct recorder_trace *trace; /* NULL: there are no power values */
 	double lag_s;
 };
 
-/* Returns the reference for the counter: the ring buffer if it is dense, else the average, else
- * the instant value. */
+/* Returns the power values with which the counter is compared: the ring buffer if its entries are
+ * close together, otherwise the average, otherwise the instant value. */
 static struct reference reference_of(const struct learn *l)
 {
 	const struct sensor *s = &l->s;
@@ -352,9 +346,9 @@ static double between_ticks(const struct fit_period *tick, double t_s)
 }
 
 struct reading {
-	double t_s, width_s, joules;
-	bool good; /* no reading failed, and the counter did not decrease */
-	unsigned n;
+	double t_s, width_s, joules; /* time, duration and result of the last reading */
+	bool good;                   /* no reading failed, and the counter did not decrease */
+	unsigned n;                  /* number of readings */
 };
 
 static void read_next(struct recorder *w, struct reading *r)
@@ -371,8 +365,8 @@ static void read_next(struct recorder *w, struct reading *r)
 	r->n++;
 }
 
-/* Reads the counter so that its last update is certain: a reading that took too long (90 ms
- * occurred) is repeated one update later. */
+/* Reads the counter such that it is certain which update the reading contains. A reading that took
+ * too long (90 ms occurred) is repeated one update later. */
 static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t at_ns,
 		      struct reading *r)
 {
@@ -386,8 +380,8 @@ static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t a
 	}
 }
 
-/* Reads the counter at this interval for about length_s. False: the counter failed or
- * restarted. */
+/* Reads the counter at this interval for about length_s. Returns false if the counter failed or was
+ * reset. */
 static bool try_rate(struct learn *l, const struct fit_period *tick, double every_s,
 		     double length_s, struct sensor_rate *ret, double *ret_unsteady)
 {
@@ -444,7 +438,7 @@ static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, u
 	if (unsteady > 0.05)
 		allowed = 0.03;
 	if (tick->changes == 0)
-		/* it is unknown which counter update a reading contains */
+		/* It is unknown which update of the counter a reading contains. */
 		allowed += 0.82 * l->s.tick_s / length_s;
 	return fabs(r->counter_w / r->reference_w - 1) <= allowed ? SAFE : DISTURBED;
 }
@@ -493,7 +487,7 @@ static void learn_costs(struct learn *l)
 	fill_cost(&l->w.counter_cost, &s->counter_p50_s, &s->counter_p99_s);
 }
 
-/* Returns 0, or -GW_E_LOST if the device went away meanwhile; the result is then not usable. */
+/* Returns 0, or -GW_E_LOST if the device no longer answers; the result is then unusable. */
 static int still_present(struct learn *l)
 {
 	recorder_due(&l->w);
@@ -563,7 +557,7 @@ int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, stru
 	if (err && size && !message[0])
 		snprintf(message, size, "%s", gw_strerror(err));
 	if (l)
-		recorder_done(&l->w);
+		free(l->w.memory);
 	free(l);
 	return err;
 }

@@ -1,5 +1,5 @@
-/* sensor_learn: what sensor_learn.c (without a load) and sensor_active.c (with our own load)
- * share.
+/* sensor_learn: declarations that sensor_learn.c and sensor_active.c share. The first file measures
+ * a sensor without a load, the second one with our own load.
  *
  * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything
  * is allocated at the start; if the memory is full, further values are dropped. Times are
@@ -15,13 +15,13 @@
 #define RECORDER_RING   256u   /* maximum number of entries of a ring buffer */
 #define RECORDER_POLL   (5 * NS_PER_MS) /* default time between two polls */
 
-struct recorder_trace { /* values with the time of their first reading */
+struct recorder_trace { /* the changes of a value, with the time of the first reading */
 	struct fit_point *p;
 	unsigned n;
 	double last_w; /* the last value */
 };
 
-struct recorder_cost { /* durations of a kind of call, in seconds */
+struct recorder_cost { /* durations of one kind of driver call, in seconds */
 	double *s;
 	unsigned n;
 };
@@ -30,7 +30,7 @@ struct recorder {
 	struct sampler_device *device;
 	const struct clock *clock;
 	uint64_t zero_ns;          /* time of recorder_init() */
-	unsigned average_quantity; /* chosen by the caller; GW_Q_POWER until then */
+	unsigned average_quantity; /* the quantity of `average`; at first GW_Q_POWER */
 	struct report r;           /* report of the last poll */
 	struct recorder_trace instant, average, ring;
 	struct recorder_cost poll_cost, ring_cost, counter_cost;
@@ -40,7 +40,7 @@ struct recorder {
 	double ring_age_s;   /* age of the newest sample, if timestamps use the wall clock */
 	uint64_t poll_ns;    /* time between two polls */
 	uint64_t next_poll_ns, next_drain_ns;
-	void *memory; /* the memory of all arrays */
+	void *memory; /* the memory for all traces and costs */
 };
 
 static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
@@ -60,16 +60,16 @@ void recorder_drain(struct recorder *w);
 /* Reads the counter. *ret_t_s is the time at the middle of the call. */
 void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, double *ret_t_s);
 
-/* Returns the next deadline after at_ns in steps of step_ns; skips missed ones. */
+/* Returns the next deadline after at_ns, in steps of step_ns. Skips deadlines that were missed. */
 uint64_t recorder_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns);
 
-/* What the parts of sensor_learn() share. */
+/* The data of one call of sensor_learn(). */
 struct learn {
 	struct recorder w;
 	struct sensor s;
 	const struct sensor_plan *plan;
 	uint64_t begin_ns; /* when sensor_learn() was called */
-	double expected_s; /* total duration */
+	double expected_s; /* expected duration of sensor_learn() */
 	char *message;     /* for a sentence about an error */
 	size_t size;       /* size of message */
 	double work[RECORDER_POINTS], work2[RECORDER_POINTS];

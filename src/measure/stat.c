@@ -92,7 +92,8 @@ double run_mean_reach(const struct run_mean *m)
 {
 	double own = run_mean_reach_own(m), shared = NORMAL_95 * run_mean_u_shared(m);
 
-	/* one run whose own part is unknown: the shared part is its whole uncertainty */
+	/* If there is one run and its own part is unknown, the shared part is its whole
+	 * uncertainty. */
 	return m->moments.count == 1 && isnan(own) ? shared : hypot(own, shared);
 }
 
@@ -279,37 +280,6 @@ int stat_trend(const double *y, size_t n, struct trend *ret)
 	return 0;
 }
 
-int stat_line(const double *x, const double *y, size_t n, struct line *ret)
-{
-	double x_mean = 0, y_mean = 0, xx = 0, xy = 0, rest = 0, count = (double)n;
-
-	if (n < 2)
-		return -GW_E_ARG;
-	for (size_t i = 0; i < n; i++) {
-		x_mean += x[i] / count;
-		y_mean += y[i] / count;
-	}
-	for (size_t i = 0; i < n; i++) {
-		xx += (x[i] - x_mean) * (x[i] - x_mean);
-		xy += (x[i] - x_mean) * (y[i] - y_mean);
-	}
-	if (!(xx > 0))
-		return -GW_E_ARG;
-
-	struct line l = { .b = xy / xx, .residual_sd = NAN };
-
-	l.a = y_mean - l.b * x_mean;
-	for (size_t i = 0; i < n; i++) {
-		double r = (y[i] - y_mean) - l.b * (x[i] - x_mean);
-
-		rest += r * r;
-	}
-	if (n > 2)
-		l.residual_sd = sqrt(rest / (count - 2));
-	*ret = l;
-	return 0;
-}
-
 uint64_t splitmix64(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -424,7 +394,7 @@ static double bca_share(const struct bootstrap *b, double z)
 {
 	double shifted = b->bias + z, scale = 1 - b->acceleration * shifted;
 
-	if (scale <= 0) /* beyond all resamples: use the lowest or highest one */
+	if (scale <= 0) /* the end is beyond all resamples: use the lowest or highest one */
 		return z < 0 ? 0 : 1;
 	return normal_cdf(b->bias + shifted / scale);
 }
@@ -451,11 +421,6 @@ int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, ui
 	ret->bca_low = stat_percentile(scratch, resamples, bca_share(ret, -wide));
 	ret->bca_high = stat_percentile(scratch, resamples, bca_share(ret, wide));
 	return 0;
-}
-
-static bool is_alpha(double alpha)
-{
-	return alpha > 0 && alpha < 1;
 }
 
 /* Computes the moments of the logarithms. Returns 0 or -GW_E_ARG. */
@@ -487,7 +452,7 @@ static struct unknown of_trials(const struct moments *first, const struct moment
 	double df[] = { first->weight - 1, row->weight - 1 };
 	struct unknown u = { COMPARE_TRIALS, u2[0] + u2[1], welch_df(u2, df, 2), 0 };
 
-	if (isnan(u.df)) /* no scatter: the factor does not matter */
+	if (isnan(u.df)) /* the scatter is 0, so the factor does not matter */
 		u.df = df[0] + df[1];
 	return u;
 }
@@ -519,7 +484,7 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 						      : of_budget(first, row);
 
 	u.stated2 += u_extra_log * u_extra_log;
-	/* no interval, because without the unknown part it would be too narrow */
+	/* There is no interval, because without the unknown part it would be too narrow. */
 	if (isnan(u.stated2))
 		u = (struct unknown){ COMPARE_NONE, NAN, NAN, NAN };
 	return u;
@@ -540,7 +505,7 @@ int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 {
 	struct moments a, b;
 
-	if (u_extra_log < 0 || !is_alpha(alpha) || add_logs(first, &a) < 0 ||
+	if (u_extra_log < 0 || !(alpha > 0 && alpha < 1) || add_logs(first, &a) < 0 ||
 	    add_logs(row, &b) < 0)
 		return -GW_E_ARG;
 

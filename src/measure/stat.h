@@ -10,12 +10,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Mean, variance and extremes of running values (Welford's recurrence; West's with weights). No
- * large sums are subtracted, so 700 W -+ 1 mW keeps its digits over days. */
+/* Mean, variance and extremes of running values, by Welford's recurrence (with weights, West's). No
+ * large sums are subtracted, so the variance of values near 700 W that differ by 1 mW stays exact
+ * over days. */
 struct moments {
 	uint64_t count;
-	double weight; /* sum of weights: seconds, or the count */
-	double mean;   /* 0 while empty: use moments_mean() */
+	double weight; /* sum of the weights; equal to count without weights */
+	double mean;   /* 0 if nothing was added; moments_mean() returns NAN then */
 	double m2;     /* weighted sum of squared distances from the mean */
 	double min, max;
 };
@@ -49,13 +50,14 @@ struct run_mean {
 
 void run_mean_init(struct run_mean *m);
 
-/* Adds a run. u_all: its standard uncertainty in the unit of value; u_own: the part of u_all
- * that differs from run to run. NAN: unknown. If only one of them is known, it counts as the
+/* Adds a run. u_all is its standard uncertainty in the unit of value. u_own is the part of u_all
+ * that differs from run to run. NAN means unknown. If only one of them is known, it counts as the
  * whole uncertainty. */
 void run_mean_add(struct run_mean *m, double value, double u_own, double u_all);
 
-/* Returns the standard uncertainty of a run that differs from run to run (root mean square), and
- * the one that all runs share. NAN: unknown. */
+/* run_mean_u_own() returns the part of a run's standard uncertainty that differs from run to run,
+ * as the root mean square over the runs. run_mean_u_shared() returns the part that is the same in
+ * all runs. NAN: unknown. */
 double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
@@ -79,7 +81,8 @@ double run_mean_reach(const struct run_mean *m);
 #define HISTOGRAM_BUCKETS 2771 /* ln(1e4 / 0.01) / ln(1.005), rounded up */
 
 struct histogram {
-	/* first: below all edges; last: above all edges */
+	/* The first element is for values below all edges, the last one for values above all
+	 * edges. */
 	double seconds[HISTOGRAM_BUCKETS + 2];
 	double total_seconds;
 	double min, max;
@@ -113,23 +116,15 @@ struct trend {
 };
 int stat_trend(const double *y, size_t n, struct trend *ret);
 
-/* Least squares y = a + b x. residual_sd is NAN for two points. Returns 0, or -GW_E_ARG for
- * fewer than two points or if all x are equal. */
-struct line {
-	double a, b;
-	double residual_sd; /* with n - 2 degrees of freedom */
-};
-int stat_line(const double *x, const double *y, size_t n, struct line *ret);
-
 /* Reproducible random numbers: xoshiro256** (Blackman and Vigna). splitmix64 fills its state,
  * so that any seed is good. A result stores the seed, so that every interval can be computed
- * again to the last bit. Not for secrets. */
+ * again to the last bit. Do not use it for secrets. */
 struct random {
 	uint64_t s[4]; /* the state of xoshiro256** */
 	uint64_t seed; /* as given to random_init(), for the result */
 };
 
-/* Returns the next number of the sequence and advances *state. */
+/* Returns the next number of the generator splitmix64 and advances *state. */
 uint64_t splitmix64(uint64_t *state);
 
 void random_init(struct random *r, uint64_t seed);
@@ -148,8 +143,8 @@ double random_unit(struct random *r);
 struct bootstrap {
 	double percentile_low, percentile_high; /* the percentile interval */
 	double bca_low, bca_high;               /* the BCa interval */
-	double bias;                            /* z0 of BCa */
-	double acceleration;                    /* a of BCa */
+	double bias;                            /* bias correction of BCa (z0) */
+	double acceleration;                    /* acceleration of BCa (a) */
 };
 
 /* Computes two intervals of the mean of x from the same resamples; each does not contain the
@@ -173,7 +168,7 @@ int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, ui
 /* One arm of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
  * or in several runs. */
 struct compare_arm {
-	const double *runs; /* borrowed for the call */
+	const double *runs; /* one value per run; used only during the call */
 	size_t n;
 	/* relative standard uncertainty of one run, for ratios (the budget without gain and
 	 * offset); NAN: unknown */
@@ -181,16 +176,19 @@ struct compare_arm {
 };
 
 enum compare_basis {
-	COMPARE_TRIALS, /* the scatter of the runs: Welch's t on logarithms */
-	/* one arm has one run: the scatter of the other arm is used for both */
+	COMPARE_TRIALS, /* the scatter of the runs of both arms: Welch's t on logarithms */
+	/* One arm has a single run. The scatter of the other arm is used for both arms. */
 	COMPARE_ONE_SIDE,
-	COMPARE_BUDGET, /* one run each: only the stated uncertainties, assumed normal */
-	COMPARE_NONE, /* scatter and stated uncertainty are unknown: a ratio without interval */
+	/* Both arms have a single run. Only their stated uncertainties are used, which are assumed
+	 * to be normal. */
+	COMPARE_BUDGET,
+	/* Scatter and stated uncertainty are unknown, so the ratio has no interval. */
+	COMPARE_NONE,
 };
 
 struct compare_change {
 	enum compare_basis basis;
-	double ratio;  /* exp of the difference of the mean logarithms: row / first */
+	double ratio;  /* row / first: exp of the difference of the mean logarithms */
 	double change; /* ratio - 1 */
 	double change_low, change_high; /* the interval of change; NAN: unknown */
 	double u_log;                   /* standard uncertainty of ln(ratio) */
@@ -224,7 +222,7 @@ enum compare_verdict {
 	COMPARE_LESS,    /* the whole interval lies below 0 */
 	COMPARE_MORE,    /* the whole interval lies above 0 */
 	COMPARE_OPEN,    /* the interval contains 0 */
-	COMPARE_UNKNOWN, /* one run each, or no interval: the scatter is unknown */
+	COMPARE_UNKNOWN, /* the scatter is unknown: both arms have one run, or no interval */
 };
 enum compare_verdict compare_verdict(const struct compare_change *c);
 

@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THROTTLE_SHARE 0.01 /* throttling is reported above this share of the window */
-/* thermal throttling and brake make the window invalid above this share */
+/* Throttling gives a code if it lasted for a larger share of the window. */
+#define THROTTLE_SHARE 0.01
+/* Thermal throttling and the power brake make the window invalid above this share. */
 #define THROTTLE_INVALID 0.10
-#define COVERAGE_INVALID 0.90
-#define DRIFT_C          10.0
-#define SHORT_S          10.0
+#define COVERAGE_INVALID 0.90 /* a lower coverage makes the window invalid */
+#define DRIFT_C          10.0 /* a larger change of temperature gives the code temp-drift */
+#define SHORT_S          10.0 /* a shorter window has the code short */
 
 const uint64_t window_tracker_reason_bits[GW_THROTTLES] = {
 	[GW_THROTTLE_POWER] = 0x4,
@@ -32,16 +33,6 @@ static const enum gw_code throttle_code[GW_THROTTLES] = {
 	[GW_THROTTLE_THERMAL_HARDWARE] = GW_CODE_THROTTLE_THERMAL,
 	[GW_THROTTLE_BRAKE] = GW_CODE_THROTTLE_BRAKE,
 };
-
-static double tracker_seconds(uint64_t a_ns, uint64_t b_ns)
-{
-	return b_ns > a_ns ? (double)(b_ns - a_ns) * 1e-9 : 0;
-}
-
-static uint64_t code_bit(unsigned code)
-{
-	return UINT64_C(1) << code;
-}
 
 struct window_series *window_series_new(size_t room)
 {
@@ -69,14 +60,9 @@ struct window_series *window_series_new(size_t room)
 	return s;
 }
 
-void window_series_free(struct window_series *s)
-{
-	free(s);
-}
-
-/* True if the sample at t_ns replaces the first sample, which is the only one so far and before
- * the window: t_ns is not after the start of the window, or the time between the two samples is
- * a gap. */
+/* Returns true if the sample at t_ns replaces the first sample of the series. The first sample must
+ * be the only one and be before the window. It is replaced if t_ns is not after the start of the
+ * window, either, or if the time between the two samples is a gap. */
 static bool series_replaces_first(const struct window_series *s, uint64_t t_ns,
 				  const struct energy *e, const struct energy_window *w)
 {
@@ -245,7 +231,7 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 	w->utilization_max = max_known(w->utilization_max, f[FIGURE_UTILIZATION_GPU]);
 	if (!isnan(f[FIGURE_CLOCK_REASONS]))
 		throttling_add(&w->throttling, (uint64_t)f[FIGURE_CLOCK_REASONS],
-			       tracker_seconds(from, e->t_ns), f[FIGURE_POWER]);
+			       fmax(0, span_s(from, e->t_ns)), f[FIGURE_POWER]);
 }
 
 /* Stores a reading of the throttle counters. The first reading at or after the start of a
@@ -313,7 +299,7 @@ static void share_until(struct window_tracker *t, struct tracked_window *w, uint
 		w->shared_to = w->e.begin.point;
 	attribute_add(&w->shares,
 		      p.joules + p.hole_j - w->shared_to.joules - w->shared_to.hole_j,
-		      tracker_seconds(from, to_ns), list->use, list->count, list->hidden);
+		      span_s(from, to_ns), list->use, list->count, list->hidden);
 	w->shared_to = p;
 	w->shared_ns = to_ns;
 }
@@ -510,28 +496,25 @@ void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 			  const struct gw_energy *r)
 {
-	const struct window_tracker_processes *last =
-		t->has_previous ? &t->previous : &t->processes;
-
 	if (!t->has_previous)
 		return;
-	share_until(t, w, r->end_ns, last);
+	share_until(t, w, r->end_ns, &t->previous);
 	if (!isnan(r->joules.best))
 		attribute_finish(&w->shares, r->joules.best);
 }
 
-static double worst_share(const struct gw_energy *r, unsigned code, double *ret_s)
+/* Returns the longest time of throttling among the causes with this code. */
+static double throttled_s(const struct gw_energy *r, unsigned code)
 {
 	double longest = 0;
 
 	for (unsigned i = 0; i < GW_THROTTLES; i++)
 		if (throttle_code[i] == code && r->throttle_seconds[i] > longest)
 			longest = r->throttle_seconds[i];
-	*ret_s = longest;
-	return longest / r->seconds;
+	return longest;
 }
 
-/* Describes the foreign process; 0 bytes means unknown. */
+/* Writes name, pid and memory of the foreign process. */
 static void describe_foreign(const struct tracked_window *w, char *out, size_t size)
 {
 	char memory[32] = "memory unknown";
@@ -547,7 +530,7 @@ static void describe_foreign(const struct tracked_window *w, char *out, size_t s
 void window_tracker_evidence(const struct tracked_window *w, const struct gw_energy *r,
 			     unsigned code, char *out, size_t size)
 {
-	double s, share_of;
+	double s;
 
 	out[0] = '\0';
 	switch (code) {
@@ -555,9 +538,9 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 	case GW_CODE_THROTTLE_POWER:
 	case GW_CODE_THROTTLE_THERMAL:
 	case GW_CODE_THROTTLE_BRAKE:
-		share_of = worst_share(r, code, &s);
+		s = throttled_s(r, code);
 		snprintf(out, size, "%.2f s of %.2f s (%.1f %%)%s", s, r->seconds,
-			 100 * share_of,
+			 100 * s / r->seconds,
 			 r->throttle_source == GW_THROTTLE_SOURCE_SAMPLED ? ", sampled" : "");
 		break;
 	case GW_CODE_LIMIT_CHANGED:
@@ -565,11 +548,12 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 			 w->begin_limits.limit_w, w->end_limits.limit_w);
 		break;
 	case GW_CODE_LOW_COVERAGE:
-		snprintf(out, size, "%.1f %% covered, longest gap %.3f s",
+		snprintf(out, size,
+			 "samples cover %.1f %% of the window; the longest gap is %.3f s",
 			 100 * r->coverage_ratio, r->longest_gap_seconds);
 		break;
 	case GW_CODE_METERS_DISAGREE:
-		snprintf(out, size, "samples %.1f J, counter %.1f J: %+.1f %%",
+		snprintf(out, size, "%.1f J by the samples, %.1f J by the counter: %+.1f %%",
 			 r->samples_joules, r->counter_joules, 100 * r->residual_ratio);
 		break;
 	case GW_CODE_ALIAS_SUSPECTED:
@@ -579,7 +563,7 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 				 1e3 * r->load_period_seconds, 1e3 * r->sample_spacing_seconds);
 		break;
 	case GW_CODE_TEMP_DRIFT:
-		snprintf(out, size, "%.0f to %.0f degrees Celsius", r->temperature_begin,
+		snprintf(out, size, "from %.0f to %.0f degrees Celsius", r->temperature_begin,
 			 r->temperature_end);
 		break;
 	case GW_CODE_SUB_PERIOD:
@@ -587,7 +571,7 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 			 "the window is %.1f ms long, and samples come every %.0f ms",
 			 1e3 * r->seconds, 1e3 * r->sample_spacing_seconds);
 		break;
-	case GW_CODE_SHORT: snprintf(out, size, "%.2f s", r->seconds); break;
+	case GW_CODE_SHORT: snprintf(out, size, "the window is %.2f s long", r->seconds); break;
 	default: break;
 	}
 }

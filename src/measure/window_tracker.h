@@ -10,24 +10,23 @@
 #include "energy.h"
 #include "event.h"
 
-#define WINDOW_SERIES_ROOM 262144 /* readings of each kind, if the caller gives no number */
+#define WINDOW_SERIES_ROOM 262144 /* maximum number of readings of each kind, by default */
 
 /* The readings of one GPU during one window, for the caller of gw_window_series(). All memory
  * is reserved when the window opens, so the sampling path does not allocate; pages that hold no
  * reading are never touched. A reading for which there is no room is only counted. The energy
  * is not computed from these readings. */
 struct window_series {
-	struct gw_series view;        /* what the caller sees; points to the arrays below */
-	uint64_t next;                /* number of the next power sample of the energy engine */
+	struct gw_series view;        /* the public struct, which points to the arrays below */
+	uint64_t next;                /* number of the next power sample to copy */
 	uint64_t *power_ns, *tick_ns; /* times of the power samples and of the ticks */
 	double *power_w;
 	double *column[FIGURES]; /* the figures of each tick */
 };
 
-/* Reserves memory for `room` power samples and `room` ticks. Returns NULL if there is no
- * memory, or if `room` is too large. */
+/* Reserves memory for `room` power samples and `room` ticks; the caller frees it with free().
+ * Returns NULL if there is no memory, or if `room` is too large. */
 struct window_series *window_series_new(size_t room);
-void window_series_free(struct window_series *s); /* NULL is allowed */
 
 /* Bits of GW_Q_CLOCK_REASONS for each cause of throttling. */
 extern const uint64_t window_tracker_reason_bits[GW_THROTTLES];
@@ -44,7 +43,7 @@ struct tracked_throttling {
 	bool seen;                      /* at least one tick had clock reasons */
 	uint64_t reasons;               /* every bit of GW_Q_CLOCK_REASONS that occurred */
 	double limited_s[GW_THROTTLES]; /* seconds in which each cause limited the clocks */
-	double limited_j;               /* energy during readings with a throttled clock */
+	double limited_j;               /* approximate energy while the clocks were limited */
 };
 
 struct tracked_mean {
@@ -64,28 +63,29 @@ struct tracked_process {
 
 struct tracked_window {
 	struct tracked_window *next; /* in the list window_tracker.open */
-	/* borrowed; set before EVENT_OPEN; NULL: readings are not kept */
+	/* The memory for readings; NULL: readings are not kept. The caller owns it and sets it
+	 * before EVENT_OPEN. */
 	struct window_series *series;
 	unsigned id;
 	char label[64];
 	struct energy_window e;
 	struct tracked_limits begin_limits, end_limits;
 	struct tracked_throttling throttling;
-	uint64_t ticks, missed; /* ticks in the window: read, and missed */
-	uint64_t last_tick_ns;  /* time of the last tick; 0: none */
+	uint64_t ticks, missed; /* number of ticks that were read, and that were missed */
+	uint64_t last_tick_ns;  /* time of the last tick; 0: there was none */
 	struct tracked_temperature temp;
-	double memory_max;                      /* bytes in use; NAN: unknown */
-	struct tracked_mean clock, utilization; /* hertz of the SM clock; ratio */
-	double utilization_max;                 /* NAN: unknown */
-	uint64_t codes;                         /* codes raised by events */
-	struct tracked_process first;           /* first process on the GPU, own or foreign */
-	struct tracked_process foreign;         /* first foreign process on the GPU */
-	bool hidden;    /* there may have been processes that we cannot see */
-	bool exclusive; /* a foreign process makes the window invalid */
-	/* The energy per process; only if processes are listed. */
-	struct attribute shares;
-	struct energy_point shared_to; /* energy point up to which energy was shared */
-	uint64_t shared_ns;            /* time of shared_to; 0: the start of the window */
+	double memory_max;               /* maximum of the used memory in bytes; NAN: unknown */
+	struct tracked_mean clock;       /* SM clock in hertz */
+	struct tracked_mean utilization; /* ratio, 0 to 1 */
+	double utilization_max;          /* NAN: unknown */
+	uint64_t codes;                  /* codes raised by events */
+	struct tracked_process first;    /* first process on the GPU, own or foreign */
+	struct tracked_process foreign;  /* first foreign process on the GPU */
+	bool hidden;                     /* there may have been processes that we cannot see */
+	bool exclusive;                  /* a foreign process makes the window invalid */
+	struct attribute shares;         /* energy per process, if processes are read */
+	struct energy_point shared_to;   /* energy up to this point was shared */
+	uint64_t shared_ns;              /* time of shared_to; 0: the start of the window */
 };
 
 #define TRACKED_PROCESSES 64
@@ -99,27 +99,30 @@ struct window_tracker_processes { /* the processes at one time */
 
 struct window_tracker {
 	struct energy energy;
-	double interval_s;              /* planned time between two ticks */
-	double no_context_w, context_w; /* baselines, for sharing; NAN: unknown */
-	struct tracked_window *open;    /* windows before window_tracker_forget(); borrowed */
-	double last_tick_w;             /* power of the last tick */
+	double interval_s; /* planned time between two ticks */
+	/* idle power without and with idle contexts, to share energy; NAN: unknown */
+	double no_context_w, context_w;
+	/* list of all windows until window_tracker_forget(); the caller owns them */
+	struct tracked_window *open;
+	double last_tick_w; /* power of the last tick */
 	/* the process list that is being filled, and the list before it */
 	struct window_tracker_processes processes, previous;
-	bool has_previous; /* `previous` is valid */
+	bool has_previous; /* `previous` is filled in */
 };
 
 void window_tracker_init(struct window_tracker *t, const struct energy_setup *set,
 			 double interval_s);
 
-/* Takes an event. For EVENT_OPEN, the caller provides memory for the window, borrowed until
- * window_tracker_forget(). For all other events w is NULL. */
+/* Adds an event. For EVENT_OPEN, w is the caller's memory for the window, which the tracker uses
+ * until window_tracker_forget(). For all other events w is NULL. */
 void window_tracker_feed(struct window_tracker *t, const struct event *e,
 			 struct tracked_window *w);
 
 /* Returns the window with this id, or NULL. */
 struct tracked_window *window_tracker_find(struct window_tracker *t, unsigned id);
 
-/* True if samples cover the end of the window, and the readings for its end are available. */
+/* Returns true if samples cover the end of the window, and the readings for its end are
+ * available. */
 bool window_tracker_done(const struct window_tracker *t, const struct tracked_window *w);
 
 /* Gets the result of the window so far or, after EVENT_RESULT, the final one. */
@@ -131,10 +134,11 @@ void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 			  const struct gw_energy *result);
 
+/* Removes the window from the list. Does nothing if it is not in the list. */
 void window_tracker_forget(struct window_tracker *t, struct tracked_window *w);
 
-/* Writes the evidence for a code: "3.1 s of 12.5 s (24.8 %)"; "" if the code says
- * everything. */
+/* Writes the evidence for a code, such as "3.1 s of 12.5 s (24.8 %)". Writes "" if there is nothing
+ * to add to the sentence of the code. */
 void window_tracker_evidence(const struct tracked_window *w, const struct gw_energy *r,
 			     unsigned code, char *out, size_t size);
 

@@ -265,7 +265,7 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     (["--", "", "--", "true"], "command A is empty"),
     (["--", "true", "--", "x", "--", "y"], "there is a third -- after 'x'"),
     (["--fail-if=enery > 2%", "--", "a", "--", "b"], "column 1: no metric is called 'enery'; did you mean 'energy'?"),
-    (["--fail-if=energy > 2", "--", "a", "--", "b"], "no % after the number"),
+    (["--fail-if=energy > 2", "--", "a", "--", "b"], "the % after the number is missing"),
     (["--pairs-max=1", "--", "a", "--", "b"], "--pairs-max takes a whole number from 2 to 400"),
     (["--aa-pairs=-1", "--", "a", "--", "b"], "--aa-pairs takes a whole number from 0 to 400"),
     (["--target=1", "--", "a", "--", "b"], "--target takes a percentage above 0 such as 1%"),

@@ -39,7 +39,7 @@ def test_an_idle_gpu_has_one_and_it_is_kept(env):
     assert shown[0]["power_watts"] == b["power_watts"]
     assert shown[0]["taken_utc"] == b["taken_utc"]
     assert shown[1]["power_watts"] is None
-    assert shown[1]["message"] == "none is stored"
+    assert shown[1]["message"] == "no baseline of this GPU and kind is stored"
 
 
 def test_runs_of_one_result_are_shown_above_idle_as_one_mean(env, tmp_path):
@@ -64,7 +64,7 @@ def test_a_baseline_of_a_scenario_is_used_for_that_scenario_alone(env, tmp_path)
         other.write_text(f'[time]\nbegin = {begin}\n[[gpu]]\nprofile = "h200"\n')
         doc = shown(f"--simulate={other}")
         assert doc["baselines"][0]["device_uuid"] == b["device_uuid"]
-        assert doc["baselines"][0]["message"] == "none is stored"
+        assert doc["baselines"][0]["message"] == "no baseline of this GPU and kind is stored"
         out = tmp_path / "r.json"
         assert gpuward("measure", f"--simulate={other}", "-o", out, "--", "true", env=env).returncode == OK
         assert json.loads(out.read_text())["runs"][0]["baseline_kind"] is None

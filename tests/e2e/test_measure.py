@@ -467,7 +467,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     assert 0.01 <= run["latency_p95_seconds"] < 0.25 <= whole["latency_p95_seconds"]
     assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 6)
     assert run["energy_joules"]["best"] == pytest.approx(WATTS * run["seconds"], rel=0.05)
-    assert codes(run)["short"]["evidence"] == f'{run["seconds"]:.2f} s'
+    assert codes(run)["short"]["evidence"] == f'the window is {run["seconds"]:.2f} s long'
     assert [w["begin_seconds"] >= 0 for w in run["windows"]] == [True] * 3
     assert run["windows"][0]["begin_seconds"] == 0
     power = run["devices"][0]["series"]["power"]

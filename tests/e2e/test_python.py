@@ -161,10 +161,10 @@ def test_the_version_of_the_module_is_that_of_the_package_and_of_the_library():
 
 
 @pytest.mark.parametrize("scenario, code", [("no-gpu", "no_gpu"), ("no-driver", "no_driver")])
-def test_a_window_without_a_gpu_names_the_cause(scenario, code):
-    got = answer("with gpuward.window('a') as w: pass\nprint(json.dumps([w.joules, w.validity, w.codes, w.devices, len(w.why[w.codes[0]])]))",
+def test_a_window_without_a_gpu_names_the_cause_and_the_remedy(scenario, code):
+    got = answer("with gpuward.window('a') as w: pass\nprint(json.dumps([w.joules, w.validity, w.codes, w.devices, len(w.why[w.codes[0]]), len(w.remedy)]))",
                  LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM=scenario)
-    assert got[:4] == [None, "no-result", [code], []] and got[4] > 10
+    assert got[:4] == [None, "no-result", [code], []] and got[4] > 10 and got[5] > 10
 
 
 def test_an_installed_module_finds_the_installed_library(installed):  # noqa: F811
@@ -440,9 +440,9 @@ print(json.dumps([w.seconds >= 0]))
     ("gpuward.Meter(nvml_library=SIM).window('w').end()", "'w' has not begun"),
     ("gpuward.Meter(nvml_library=SIM).window('w').begin().begin()", "has already begun"),
     ("m = gpuward.Meter(nvml_library=SIM); m.stop(); m.window().begin()", "was stopped"),
-    ("gpuward.Meter(gpus=[])", "names no GPU"),
+    ("gpuward.Meter(gpus=[])", "the list gpus is empty"),
     ("gpuward.Meter(interval=-1)", "interval must be above 0"),
-    ("gpuward.Meter(nvml_library=SIM).window().begin().end().per(0)", "no energy per item"),
+    ("gpuward.Meter(nvml_library=SIM).window().begin().end().per(0)", "must be above 0"),
 ])
 def test_a_failed_python_call_raises_an_error_with_a_sentence(code, sentence):
     done = python(code, rc=1)

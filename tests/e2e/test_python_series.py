@@ -179,8 +179,8 @@ print(json.dumps(dict(steps=len(steps), watts=[b.watts, c.watts], kind=b.kind, c
     assert best == pytest.approx(got["gross"] - got["base"], abs=1e-6) and low < best < high
     assert re.search(r" W ± [\d.e-]+ \(standard error\), no-context>", got["text"]), got["text"]
     assert got["adjusted"] == max(0, best) and got["two"] == pytest.approx(best, abs=1e-6)
-    assert "as many baselines" in got["refused"] and "meter was stopped" in got["refused"]
-    assert "simulated GPU" in got["said"][0] and "none is stored" in got["said"][1]
+    assert "one baseline per GPU" in got["refused"] and "meter was stopped" in got["refused"]
+    assert "simulated GPU" in got["said"][0] and "no baseline of this GPU and kind is stored" in got["said"][1]
     assert "seconds must be at least 2, not 1" in got["said"][2] and "progress function" in got["said"][3] and got["said"][4] == "raised"
 
 

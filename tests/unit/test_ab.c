@@ -797,32 +797,32 @@ TEST(a_wrong_gate_is_refused_with_a_helpful_message)
 		  "column 1: no metric is called 'Energy'; did you mean 'energy'?" },
 		{ "joules > 2%",
 		  "column 1: no metric is called 'joules'; use energy, time, power or edp" },
-		{ "", "column 1: no metric; write it like 'energy > +2%'" },
-		{ "> 2%", "column 1: no metric; write it like 'energy > +2%'" },
+		{ "", "column 1: the metric is missing; write it like 'energy > +2%'" },
+		{ "> 2%", "column 1: the metric is missing; write it like 'energy > +2%'" },
 		{ " energy 2%",
-		  "column 9: no comparison after the metric; use >, >=, < or <=" },
+		  "column 9: the comparison after the metric is missing; use >, >=, < or <=" },
 		{ "energy = 2%",
-		  "column 8: no comparison after the metric; use >, >=, < or <=" },
-		{ "energy >",
-		  "column 9: no number; name the change in percent, such as +2% or -0.5%" },
-		{ "energy > inf%",
-		  "column 10: no number; name the change in percent, such as +2% or -0.5%" },
-		{ "energy > +-2%",
-		  "column 10: no number; name the change in percent, such as +2% or -0.5%" },
+		  "column 8: the comparison after the metric is missing; use >, >=, < or <=" },
+		{ "energy >", "column 9: the number is missing; name the change in percent, "
+			      "such as +2% or -0.5%" },
+		{ "energy > inf%", "column 10: the number is missing; name the change in "
+				   "percent, such as +2% or -0.5%" },
+		{ "energy > +-2%", "column 10: the number is missing; name the change in "
+				   "percent, such as +2% or -0.5%" },
 		{ "energy > 1.2.3%",
-		  "column 10: not a number; write a decimal such as 2 or 0.5" },
+		  "column 10: this is not a number; write a decimal such as 2 or 0.5" },
 		{ "energy > 2,5%",
-		  "column 11: a comma in a number; write decimals with a point" },
-		{ "energy > 2",
-		  "column 11: no % after the number; changes are in percent, such as "
-		  "+2%" },
+		  "column 11: the number has a comma; write decimals with a point" },
+		{ "energy > 2", "column 11: the % after the number is missing; changes are in "
+				"percent, such as "
+				"+2%" },
 		{ "energy > 0x2%",
-		  "column 11: no % after the number; changes are in percent, such "
+		  "column 11: the % after the number is missing; changes are in percent, such "
 		  "as +2%" },
 		{ "energy > -100%", "column 10: a decrease of 100 % or more is not possible; "
 				    "name a smaller change" },
 		{ "energy > 2% or so",
-		  "column 13: more text after the %; write it like 'energy > +2%'" },
+		  "column 13: there is more text after the %; write it like 'energy > +2%'" },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {

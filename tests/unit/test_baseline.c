@@ -162,7 +162,7 @@ BASELINE_STOP_TEST(a_process_on_the_gpu_makes_the_baseline_contended_at_once)
 	for (unsigned kind = 0; kind < GW_BASELINE_KINDS; kind++) {
 		assert_int_equal(take((enum gw_baseline_kind)kind, &b), 0);
 		assert_true(contended(&b));
-		assert_string_equal(b.evidence, "squatter (pid 4100000) was using it");
+		assert_string_equal(b.evidence, "squatter (pid 4100000) was using the GPU");
 		assert_true(b.seconds < 3);
 	}
 }
@@ -175,7 +175,7 @@ BASELINE_STOP_TEST(a_process_that_starts_later_makes_it_contended_too)
 	      "from = 9.5\nuntil = 11\n");
 	assert_int_equal(take(GW_BASELINE_HOT_IDLE, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "late (pid 4100000) was using it");
+	assert_string_equal(b.evidence, "late (pid 4100000) was using the GPU");
 	assert_true(b.seconds >= 4 && b.seconds <= 7);
 }
 
@@ -210,7 +210,7 @@ BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
 	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_in(b.evidence, "its utilisation was");
+	assert_in(b.evidence, "the utilisation of the GPU was");
 }
 
 BASELINE_STOP_TEST(a_gpu_with_throttled_clocks_is_not_idle)
@@ -221,7 +221,7 @@ BASELINE_STOP_TEST(a_gpu_with_throttled_clocks_is_not_idle)
 	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
 	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "its clocks were throttled (hw_thermal)");
+	assert_string_equal(b.evidence, "the clocks of the GPU were throttled (hw_thermal)");
 }
 
 BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
@@ -234,7 +234,7 @@ BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
 	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
-	assert_in(b.evidence, "its processes are not visible");
+	assert_in(b.evidence, "the processes on the GPU are not visible");
 }
 
 BASELINE_STOP_TEST(the_caller_may_cancel_a_baseline)
@@ -378,8 +378,10 @@ ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 		{ { .temperature_c = 19 }, 1, "taken at 30 degrees Celsius" },
 		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
 		{ { .vbios = "97.00" }, 1, "another VBIOS (" },
-		{ { .uuid = "GPU-2" }, 1, "none is stored" },
-		{ { .kind = GW_BASELINE_HOT_IDLE }, 1, "none is stored" },
+		{ { .uuid = "GPU-2" }, 1, "no baseline of this GPU and kind is stored" },
+		{ { .kind = GW_BASELINE_HOT_IDLE },
+		  1,
+		  "no baseline of this GPU and kind is stored" },
 		{ { .limit_w = 0 }, 3601, "60 minutes old; the maximum is 60" },
 		{ { .limit_w = 0 }, -1, "the wall clock was set back" },
 	};
@@ -463,9 +465,10 @@ ON_FILES(a_contended_baseline_is_not_saved)
 	char message[256], name[1024];
 
 	b.codes = UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
-	strcpy(b.evidence, "game.exe (pid 7) was using it");
+	strcpy(b.evidence, "game.exe (pid 7) was using the GPU");
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_STATE);
-	assert_string_equal(message, "the GPU was not idle: game.exe (pid 7) was using it");
+	assert_string_equal(message,
+			    "the GPU was not idle: game.exe (pid 7) was using the GPU");
 	b = good;
 	b.uuid[0] = '\0';
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_ARG);
@@ -668,7 +671,7 @@ OWN_TEST(what_a_program_may_not_do_with_a_baseline_has_a_sentence)
 	assert_int_equal(
 		gw_baseline_load(meter, 0, GW_BASELINE_NO_CONTEXT, 0, "/nonexistent", &b),
 		-GW_E_NOENT);
-	assert_in(gw_ctx_error(sim.ctx), "none is stored");
+	assert_in(gw_ctx_error(sim.ctx), "no baseline of this GPU and kind is stored");
 	assert_int_equal(own_take(3, NULL), 0);
 	assert_int_equal(gw_baseline_save(sim.ctx, own, NULL), -GW_E_STATE);
 	assert_in(gw_ctx_error(sim.ctx), "simulated");

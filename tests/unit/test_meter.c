@@ -655,8 +655,8 @@ TEST(a_refused_option_is_named_with_its_value)
 		assert_in(gw_ctx_error(sim.ctx), text);                               \
 	} while (0)
 	start(ONE(""));
-	REFUSED(interval_ns, 999999, "interval_ns is 999999; it must be 0 or at least 1 ms");
-	REFUSED(anchor_ns, 5, "anchor_ns is 5; it must be 0 or at least 1 s");
+	REFUSED(interval_ns, 999999, "interval_ns is 999999 ns; it must be 0 or at least 1 ms");
+	REFUSED(anchor_ns, 5, "anchor_ns is 5 ns; it must be 0 or at least 1 s");
 	REFUSED(flags, 1u << 9, "unknown bits 0x200");
 #undef REFUSED
 	assert_null(other);

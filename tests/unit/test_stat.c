@@ -280,43 +280,4 @@ TEST(the_trend_test_finds_a_trend_and_has_its_stated_false_alarm_rate)
 	assert_in_range(alarms, 800, 1100);
 }
 
-TEST(a_line_is_found_with_its_errors)
-{
-	/* Worked by hand: xx = 10, xy = 19.9, residuals 0.06 -0.13 0.18 -0.21 0.10 */
-	double x[] = { 1, 2, 3, 4, 5 }, y[] = { 2.1, 3.9, 6.2, 7.8, 10.1 };
-	double same[] = { 4, 4, 4 };
-	struct line l;
-
-	assert_int_equal(stat_line(x, y, 5, &l), 0);
-	assert_near(l.b, 1.99, 1e-12);
-	assert_near(l.a, 0.05, 1e-9);
-	assert_near(l.residual_sd, sqrt(0.107 / 3), 1e-9);
-	assert_int_equal(stat_line(x, y, 2, &l), 0);
-	assert_near(l.b, 1.8, 1e-12);
-	assert_true(isnan(l.residual_sd));
-	assert_int_equal(stat_line(x, y, 1, &l), -GW_E_ARG);
-	assert_int_equal(stat_line(same, y, 3, &l), -GW_E_ARG);
-}
-
-TEST(the_residuals_of_a_line_give_intervals_that_cover)
-{
-	unsigned covered = 0, rounds = 5000;
-	double x[8], y[8], k = student_factor(0.05, 6);
-	const double xx = 2226; /* sum of the squared deviations of j * j, j = 0 to 7 */
-	struct random r;
-	struct line l;
-
-	start(&r, 19);
-	for (unsigned i = 0; i < rounds; i++) {
-		for (size_t j = 0; j < 8; j++) {
-			x[j] = 1e5 + (double)(j * j); /* x values far from 0, like times */
-			y[j] = 80 + 0.01 * x[j] + normal_quantile(random_unit(&r) + 0x1p-54);
-		}
-		assert_int_equal(stat_line(x, y, 8, &l), 0);
-		covered += fabs(l.b - 0.01) <= k * l.residual_sd / sqrt(xx);
-	}
-	print_message("covered %.2f %%\n", 100.0 * covered / rounds);
-	assert_in_range(covered, rounds * 94 / 100, rounds * 96 / 100);
-}
-
 TEST_MAIN(NULL, NULL)

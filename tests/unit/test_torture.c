@@ -149,7 +149,7 @@ static int measure(uint64_t deadline_ns)
 	if (err == -GW_E_NOMEM && ctx)
 		assert_in(gw_ctx_error(ctx), "memory");
 	/* A list of processes for which there is no memory is reported as incomplete. */
-	if (!err && strstr(baseline->evidence, "processes are not visible"))
+	if (!err && strstr(baseline->evidence, "processes on the GPU are not visible"))
 		err = -GW_E_NOMEM;
 	gw_baseline_free(baseline);
 	gw_window_free(window);
