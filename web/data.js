@@ -7,6 +7,8 @@ import * as f from "./format.js";
 
 // Seconds between two readings of the service while no client watches.
 export const UNWATCHED = 10;
+// Seconds between two readings up to which a solid line joins them. If they are further apart, nothing was measured in between.
+export const near = (step = 1) => 2.5 * Math.max(step, model.self?.interval_seconds || 0);
 export const MANY = 8; // with more GPUs than this, rows are denser and lists are shorter
 const SPARK_SECONDS = 120;
 const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; the limit is short, because a person waits
@@ -396,7 +398,9 @@ export function start() {
 }
 
 // Requests /api/v1/series. device: null for all GPUs; range: the parameters of the time range.
-export function history(device, quantities, range) {
+export async function history(device, quantities, range) {
 	const gpu = device ? `gpu=${selector(device)}&` : "";
-	return ask(`series?${gpu}quantity=${quantities.join(",")}&${range}`).then((r) => r.series);
+	const self = model.self || refreshSelf().catch(() => {}); // near() needs the interval of the service
+	const [r] = await Promise.all([ask(`series?${gpu}quantity=${quantities.join(",")}&${range}`), self]);
+	return r.series;
 }

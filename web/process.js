@@ -28,7 +28,7 @@ function drawChart(i, h) {
 	plots[i].plot ||= new window.uPlot({
 		width: place.clientWidth || 300, height: place.clientHeight || 130, legend: { show: false }, padding, cursor: { y: false, drag: { x: false, y: false } },
 		scales: { x: { time: true, auto: false }, y: { auto: false } }, axes: axes(unit, () => [plots[i].plot.scales.x.min, plots[i].plot.scales.x.max]),
-		series: [{}, { stroke, width: 1.75, spanGaps: false, points: { show: false, size: 5, fill: stroke, stroke, filter: lonely } }],
+		series: [{}, { stroke, width: 1.75, spanGaps: false, points: { show: false, size: 5, fill: stroke, stroke, filter: (u, at) => lonely(u, at) } }],
 	}, [h.time, values], place);
 	plots[i].plot.setData([h.time, values], false);
 	plots[i].plot.batch(() => {

@@ -1,6 +1,6 @@
 // rows: one row per GPU.  Cells are created once; then only texts and widths change.  The user chooses
 // the order and which rows are shown.
-import { keyOf, MANY, model, UNWATCHED } from "./data.js";
+import { keyOf, MANY, model, near, UNWATCHED } from "./data.js";
 import * as f from "./format.js";
 import { remedies } from "./words.js";
 
@@ -245,7 +245,8 @@ function drawSpark(r, d) {
 	g.lineWidth = 1.5;
 	g.lineJoin = "round";
 	g.fillStyle = g.strokeStyle = colour;
-	for (const run of runs(s, begin)) {
+	const all = runs(s, begin);
+	for (const run of all) {
 		const line = new Path2D();
 		run.forEach(([t, v], i) => (i ? line.lineTo(x(t), y(v)) : line.moveTo(x(t), y(v))));
 		const area = new Path2D(line);
@@ -256,18 +257,30 @@ function drawSpark(r, d) {
 		g.globalAlpha = 1;
 		g.stroke(line);
 	}
+	// A dashed line joins readings of an unwatched time, because nothing was measured in between.
+	const joins = new Path2D();
+	all.slice(1).forEach((run, i) => {
+		const [t, v] = all[i].at(-1), apart = run[0][0] - t;
+		if (apart <= near() || apart > 2.5 * UNWATCHED)
+			return;
+		joins.moveTo(x(t), y(v));
+		joins.lineTo(x(run[0][0]), y(run[0][1]));
+	});
+	g.lineWidth = 1;
+	g.setLineDash([2, 2]);
+	g.stroke(joins);
+	g.setLineDash([]);
 	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "power unknown");
 }
 
-// Draws a separate line on each side of a gap, because nothing was measured in the gap.
+// Returns the readings after `begin` as lists, which are drawn as separate lines: nothing was measured between two lists.
 function runs(s, begin) {
 	const out = [];
 	let run = [], last = 0;
-	const hole = 2.5 * Math.max(UNWATCHED, model.interval / 1000);
 	s.time.forEach((t, i) => {
 		if (t < begin)
 			return;
-		if (run.length && (t - last > hole || s.value[i] === null)) {
+		if (run.length && (t - last > near() || s.value[i] === null)) {
 			out.push(run);
 			run = [];
 		}

@@ -56,9 +56,6 @@ const char *guard_doc_hold(enum guard_hold hold);
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret);
 
-/* Writes a string; null if it is "". */
-void guard_doc_text(struct json *j, const char *key, const char *text);
-
 /* Replies with one object per GPU that ?gpu= names. `one` writes the members of each object;
  * `head` (may be NULL) writes members before the list. Replies with a problem if there is no
  * guard, no reading or no such GPU. */
@@ -78,10 +75,9 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 /* Returns the index of this worker, or -1 after a reply with 404. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
-/* For requests that change something: returns the guard's view if the body is JSON and the
- * guard accepts requests. Returns NULL after an error reply. */
-const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
-					   struct reply *r);
+/* For requests that change something: returns the guard's view if the guard accepts requests.
+ * Returns NULL after an error reply. */
+const struct guard_view *guard_doc_may_ask(const struct api *a, struct reply *r);
 
 /* Replies 429 with Retry-After, because this user moved workers too often. message: a sentence
  * for the user; "": the default sentence. */

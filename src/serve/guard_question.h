@@ -9,7 +9,7 @@
 
 struct guard_question {
 	double seconds;
-	/* the request has its own GPUs, so the current scene is not used */
+	/* The request has its own GPUs, so the current scene is not used. */
 	bool made_up;
 	struct scene scene; /* the scene to simulate */
 };

@@ -45,7 +45,7 @@ bool check_etag(const char *match, const char *etag);
 /* True if the id is safe in a header and a log line: at most 64 letters, digits and -_.:/+= */
 bool check_id(const char *id);
 
-/* True if this Content-Type is JSON. */
+/* True if this Content-Type (NULL: absent) is application/json. Its parameters are ignored. */
 bool check_json(const char *type);
 
 #endif

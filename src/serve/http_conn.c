@@ -2,7 +2,7 @@
  *
  * The service refuses to be reachable from other machines without TLS and a token, unless the
  * configuration allows it. The library's timeouts restart with every byte, so a slow client
- * could stay for ever. Therefore each state has a list of its connections, oldest first, and a
+ * could stay connected forever. Therefore each state has a list of its connections, oldest first, and a
  * maximum time; one timer serves all lists. */
 #include "http_impl.h"
 
@@ -28,7 +28,7 @@
 #define ACCEPT_BATCH 64
 /* number of connections that are reserved for clients of a UNIX socket */
 #define UNIX_PLACES 16
-/* additional connections above the limit, only for routes with ROUTE_ALIVE */
+/* number of connections above the limit; they are answered only on routes with ROUTE_ALIVE */
 #define SPARE_PLACES 8
 #define BACKLOG      1024
 
@@ -384,7 +384,7 @@ static void conn_cut(struct conn *c)
 		c->http->load.cut += !c->spare;
 	}
 	shutdown(c->fd, SHUT_RDWR);
-	conn_set_state(c, c->state); /* moves the connection to the end of its list */
+	conn_set_state(c, c->state); /* Moves the connection to the end of its list. */
 	conn_resume(c);
 	http_poke(c->http);
 }

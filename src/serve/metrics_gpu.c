@@ -78,15 +78,14 @@ static double changes(const struct page *p, const struct view_device *k)
 	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
 }
 
-/* Returns the energy, rounded to microjoules. The rounded counter still never decreases. */
 static double energy(const struct page *p, const struct view_device *k)
 {
-	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
+	return p->v->self.counts_known ? page_micro(k->energy_joules) : (double)NAN;
 }
 
 static double energy_seconds(const struct page *p, const struct view_device *k)
 {
-	return isnan(energy(p, k)) ? NAN : rint(k->energy_seconds * 1e6) / 1e6;
+	return isnan(energy(p, k)) ? NAN : page_micro(k->energy_seconds);
 }
 
 static void query_errors(struct page *p)
@@ -216,7 +215,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    /* no label would identify this instance */
+		    /* No label would identify this instance. */
 		    (!*g->uuid && g->gpu_instance < 0))
 			continue;
 		instance_labels(&l, g);
@@ -273,7 +272,7 @@ void metrics_gpus(struct page *p)
 struct group {
 	const char *name, *user;
 	uint64_t bytes;
-	double value; /* sum over the program's processes; NAN: unknown */
+	double value; /* sum over the processes of the program; NAN: unknown */
 	bool shown;
 };
 
@@ -354,7 +353,7 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 		       unsigned device, unsigned top, enum metrics_process_figure figure)
 {
 	const struct gw_process_list *list = v->processes;
-	/* the memory of all series must add up to the total, so an empty remainder is 0 */
+	/* The memory of all series must add up to the total, so an empty remainder is 0. */
 	struct groups g = { .other.value = figure == METRICS_PROCESS_MEMORY ? 0 : NAN };
 	struct group *row;
 
@@ -504,13 +503,6 @@ static double dcgm_figure(const struct page *p, unsigned i, unsigned source)
 	return page_figure(p, i, source);
 }
 
-/* Converts to the unit of DCGM. Rounds the result, because 0.29 times 100 is
- * 28.999999999999996. */
-static double dcgm_value(double v, double factor)
-{
-	return rint(v * factor * 1e6) / 1e6;
-}
-
 /* Writes the memory of each MIG instance. Returns false, and writes nothing, if the GPU has no
  * instance or the figure is not about memory. */
 static bool dcgm_instances(struct page *p, unsigned i, const struct labels *base, unsigned row)
@@ -533,7 +525,7 @@ static bool dcgm_instances(struct page *p, unsigned i, const struct labels *base
 		labels_add(&l, "GPU_I_PROFILE", profile ? profile + 4 : "");
 		labels_add_number(&l, "GPU_I_ID", (unsigned)g->gpu_instance);
 		metrics_sample(&p->t, base->text, l.text,
-			       dcgm_value(bytes, dcgm_rows[row].factor));
+			       page_micro(bytes * dcgm_rows[row].factor));
 	}
 	return true;
 }
@@ -547,7 +539,8 @@ static void dcgm_family(struct page *p, unsigned row, const struct labels *base)
 		    dcgm_instances(p, i, &base[i], row))
 			continue;
 		v = dcgm_figure(p, i, dcgm_rows[row].source);
-		metrics_sample(&p->t, base[i].text, NULL, dcgm_value(v, dcgm_rows[row].factor));
+		metrics_sample(&p->t, base[i].text, NULL,
+			       page_micro(v * dcgm_rows[row].factor));
 	}
 }
 
@@ -562,7 +555,7 @@ void metrics_dcgm(struct page *p)
 		if (!base) {
 			base = calloc(p->gpus, sizeof(*base));
 			if (!base)
-				return; /* out of memory: the page omits these series */
+				return; /* Out of memory: the page omits these series. */
 			dcgm_host(host, sizeof(host));
 			for (unsigned i = 0; i < p->gpus; i++)
 				dcgm_labels(p, i, host, &base[i]);

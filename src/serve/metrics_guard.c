@@ -19,10 +19,10 @@
 struct worker {
 	struct labels base;
 	struct guard_status s;
-	unsigned levels;                     /* bit n: the worker may be evicted at level n */
+	unsigned levels;                     /* Bit n: the worker may be evicted at level n. */
 	const struct counters_worker *tally; /* counters of the worker; NULL: none */
 	double quiet_s;
-	bool gpu; /* false: the guard observes no GPU, so the worker's memory is unknown */
+	bool gpu; /* False: the guard observes no GPU, so the worker's memory is unknown. */
 };
 
 static bool find_worker(const struct guard_view *g, unsigned i, struct worker *ret)

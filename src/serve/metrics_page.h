@@ -8,17 +8,18 @@
 #include <math.h>
 
 #define PAGE_GPUS 256
-/* bytes of a GPU's labels: a UUID of 95 bytes, each escaped to at most three, and an index */
+/* Bytes of the labels of a GPU: a UUID of 95 bytes, of which each takes at most three bytes after
+ * escaping, and an index. */
 #define PAGE_BASE 320
 
 struct page {
 	struct metrics_text t;
 	const struct api *a;
 	const struct view *v;
-	unsigned gpus;        /* 0: there is no snapshot */
-	bool current;         /* the snapshot is at most two intervals old */
-	bool workers;         /* the guard has a worker */
-	struct metric family; /* the family whose samples are being written (page_family()) */
+	unsigned gpus;                   /* 0: there is no snapshot */
+	bool current;                    /* The snapshot is at most two intervals old. */
+	bool workers;                    /* The guard has a worker. */
+	struct metric family;            /* The family that page_family() began. */
 	char base[PAGE_GPUS][PAGE_BASE]; /* labels of each GPU */
 };
 
@@ -43,6 +44,13 @@ static inline const struct view_device *page_known(const struct page *p, unsigne
 static inline double page_seconds(uint64_t wall_ns)
 {
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
+}
+
+/* Rounds to six decimal places, because 0.29 times 100 is 28.999999999999996. A rounded counter
+ * still never decreases. */
+static inline double page_micro(double v)
+{
+	return rint(v * 1e6) / 1e6;
 }
 
 /* Returns v, or NAN if v is 0, which means unknown for the figures that use this function. */

@@ -478,7 +478,7 @@ void api_openapi(void *arg, const struct request *q, struct reply *r)
 		openapi_render(&a->openapi);
 	}
 	if (a->openapi.err)
-		reply_problem(r, 503, "no-memory", NULL, "out of memory");
+		api_no_memory(r);
 	else
 		reply_static(r, "application/json", a->openapi.p, a->openapi.len, NULL, 0);
 }

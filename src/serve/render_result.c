@@ -9,11 +9,6 @@
 
 #include "render_sensor.h"
 
-static const char *given(const char *text)
-{
-	return text && *text ? text : NULL;
-}
-
 /* Numbers in one object. */
 struct row {
 	const char *key;
@@ -60,7 +55,7 @@ static void write_process(struct json *j, const struct attribute_row *r)
 	json_object(j, NULL);
 	json_int(j, "pid", r->id.pid);
 	json_uint_if(j, "start_ticks", r->id.start_ticks, r->id.start_ticks);
-	json_string(j, "name", given(r->name));
+	render_text(j, "name", r->name);
 	json_double(j, "joules", r->joules);
 	json_string(j, "how", attribute_how_name(r->how));
 	json_object_end(j);
@@ -324,10 +319,10 @@ static void write_device(struct json *j, const struct measured_device *d, uint64
 
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "uuid", given(d->uuid));
-	json_string(j, "name", given(d->name));
+	render_text(j, "uuid", d->uuid);
+	render_text(j, "name", d->name);
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
-	json_string(j, "driver_version", given(d->driver));
+	render_text(j, "driver_version", d->driver);
 	render_energy(j, e);
 	write_baseline(j, &d->baseline);
 	render_energy_detail(j, e);
@@ -352,7 +347,7 @@ static void write_codes(struct json *j, const struct measured_run *r)
 		json_string(j, "code", info->key);
 		json_string(j, "level", gw_validity_name(c->level));
 		json_string(j, "sentence", info->sentence);
-		json_string(j, "evidence", given(c->evidence));
+		render_text(j, "evidence", c->evidence);
 		if (c->device >= 0)
 			json_uint(j, "device", r->device[c->device].index);
 		else
@@ -367,7 +362,7 @@ static void write_host(struct json *j, const struct host_energy *h)
 	json_object(j, "host");
 	json_double(j, "joules", h->joules);
 	json_string(j, "absence", h->why == GW_HAVE ? NULL : gw_absence_key(h->why));
-	json_string(j, "remedy", h->why == GW_HAVE ? NULL : given(h->remedy));
+	render_text(j, "remedy", h->why == GW_HAVE ? NULL : h->remedy);
 	json_array(j, "domains");
 	for (unsigned i = 0; i < h->count; i++) {
 		const struct host_domain *d = &h->domain[i];
@@ -425,7 +420,7 @@ static void write_count(struct json *j, const struct measured_count *c)
 		return;
 	json_string(j, "source", c->source);
 	json_string(j, "url", c->place);
-	json_string(j, "counter", given(c->name));
+	render_text(j, "counter", c->name);
 	json_uint_if(j, "series", c->series, c->series);
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
@@ -493,7 +488,7 @@ static void room_worker(struct json *j, const struct measured_worker *w)
 	json_string(j, "hold_before", w->hold);
 	json_double(j, "hold_before_seconds", w->hold_left_s);
 	json_string(j, "held_by", w->held ? "measurement" : "others");
-	json_string(j, "broken", given(w->broken));
+	render_text(j, "broken", w->broken);
 	json_object_end(j);
 }
 

@@ -33,7 +33,6 @@ void stream_free(struct stream *s);
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
-unsigned stream_followers(const struct stream *s);
 /* True if a follower wants messages of this topic. */
 bool stream_is_followed(const struct stream *s, enum stream_topic topic);
 
@@ -44,11 +43,12 @@ struct follower {
 	struct follower *prev, *next;
 	struct message *sending; /* current message, or NULL */
 	size_t sent;             /* bytes of the current message that were sent */
-	/* numbers of the latest messages that were sent to this follower */
+	/* Numbers of the latest messages that were sent to this follower: with an id, and without
+	 * one. */
 	uint64_t seen, seen_tick;
-	bool gap; /* messages were lost, and the gap is not reported yet */
+	bool gap; /* Messages were lost, and the follower was not informed yet. */
 	unsigned topics;
-	bool waiting; /* nothing to read: the next message calls wake() */
+	bool waiting; /* There is nothing to read. The next message calls wake(). */
 	void (*wake)(struct follower *f);
 };
 

@@ -24,7 +24,7 @@ bool view_is_error(unsigned absence)
 	case GW_ABSENT_LOST:
 	case GW_ABSENT_STALLED:
 	case GW_ABSENT_NO_DRIVER: return true;
-	/* not a failure: a property of the device, the machine or the configuration */
+	/* Other reasons are properties of the device, the machine or the configuration. */
 	default: return false;
 	}
 }

@@ -86,8 +86,8 @@ static void move_to_front(struct windows *w, struct windows_entry *e)
 	w->first = e;
 }
 
-/* Removes the oldest ended windows if there are too many. Must not be called during a walk
- * through the list. */
+/* Removes the oldest ended windows if there are too many. Must not be called inside a loop
+ * over the list. */
 static void trim_ended(struct windows *w, const struct view *v)
 {
 	struct windows_entry *e = w->first, *next;
@@ -142,12 +142,10 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 {
 	set_end(e, end_ns, by);
 	e->time.give_up_ns = now_ns + WINDOWS_WAIT_NS;
-	window_hurry(e->window); /* a client may wait for the result */
+	window_hurry(e->window); /* A client may wait for the result. */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-		/* if there is only one part, it is the whole window and needs no separate
-		 * result */
-	} else {
+	} else { /* The only part is the whole window, so it needs no result of its own. */
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}
