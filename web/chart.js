@@ -114,7 +114,7 @@ export function drawUnwatched(u, i, past) {
 	g.fill(dots);
 	g.globalAlpha = 0.7;
 	g.lineWidth = r;
-	g.setLineDash([2 * r, 3 * r]);
+	g.setLineDash([2 * r, 4 * r]);
 	g.stroke(line);
 	g.restore();
 }

@@ -7,8 +7,8 @@ import { Past, saveCsv } from "./past.js";
 import { between, isLive, query, rangeButtons, shown, words } from "./range.js";
 import { $, el, put, shortName } from "./rows.js";
 
-const POINTS = 300; // points per line if there are many GPUs
-const FEW = 12; // up to this many GPUs, lines are thick and end with the GPU's number, and buttons show the GPU's name
+const POINTS = 300; // Maximum number of points per line if there are more than FEW GPUs.
+const FEW = 12; // Up to this many GPUs, lines are thick and end with the number of the GPU, and buttons show its name.
 const QUANTITIES = [
 	["power_watts", "Power", "W", 1], ["temperature_gpu_celsius", "Temperature", "°C", 1], ["utilization_gpu_ratio", "Utilisation", "%", 100],
 	["memory_used_bytes", "Memory used", "GiB", 2 ** -30], ["clock_sm_hertz", "SM clock", "MHz", 1e-6],
@@ -28,7 +28,7 @@ export class Compare {
 		this.range = range;
 		this.part = null; // The range that the user zoomed to; null: no zoom.
 		this.open = false;
-		this.hidden = new Set(); // keys of GPUs without a line
+		this.hidden = new Set(); // Keys of the GPUs whose line is hidden.
 		this.chips = new Map(); // key: { button, value }
 		this.choice = el("select", { onchange: () => this.choose(this.choice.value) }, ...QUANTITIES.map((q) => el("option", { value: q.key, textContent: q.title })));
 		this.changed = changed;

@@ -136,9 +136,14 @@ bool api_has_reading(const struct api *a, struct reply *r)
 
 	if (a->view.tick && a->view.snap)
 		return true;
-	reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s",
-		      view_stale(&a->view, api_now(a), why, sizeof(why)));
-	return false;
+	return api_was_read(NULL, r, view_stale(&a->view, api_now(a), why, sizeof(why)));
+}
+
+bool api_was_read(const void *what, struct reply *r, const char *why)
+{
+	if (!what)
+		reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s", why);
+	return what;
 }
 
 void api_begin(struct json *j, const struct api *a, struct reply *r)

@@ -55,14 +55,6 @@ static bool begins(struct about *b, const struct api *a, const struct request *q
 	return api_has_reading(a, r) && api_filter(a, q, r, &b->f, &b->filter);
 }
 
-/* True if `what` is not NULL. If it is NULL, replies 503 with the sentence `why`. */
-static bool was_read(const void *what, struct reply *r, const char *why)
-{
-	if (!what)
-		reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s", why);
-	return what;
-}
-
 #define USE_WAIT_NS (25 * NS_PER_MS)
 #define USE_WAITS   12
 
@@ -177,7 +169,7 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
+	    !api_was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
 	if (api_waits_for_use(a, q, r))
 		return;
@@ -259,7 +251,7 @@ void api_environment(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !was_read(a->view.env, r, "the machine has not been described yet"))
+	    !api_was_read(a->view.env, r, "the machine has not been described yet"))
 		return;
 	render_environment(&b.j, a->view.env, a->view.snap, b.filter);
 	json_end(&b.j);

@@ -164,8 +164,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	guard_view_capacity(&a->view, (unsigned)i, &c);
 	at = guard_view_gpu(s, c.uuid);
 	if (at < 0) {
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the guard has not observed this GPU yet");
+		api_was_read(NULL, r, "the guard has not observed this GPU yet");
 		return;
 	}
 	api_begin(&j, a, r);

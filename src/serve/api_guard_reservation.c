@@ -305,8 +305,7 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 			      "reservation then lasts until DELETE or ttl_s.",
 			      "%s", message);
 	else
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the guard has not observed this GPU yet");
+		api_was_read(NULL, r, "the guard has not observed this GPU yet");
 }
 
 static void begin_reservation(struct api *a, const struct request *q, struct reply *r,

@@ -18,6 +18,9 @@ void api_guard_simulate_done(struct api *a);
 /* True if there is a reading. If not, replies 503 with what the service waits for. */
 bool api_has_reading(const struct api *a, struct reply *r);
 
+/* True if `what` is not NULL. If it is NULL, replies 503 with the sentence `why`. */
+bool api_was_read(const void *what, struct reply *r, const char *why);
+
 /* Reads ?gpu=SEL[,SEL]. Sets *ret to filter, or to NULL for all GPUs. Returns false after a
  * reply with 400 or 404 that lists the GPUs. */
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,

@@ -63,12 +63,9 @@ static bool is_on(const struct workload_energy *e, unsigned row,
 /* True if there is a reading of the workloads. If not, replies 503. */
 static bool has_workloads(const struct api *a, struct reply *r)
 {
-	if (!api_has_reading(a, r))
-		return false;
-	if (!a->view.workloads || !a->view.processes)
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the processes have not been listed yet");
-	return a->view.workloads && a->view.processes;
+	return api_has_reading(a, r) &&
+	       api_was_read(a->view.workloads ? a->view.processes : NULL, r,
+			    "the processes have not been listed yet");
 }
 
 void api_workloads(void *arg, const struct request *q, struct reply *r)

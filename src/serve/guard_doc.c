@@ -569,8 +569,8 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 	if (a->view.guard && a->view.guard->guard)
 		return a->view.guard;
 	if (a->view.guarding || !a->view.tick)
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the guard has not started: the drivers are not open yet");
+		api_was_read(NULL, r,
+			     "the guard has not started: the drivers are not open yet");
 	else if (a->view.problems.guard)
 		reply_problem(r, 503, "no-guard", "Free memory, or raise the limit of threads.",
 			      "%s", a->view.problems.guard);

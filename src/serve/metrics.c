@@ -49,6 +49,15 @@ bool page_family(struct page *p, unsigned family)
 	return true;
 }
 
+void page_gpus(struct page *p, unsigned family,
+	       double (*of)(const struct page *p, unsigned i, unsigned family))
+{
+	const bool wanted = page_family(p, family);
+
+	for (unsigned i = 0; wanted && i < p->gpus; i++)
+		metrics_sample(&p->t, p->base[i], NULL, of(p, i, family));
+}
+
 void page_one(struct page *p, unsigned family, double value)
 {
 	if (page_family(p, family))
@@ -419,48 +428,31 @@ static double all_errors(const struct page *p)
 	return sum;
 }
 
-static void write_old_figures(struct page *p)
-{
-	static const struct {
-		unsigned metric, quantity;
-	} rows[] = {
-		{ M_OLD_TEMPERATURE, GW_Q_TEMPERATURE_GPU },
-		{ M_OLD_UTILIZATION, GW_Q_UTILIZATION_GPU },
-		{ M_OLD_POWER, GW_Q_POWER },
-		{ M_OLD_FREE, GW_Q_MEMORY_FREE },
-		{ M_OLD_TOTAL, GW_Q_MEMORY_TOTAL },
-	};
-
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		if (!page_family(p, rows[r].metric))
-			continue;
-		for (unsigned i = 0; i < p->gpus; i++) {
-			double v = page_figure(p, i, rows[r].quantity);
-
-			metrics_sample(&p->t, p->base[i], NULL,
-				       rows[r].metric == M_OLD_UTILIZATION ? page_micro(v * 100)
-									   : v);
-		}
-	}
-}
-
-static void write_old_evictions(struct page *p)
+static double old_figure(const struct page *p, unsigned i, unsigned family)
 {
 	const struct guard_view *g = p->v->guard;
 
-	if (!page_family(p, M_OLD_EVICTIONS))
-		return;
-	for (unsigned i = 0; i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL,
-			       g && g->evictions && i < g->devices ? g->evictions[i] : 0);
+	switch (family) {
+	case M_OLD_EVICTIONS: return g && g->evictions && i < g->devices ? g->evictions[i] : 0;
+	case M_OLD_TEMPERATURE: return page_figure(p, i, GW_Q_TEMPERATURE_GPU);
+	case M_OLD_UTILIZATION:
+		return page_micro(page_figure(p, i, GW_Q_UTILIZATION_GPU) * 100);
+	case M_OLD_POWER: return page_figure(p, i, GW_Q_POWER);
+	case M_OLD_FREE: return page_figure(p, i, GW_Q_MEMORY_FREE);
+	default: return page_figure(p, i, GW_Q_MEMORY_TOTAL);
+	}
 }
 
 static void write_compatible(struct page *p)
 {
 	if (page_family(p, M_OLD_OTHERS))
 		page_processes(p, true);
-	write_old_evictions(p);
-	write_old_figures(p);
+	page_gpus(p, M_OLD_EVICTIONS, old_figure);
+	page_gpus(p, M_OLD_TEMPERATURE, old_figure);
+	page_gpus(p, M_OLD_UTILIZATION, old_figure);
+	page_gpus(p, M_OLD_POWER, old_figure);
+	page_gpus(p, M_OLD_FREE, old_figure);
+	page_gpus(p, M_OLD_TOTAL, old_figure);
 	if (!p->v->self.counts_known)
 		return;
 	page_one(p, M_OLD_ERRORS, all_errors(p));

@@ -46,15 +46,19 @@ static void put_info(struct page *p, unsigned i)
 	metrics_sample(&p->t, p->base[i], l.text, 1);
 }
 
+static double is_up(const struct page *p, unsigned i, unsigned family)
+{
+	(void)family;
+	return page_responds(p, i);
+}
+
 static void write_states(struct page *p)
 {
 	bool wanted = page_family(p, M_GPU);
 
 	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		put_info(p, i);
-	wanted = page_family(p, M_GPU_UP);
-	for (unsigned i = 0; wanted && i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL, page_responds(p, i));
+	page_gpus(p, M_GPU_UP, is_up);
 	wanted = page_family(p, M_GPU_STATE);
 	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		for (unsigned s = GW_DEVICE_OK; s <= GW_DEVICE_CLOSED; s++)
@@ -73,19 +77,20 @@ static double last_seen(const struct page *p, const struct view_device *k)
 	return page_seconds(k->seen_ns < now ? wall - (now - k->seen_ns) : wall);
 }
 
-static double changes(const struct page *p, const struct view_device *k)
+/* Returns what the service counts for a GPU, also if the GPU does not respond. */
+static double counted_figure(const struct page *p, unsigned i, unsigned family)
 {
-	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
-}
+	const struct view_device *k = page_known(p, i);
 
-static double energy(const struct page *p, const struct view_device *k)
-{
-	return p->v->self.counts_known ? page_micro(k->energy_joules) : (double)NAN;
-}
-
-static double energy_seconds(const struct page *p, const struct view_device *k)
-{
-	return isnan(energy(p, k)) ? NAN : page_micro(k->energy_seconds);
+	if (k && family == M_GPU_SEEN)
+		return last_seen(p, k);
+	if (!k || !p->v->self.counts_known)
+		return NAN;
+	switch (family) {
+	case M_GPU_CHANGES: return (double)k->state_changes;
+	case M_ENERGY: return page_micro(k->energy_joules);
+	default: return isnan(k->energy_joules) ? NAN : page_micro(k->energy_seconds);
+	}
 }
 
 static void query_errors(struct page *p)
@@ -99,34 +104,9 @@ static void query_errors(struct page *p)
 					      (double)page_known(p, i)->errors[a]);
 }
 
-/* Writes the counters of every GPU, also of GPUs that do not respond. */
-static void write_counts(struct page *p)
+static double quantity_figure(const struct page *p, unsigned i, unsigned family)
 {
-	static const struct {
-		unsigned metric;
-		double (*of)(const struct page *p, const struct view_device *k);
-	} rows[] = {
-		{ M_GPU_SEEN, last_seen },
-		{ M_GPU_CHANGES, changes },
-		{ M_ENERGY, energy },
-		{ M_ENERGY_SECONDS, energy_seconds },
-	};
-
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		bool wanted = page_family(p, rows[r].metric);
-
-		for (unsigned i = 0; wanted && i < p->gpus; i++)
-			if (page_known(p, i))
-				metrics_sample(&p->t, p->base[i], NULL,
-					       rows[r].of(p, page_known(p, i)));
-	}
-	query_errors(p);
-}
-
-static void write_numbers(struct page *p, unsigned q)
-{
-	for (unsigned i = 0; i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
+	return page_figure(p, i, family - METRIC_OF_QUANTITY(0));
 }
 
 /* Writes the word for value `at` of an ENUM, or for bit `at` of a MASK. Returns false if there
@@ -178,12 +158,12 @@ static void write_figures(struct page *p)
 	enum metric_how how;
 
 	for (unsigned q = 0; q < GW_QUANTITIES; q++) {
-		if (!metrics_quantity(q, &how).name || !page_family(p, METRIC_OF_QUANTITY(q)))
+		if (!metrics_quantity(q, &how).name)
 			continue;
-		if (how == WORDS)
+		if (how != WORDS)
+			page_gpus(p, METRIC_OF_QUANTITY(q), quantity_figure);
+		else if (page_family(p, METRIC_OF_QUANTITY(q)))
 			write_words(p, q);
-		else
-			write_numbers(p, q);
 	}
 }
 
@@ -261,7 +241,11 @@ static void write_processes(struct page *p)
 void metrics_gpus(struct page *p)
 {
 	write_states(p);
-	write_counts(p);
+	page_gpus(p, M_GPU_SEEN, counted_figure);
+	page_gpus(p, M_GPU_CHANGES, counted_figure);
+	page_gpus(p, M_ENERGY, counted_figure);
+	page_gpus(p, M_ENERGY_SECONDS, counted_figure);
+	query_errors(p);
 	write_figures(p);
 	write_instances(p);
 	write_processes(p);

@@ -62,6 +62,9 @@ static inline double page_above_zero(double v)
 /* Begins a family (a number of metrics_family.h). Returns false if it is not served; then the
  * caller must not compute or write its samples. */
 __attribute__((warn_unused_result)) bool page_family(struct page *p, unsigned family);
+/* Writes a family with one sample per GPU. `of` returns the value for GPU i; NAN: no sample. */
+void page_gpus(struct page *p, unsigned family,
+	       double (*of)(const struct page *p, unsigned i, unsigned family));
 /* Begins a family and writes its only sample. */
 void page_one(struct page *p, unsigned family, double value);
 

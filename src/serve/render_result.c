@@ -129,24 +129,16 @@ static void power_series(struct json *j, const struct run_trace_copy *s, uint64_
 	json_object_end(j);
 }
 
-static double tick_temperature(const struct run_trace_tick *t)
-{
-	return (double)t->temperature_c;
-}
+enum tick_column { TICK_TEMPERATURE, TICK_CLOCK, TICK_UTILIZATION, TICK_MEMORY, TICK_COLUMNS };
 
-static double tick_clock(const struct run_trace_tick *t)
+static double tick_figure(const struct run_trace_tick *t, enum tick_column column)
 {
-	return (double)t->clock_sm_hz;
-}
-
-static double tick_utilization(const struct run_trace_tick *t)
-{
-	return round((double)t->utilization * 1e4) / 1e4;
-}
-
-static double tick_memory(const struct run_trace_tick *t)
-{
-	return t->memory_bytes;
+	switch (column) {
+	case TICK_TEMPERATURE: return (double)t->temperature_c;
+	case TICK_CLOCK: return (double)t->clock_sm_hz;
+	case TICK_UTILIZATION: return round((double)t->utilization * 1e4) / 1e4;
+	default: return t->memory_bytes;
+	}
 }
 
 static void throttle_words(struct json *j, double reasons)
@@ -165,15 +157,9 @@ static void throttle_words(struct json *j, double reasons)
 
 static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t begin_ns)
 {
-	static const struct {
-		const char *key;
-		double (*of)(const struct run_trace_tick *t);
-	} columns[] = {
-		{ "temperature_celsius", tick_temperature },
-		{ "clock_sm_hertz", tick_clock },
-		{ "utilization_ratio", tick_utilization },
-		{ "memory_used_bytes", tick_memory },
-	};
+	static const char *const keys[TICK_COLUMNS] = { "temperature_celsius", "clock_sm_hertz",
+							"utilization_ratio",
+							"memory_used_bytes" };
 	uint64_t first = s->ticks ? s->tick[0].t_ns : begin_ns;
 	bool pretty;
 
@@ -183,10 +169,10 @@ static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t
 	for (size_t i = 0; i < s->ticks; i++)
 		json_double(j, NULL, since(s->tick[i].t_ns, first));
 	column_end(j, pretty);
-	for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++) {
-		pretty = column_begin(j, columns[c].key);
+	for (unsigned c = 0; c < TICK_COLUMNS; c++) {
+		pretty = column_begin(j, keys[c]);
 		for (size_t i = 0; i < s->ticks; i++)
-			json_double(j, NULL, columns[c].of(&s->tick[i]));
+			json_double(j, NULL, tick_figure(&s->tick[i], (enum tick_column)c));
 		column_end(j, pretty);
 	}
 	pretty = column_begin(j, "throttle");

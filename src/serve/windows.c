@@ -141,7 +141,7 @@ static void set_end(struct windows_entry *e, uint64_t end_ns, const char *by)
 static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, uint64_t now_ns)
 {
 	set_end(e, end_ns, by);
-	e->time.give_up_ns = now_ns + WINDOWS_WAIT_NS;
+	e->time.wait_until_ns = now_ns + WINDOWS_WAIT_NS;
 	window_hurry(e->window); /* A client may wait for the result. */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
@@ -173,7 +173,7 @@ static bool advance_window(struct windows *w, const struct view *v, struct windo
 	for (struct windows_part *p = e->parts; p; p = p->next)
 		if (p->window && p->end_ns && window_done(p->window))
 			windows_settle_part(e, p);
-	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->time.give_up_ns))
+	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->time.wait_until_ns))
 		finish_window(w, v, e);
 	return e->state == WINDOWS_HAS_ENDED;
 }

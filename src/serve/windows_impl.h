@@ -45,7 +45,7 @@ struct windows_sum {
 
 /* Times and durations of a window; monotonic clock except begin_wall_ns. */
 struct windows_times {
-	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
+	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, wait_until_ns;
 	/* lease_ns 0: no lease. asked_ns: time of the last request for the window. */
 	uint64_t lease_ns, asked_ns;
 };
