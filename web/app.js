@@ -147,7 +147,7 @@ function draw(all = false) {
 	drawTotals();
 }
 
-// Returns the sum over all GPUs, and in `lacking` the number of GPUs whose value is unknown; null: all are unknown.
+// Returns the sum over all GPUs, and in `lacking` the number of GPUs with an unknown value; null: all are unknown.
 function sum(key) {
 	const known = model.devices.map((d) => d[key]).filter((v) => v != null);
 	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;

@@ -28,7 +28,7 @@ export class Compare {
 		this.range = range;
 		this.part = null; // The range that the user zoomed to; null: no zoom.
 		this.open = false;
-		this.hidden = new Set(); // Keys of the GPUs whose line is hidden.
+		this.hidden = new Set(); // Keys of the GPUs with a hidden line.
 		this.chips = new Map(); // key: { button, value }
 		this.choice = el("select", { onchange: () => this.choose(this.choice.value) }, ...QUANTITIES.map((q) => el("option", { value: q.key, textContent: q.title })));
 		this.changed = changed;

@@ -43,7 +43,7 @@ static void shares_release(struct process_energy *e, unsigned i)
 	shares_remove(e, i);
 }
 
-/* Frees the rows of exited processes whose start time is unknown, because a new process with the
+/* Frees the rows of exited processes with an unknown start time, because a new process with the
  * same pid would be taken for the old one. */
 static void shares_release_unknown(struct process_energy *e)
 {

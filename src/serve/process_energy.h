@@ -35,7 +35,7 @@ struct process_energy {
 	 * A share of the power is the mean since the older time, because the joules of a GPU
 	 * arrive in batches. */
 	double mark_j[2], mark_s;
-	double former_joules;  /* joules of processes whose row was freed */
+	double former_joules;  /* joules of rows that were freed */
 	double earlier_joules; /* value of the counter at the first process_energy_add() */
 	double counter_j, counter_s;
 	bool begun;
