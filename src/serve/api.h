@@ -26,7 +26,8 @@ struct api {
 	struct http *http;                /* the HTTP server, for its counters; NULL in tests */
 	const struct view_push *push;     /* NULL: no push is configured */
 	const struct fleet_source *fleet; /* NULL: no Prometheus is configured */
-	/* Maximum number of programs per GPU in /metrics. 0: /metrics has no process metrics. */
+	/* Maximum number of programs per GPU in /metrics. 0: /metrics has no process
+	 * metrics. */
 	unsigned top;
 	struct metrics_choice metrics; /* the metric families that /metrics serves */
 	bool manage;                   /* Clients may change GPU settings (/api/gpu/manage). */

@@ -349,7 +349,8 @@ static const char *no_versions(const struct api *a, char *out, size_t size)
 	if (!a->view.tick || !a->view.snap)
 		return view_stale(&a->view, api_now(a), out, size);
 	s = gw_snapshot_status(a->view.snap);
-	/* If all GPUs are lost or closed, the driver may be gone: report no version. */
+	/* If all GPUs are lost or closed, the driver may be unloaded, so no version is
+	 * reported. */
 	if (a->view.devices && !view_answers(&a->view))
 		return gw_snapshot_device(a->view.snap, 0)->message;
 	if (s->driver_version || s->nvml_version)

@@ -256,8 +256,8 @@ static bool wants_stream(const struct request *q)
 }
 
 /* Gets the id of the last event that a reconnecting client has received: from the header
- * Last-Event-ID, else from ?after=. UINT64_MAX: neither is present. Returns false after an error
- * reply. */
+ * Last-Event-ID, else from ?after=. UINT64_MAX: neither is present. Returns false after an
+ * error reply. */
 static bool read_seen(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *last = request_header(q, "Last-Event-ID");
@@ -291,8 +291,8 @@ static void add_chosen(void *arg, const struct view_event *e)
 	c->count++;
 }
 
-/* Lists the latest events of a kind (NULL: all kinds). The first call of events() counts them, to
- * find out how many must be skipped. */
+/* Lists the latest events of a kind (NULL: all kinds). The first call of events() counts them,
+ * to find out how many must be skipped. */
 static void list_events(const struct api *a, const struct request *q, struct reply *r,
 			const char *kind)
 {

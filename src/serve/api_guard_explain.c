@@ -148,8 +148,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 	explain_say(j, "There was no decision about the worker since the service started.");
 }
 
-/* Writes what the guard makes of this process: whether it moves the worker off the GPU, and
- * why. */
+/* Writes whether the guard moves the worker off the GPU because of this process, and why. */
 static void relation_text(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)

@@ -180,7 +180,7 @@ static int match_commands(struct simulation *x)
 	return err;
 }
 
-/* Makes the scene before the situation of the request: the guard observes it first. */
+/* Makes the scene that the guard observes first, before the scene of the request. */
 static void make_before(struct simulation *x)
 {
 	const struct scene *s = &x->question.scene;

@@ -40,8 +40,8 @@ bool api_select(const struct api *a, struct reply *r, int status, const char *se
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
 		uint64_t most, uint64_t *ret);
 
-/* Reads a time (timespec_parse.h) in parameter `name`. Uses `standard` if the parameter is absent.
- * Returns false after a reply with 400. */
+/* Reads a time (timespec_parse.h) in parameter `name`. Uses `standard` if the parameter is
+ * absent. Returns false after a reply with 400. */
 bool api_time(const struct api *a, const struct request *q, struct reply *r, const char *name,
 	      uint64_t standard, uint64_t *ret_wall_ns);
 

@@ -245,7 +245,7 @@ static bool read_running(const struct request *q, struct reply *r, struct search
 	return false;
 }
 
-/* Writes the reply. rows: number of workloads in memory that match. */
+/* Writes the reply. `rows` is the number of workloads in memory that match. */
 static void write_history(const struct api *a, struct reply *r, const struct stored *s,
 			  unsigned rows, unsigned limit)
 {

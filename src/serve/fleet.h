@@ -155,8 +155,8 @@ struct fleet {
 	unsigned nodes, attentions, workloads, models, gpus, places;
 };
 
-/* Makes a fleet without answers. url: the address of Prometheus, for messages. NULL: out of
- * memory. */
+/* Makes a fleet without answers. Messages name `url`, the address of Prometheus. Returns NULL
+ * if out of memory. */
 struct fleet *fleet_new(const char *url, const struct fleet_question *x);
 void fleet_free(struct fleet *f);
 
@@ -165,8 +165,8 @@ void fleet_free(struct fleet *f);
 void fleet_take(struct fleet *f, enum fleet_query q, const char *text, size_t n);
 void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
 
-/* Makes the rows from the answers. wall_ns: our wall time when the queries were sent. Returns 0
- * or -GW_E_NOMEM. */
+/* Makes the rows from the answers. wall_ns is our wall time when the queries were sent. Returns
+ * 0 or -GW_E_NOMEM. */
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
 /* Finds the nodes that have `gpus` GPUs with `bytes` of available memory each. Sets f->place;

@@ -66,8 +66,8 @@ static struct fleet_node *find_node(struct fleet *f, struct node_index *x,
 	return &f->node[f->nodes - 1];
 }
 
-/* Reads row i of an answer and returns its node. add: adds a node that is not known yet. NULL: the
- * row has no value, or there is no such node. */
+/* Reads row i of an answer and returns its node. If `add` is true, adds a node that is not
+ * known yet. Returns NULL if the row has no value or there is no such node. */
 static struct fleet_node *row_node(struct fleet *f, struct node_index *x, enum fleet_query q,
 				   size_t i, bool add, struct fleet_row *r)
 {
@@ -598,7 +598,7 @@ int fleet_make_gpus(struct fleet *f)
 	return count_doubled(f);
 }
 
-/* Order of the places: the one with the least memory left over comes first. */
+/* Compares two places. The place with the least memory left comes first. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct fleet_place *x = a, *y = b;

@@ -272,7 +272,7 @@ static void write_last(struct json *j, const struct move *last)
 }
 
 /* Writes the members "leave" and "return" of a worker: an estimate of the next move and the
- * duration of the last one. no_gpu: why no GPU can be read; NULL: GPUs can be read. */
+ * duration of the last one. no_gpu says why no GPU can be read; NULL: GPUs can be read. */
 static void write_moves(struct json *j, const struct guard_view *g, unsigned worker,
 			const struct guard_status *s, const char *no_gpu)
 {
@@ -295,8 +295,8 @@ static void write_moves(struct json *j, const struct guard_view *g, unsigned wor
 	}
 }
 
-/* Writes how long the next move takes: leaving if the worker holds its memory now, else
- * returning. Writes nothing if the duration is unknown. */
+/* Writes how long the next move takes. The next move is leaving if the worker holds its memory
+ * now, else returning. Writes nothing if the duration is unknown. */
 static void say_estimate(const struct guard_view *g, unsigned worker,
 			 const struct guard_status *s, const char *no_gpu, char *out,
 			 size_t size)

@@ -81,7 +81,8 @@ struct guard_view_game {
 	/* Monotonic times at which the game was registered and ends. until_ns UINT64_MAX: the
 	 * game ends when the process exits. */
 	uint64_t since_ns, until_ns;
-	int64_t uid; /* user id of the client that registered the game; -1: a client with the token */
+	/* user id of the client that registered the game; -1: a client with the token */
+	int64_t uid;
 	char who[256];
 };
 
@@ -97,8 +98,8 @@ struct guard_client {
 	/* User id, which decides the permissions. -1: not a local user, such as a client with
 	 * the token. */
 	int64_t uid;
-	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
-	 * of this namespace. -1: unknown. */
+	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs
+	 * outside of this namespace. -1: unknown. */
 	int64_t pid;
 	/* Start time of the process that the request names, as sent by the client. 0: not
 	 * sent. */
@@ -108,8 +109,8 @@ struct guard_client {
 /* Counts since the service started; guard_view.tally includes earlier runs. */
 struct guard_view_counts {
 	uint64_t scenes, triggered;
-	uint64_t
-		events_lost; /* number of driver events that were dropped because the queue was full */
+	/* number of driver events that were dropped because the queue was full */
+	uint64_t events_lost;
 	uint64_t stuck; /* number of workers in state stuck now */
 	/* Joules that were saved while idle models were unloaded, and joules that were spent to
 	 * load them again. */
@@ -142,7 +143,8 @@ struct guard_view {
 	/* Per device, a sentence about GPU memory that no process explains; "": there is no
 	 * such memory (guard/gpu_use.h). NULL: unknown. */
 	const char (*ghost)[200];
-	/* Number of evictions per device, including earlier runs of the service. NULL: unknown. */
+	/* Number of evictions per device, including earlier runs of the service. NULL:
+	 * unknown. */
 	const double *evictions;
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES slots; NULL: none */
@@ -180,8 +182,8 @@ struct guard_view_ops {
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);
-	/* Clears the quarantine of a GPU. Returns 0; -GW_E_NOENT: its health is not monitored;
-	 * -GW_E_STATE with a message: the cause still exists. */
+	/* Clears the quarantine of a GPU. Returns 0, -GW_E_NOENT (the health of the GPU is not
+	 * monitored) or -GW_E_STATE with a message (the cause still exists). */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
 		     size_t size);
 	/* Sets the mode until a person sets another one; mode NULL: the configured mode

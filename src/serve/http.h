@@ -22,9 +22,9 @@ enum http_method { HTTP_GET = 1, HTTP_POST = 2, HTTP_PUT = 4, HTTP_DELETE = 8 };
 struct request {
 	enum http_method method; /* A HEAD request also has HTTP_GET. */
 	const char *path;        /* the path after %XX was decoded */
-	const char *arg
-		[HTTP_ARGS]; /* the parts of the path that match {...} in the route, in order */
-	const char *body;    /* the body, NUL-terminated; "": there is none */
+	/* the parts of the path that match {...} in the route, in order */
+	const char *arg[HTTP_ARGS];
+	const char *body; /* the body, NUL-terminated; "": there is none */
 	size_t size;
 	/* The client has sent the token, or is a permitted user of the UNIX socket. */
 	bool trusted;
@@ -32,15 +32,18 @@ struct request {
 	 * configured. */
 	bool read_only;
 	const char *who; /* name of the client for logs: "token", "uid 1000" or "anyone" */
-	int64_t uid; /* user id of a client on the UNIX socket that sent no token; -1: any other client */
-	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
-	 * of this namespace. -1: unknown. */
+	/* user id of a client on the UNIX socket that sent no token; -1: any other client */
+	int64_t uid;
+	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs
+	 * outside of this namespace. -1: unknown. */
 	int64_t peer_pid;
 	/* Id of the request: the client's X-Request-Id if it is valid, else a generated id. */
 	const char *id;
-	/* Number of times that the handler was already called for this request (reply_again()). */
+	/* Number of times that the handler was already called for this request
+	 * (reply_again()). */
 	unsigned tries;
-	void **memory; /* Memory of the handler between its calls. NULL at first. The server frees it. */
+	/* Memory of the handler between its calls. NULL at first. The server frees it. */
+	void **memory;
 	void *impl;
 };
 
@@ -70,16 +73,16 @@ void reply_header(struct reply *r, const char *name, const char *value);
 void reply_problem(struct reply *r, int status, const char *word, const char *remedy,
 		   const char *detail, ...) __attribute__((format(printf, 5, 6)));
 
-/* Replies with bytes that never change, such as a file of the web page. gz: the same bytes
- * gzipped; NULL: none. */
+/* Replies with bytes that never change, such as a file of the web page. gz has the same bytes,
+ * gzipped; NULL if there is no gzipped copy. */
 void reply_static(struct reply *r, const char *type, const void *p, size_t n, const void *gz,
 		  size_t gz_n);
 
 /* Postpones the reply: the server calls the handler again at at_ns with the same request. */
 void reply_again(struct reply *r, uint64_t at_ns);
 
-/* Makes the connection follow the stream (text/event-stream). after: id of the last event that
- * the client has; UINT64_MAX: it gets only new events. topics: bits of the stream's topics. */
+/* Makes the connection follow the stream (text/event-stream). The client gets the events with
+ * an id above `after`; UINT64_MAX: only new events. topics: bits of enum stream_topic. */
 struct stream;
 void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned topics);
 
@@ -107,7 +110,8 @@ struct route {
 struct http_listener {
 	/* "127.0.0.1:9490", "[::1]:9490" or "unix:/run/gpuward.sock"; NULL if fd is given */
 	const char *address;
-	int fd; /* a listening socket from the service manager; -1: the server opens the address */
+	/* a listening socket from the service manager; -1: the server opens the address */
+	int fd;
 };
 
 struct http_config {

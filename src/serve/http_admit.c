@@ -250,8 +250,8 @@ static enum admitted check_client(struct conn *c)
 		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
-	/* If no token is configured, ignore the token of a trusted client: it may be meant for
-	 * another service. */
+	/* If no token is configured, the token of a trusted client is ignored. The client may
+	 * have meant it for another service. */
 	if (!c->heads.authorization || (k->q.trusted && !h->settings.auth.token))
 		return PASSED;
 	switch (auth_check(&h->settings.auth, c->heads.authorization, c->peer, h->now_ns)) {
@@ -306,8 +306,8 @@ static enum admitted check_change(struct conn *c)
 		"Workers and settings cannot be changed: no token is configured."));
 }
 
-/* Accepts only JSON bodies. A form of a foreign web page cannot send this Content-Type without the
- * permission of the server (CORS). */
+/* Accepts only JSON bodies. A form of a foreign web page cannot send this Content-Type without
+ * the permission of the server (CORS). */
 static enum admitted check_body(struct conn *c)
 {
 	const struct call *k = c->call;

@@ -184,7 +184,8 @@ bool check_accepts(const char *accept, const char *type)
 {
 	size_t n = name_length(type), major = strcspn(type, "/") + 1;
 	struct element e;
-	/* How exactly the best element names the type: 1 any type, 2 main type, 3 whole type. */
+	/* How exactly the best element names the type: 1 any type, 2 main type, 3 whole
+	 * type. */
 	int best = 0;
 	double q = 0;
 	bool any = false;

@@ -35,7 +35,7 @@ bool check_value(const char *value, size_t n);
  * ignored. */
 bool check_accepts(const char *accept, const char *type);
 
-/* True if Accept-Encoding allows gzip; NULL: it does not. */
+/* True if the header Accept-Encoding allows gzip. False if it is NULL (absent). */
 bool check_gzip(const char *encoding);
 
 /* True if the list If-None-Match contains the etag, which includes its quotes. Uses the weak

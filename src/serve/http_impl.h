@@ -68,9 +68,9 @@ void router_free(struct router *r);
 /* Returns the index of the route with exactly this path and method; -1: none. */
 int router_exact(const struct router *r, const char *path, unsigned method);
 
-/* Finds a route. Splits path in place: arg gets the values of the pattern. Returns the index of
- * the route, or -1. In this case *ret_methods has the methods that the path allows; 0: no such
- * path. */
+/* Finds a route and returns its index. Splits path in place: arg gets the parts that match the
+ * pattern. Returns -1 if there is no route; *ret_methods then has the methods that the path
+ * allows; 0: there is no such path. */
 int router_find(const struct router *r, char *path, unsigned method, const char **arg,
 		unsigned *ret_methods);
 
@@ -110,8 +110,8 @@ struct reply_impl {
 	bool is_static; /* Set by reply_static(), together with the next four members. */
 	const void *p, *gz;
 	size_t n, gz_n;
-	uint64_t
-		again_ns; /* Set by reply_again(): time of the next call of the handler. 0: none. */
+	/* Set by reply_again(): time of the next call of the handler. 0: none. */
+	uint64_t again_ns;
 	struct stream *stream;
 	uint64_t after;
 	unsigned topics;
@@ -144,8 +144,8 @@ struct entry {
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* Makes the library's reply with all headers. id, origin: header values; NULL: no such header.
- * Returns NULL if out of memory. */
+/* Makes the library's reply with all headers. id and origin are values of headers; NULL: the
+ * reply does not have this header. Returns NULL if out of memory. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 
@@ -253,15 +253,16 @@ struct http_hooks {
 struct http_library {
 	struct MHD_Daemon *plain, *tls;
 	struct loop_source *plain_source, *tls_source;
-	/* The library leaves headers where they arrived in memory, and accepts invalid lines. */
+	/* The library leaves headers where they arrived in memory, and accepts invalid
+	 * lines. */
 	bool in_place;
 	bool running; /* A call of the library is running. */
 	bool poked;   /* http_poke() was called while `running` was true. */
 };
 
 struct http_timers {
-	struct loop_source
-		*again; /* Runs the library again, because the library has more to do. */
+	/* Runs the library again, because the library has more to do. */
+	struct loop_source *again;
 	struct loop_source *deadline; /* Expires at the earliest deadline of all connections. */
 	/* Monotonic time at which `deadline` expires. 0: not set. */
 	uint64_t deadline_ns;
@@ -353,7 +354,8 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	      size_t bytes, double seconds);
 
 /* cache_find() returns the cached entry of a route; NULL: none. cache_drop() drops the entries
- * of a route that are older than this tick; all: drops every entry, also of ROUTE_STATIC. */
+ * of a route that are older than this tick. If `all` is true, it drops every entry, also of
+ * ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 

@@ -32,7 +32,8 @@ struct manage_entry {
 void manage_entry_id(const struct manage_entry *e, char out[static MANAGE_DOC_ID_SIZE]);
 void manage_entry_write(struct buf *out, const struct manage_entry *e);
 
-/* Reads a stored document. Returns 0, or -GW_E_PARSE if manage_entry_write() has not written it. */
+/* Reads a stored document. Returns 0, or -GW_E_PARSE if manage_entry_write() has not written
+ * it. */
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret);
 
 /* Writes a value such as {"watts": 400}, or null if it is NAN. key NULL: as an array

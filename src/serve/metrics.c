@@ -1,5 +1,5 @@
-/* metrics: writes the metrics page. This file has the families of workloads, models, the service
- * itself and the host, and the families with old names (write_compatible()).
+/* metrics: writes the metrics page. This file has the families of workloads, models, the
+ * service itself and the host, and the families with old names (write_compatible()).
  *
  * The samples of a family must be contiguous, so the outer loop is over families and the inner
  * loop over GPUs. */
@@ -164,9 +164,8 @@ static bool put_rows(struct page *p, unsigned metric)
 	return true;
 }
 
-/* Writes energy that belongs to no single workload (enum workload_rest). always: even if it is
- * 0 joules. Otherwise the series exists only from the first joule on, because most GPUs never
- * need it. */
+/* Writes energy that belongs to no single workload (enum workload_rest). If `always` is false,
+ * the series exists only from the first joule on, because most GPUs never need it. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)

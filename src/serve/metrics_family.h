@@ -50,8 +50,8 @@ enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN, ME
 enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS, METRIC_DCGM };
 
 struct metric {
-	const char
-		*name; /* the name without _total and _info; NULL: the family has no series */
+	/* the name without _total and _info; NULL: the family has no series */
+	const char *name;
 	const char *help;
 	const char *labels; /* label names, separated by commas */
 	enum metric_type type;
@@ -93,7 +93,7 @@ struct metrics_choice {
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		    const char *const *exclude, bool dcgm);
 
-/* True if the family is served. workers: the guard has a worker. */
+/* True if the family is served. `workers` says whether the guard has a worker. */
 bool metrics_chosen(const struct metrics_choice *c, unsigned family, bool workers);
 
 /* True if a chosen family needs a reading of GW_TIER_PROFILE. */

@@ -400,9 +400,9 @@ static void dcgm_host(char *out, size_t size)
 	utf8_clean(out, size, name);
 }
 
-/* Returns the workload of a GPU if all its processes belong to one workload; NULL: none or
- * several. *one_part: all these processes are also in the same part, such as one container of a
- * pod. */
+/* Returns the workload of a GPU if all its processes belong to one workload, else NULL. Sets
+ * *one_part to true if all these processes also belong to the same part of it, such as one
+ * container of a pod. */
 static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
 {
 	const struct workload_energy *e = p->v->workloads;

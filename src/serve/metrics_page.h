@@ -8,8 +8,8 @@
 #include <math.h>
 
 #define PAGE_GPUS 256
-/* Bytes of the labels of a GPU: a UUID of 95 bytes, of which each takes at most three bytes after
- * escaping, and an index. */
+/* Bytes of the labels of a GPU: a UUID of 95 bytes, of which each takes at most three bytes
+ * after escaping, and an index. */
 #define PAGE_BASE 320
 
 struct page {
@@ -83,8 +83,8 @@ double page_figure(const struct page *p, unsigned i, unsigned q);
 /* True if the process list of this GPU is current. */
 bool page_listed(const struct page *p, unsigned i);
 
-/* Writes the number of processes on each GPU. not_ours: does not count this process and the
- * guard's workers. */
+/* Writes the number of processes on each GPU. If not_ours is true, this process and the guard's
+ * workers do not count. */
 void page_processes(struct page *p, bool not_ours);
 
 /* Parts of the page. metrics_gpus() needs a snapshot. */

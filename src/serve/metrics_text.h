@@ -25,8 +25,8 @@ void labels_add_number(struct labels *l, const char *name, uint64_t value);
 
 struct metrics_text {
 	struct buf *out;
-	const struct metrics_sink
-		*sink; /* Receives the samples instead of `out`. NULL: `out` receives them. */
+	/* Receives the samples instead of `out`. NULL: `out` receives them. */
+	const struct metrics_sink *sink;
 	enum metrics_form form;
 	const struct metric *family;
 	bool begun; /* The header of the family was written. */
@@ -36,7 +36,7 @@ struct metrics_text {
  * begins. */
 void metrics_family(struct metrics_text *t, const struct metric *m);
 
-/* Adds a sample to the family. base and more: label pairs, NULL or "" for none. A value that is
+/* Adds a sample to the family. base and more are label pairs; NULL or "": none. A value that is
  * not finite is unknown, and no sample is written. */
 void metrics_sample(struct metrics_text *t, const char *base, const char *more, double value);
 

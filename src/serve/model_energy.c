@@ -212,8 +212,8 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 		p = &w->pending[w->pendings++];
 		*p = (struct model_pending){ .pid = pid, .gpu = (unsigned)gpu };
 	}
-	/* All entries are in use: add the energy to an entry of the same GPU, or to the first one.
-	 * That entry then sums several processes. */
+	/* All entries are in use: add the energy to an entry of the same GPU, or to the first
+	 * one. That entry then sums several processes. */
 	if (!p) {
 		for (unsigned i = 0; i < w->pendings && !p; i++)
 			if (w->pending[i].gpu == (unsigned)gpu)

@@ -47,8 +47,8 @@ struct model_mark {
 
 struct model_row {
 	char worker[MODEL_WORKER];
-	char model
-		[MODEL_NAME]; /* "": the row has the energy of the worker that no model caused */
+	/* "": the row has the energy of the worker that no model caused */
+	char model[MODEL_NAME];
 	/* Totals, including earlier runs of this service and of the server. */
 	double tokens[MODEL_DIRECTIONS];
 	double joules[MODEL_ENERGY_GPUS]; /* same indices as model_energy.gpu */
@@ -95,7 +95,8 @@ struct model_energy {
 /* A model as its server reports it. */
 struct model_report {
 	char model[MODEL_NAME];
-	int64_t pid; /* id of the process that runs only this model; 0: no such process is known */
+	/* id of the process that runs only this model; 0: no such process is known */
+	int64_t pid;
 	double tokens[MODEL_DIRECTIONS]; /* counters of the server; NAN: not read */
 };
 
@@ -111,8 +112,8 @@ struct model_list {
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
 /* Adds energy that a process of the worker used on a GPU. The energy waits until
- * model_energy_settle() charges it to models. share: how the energy of the process was
- * determined; a constant string. */
+ * model_energy_settle() charges it to models. share is a constant string that says how the
+ * energy of the process was determined. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);
 

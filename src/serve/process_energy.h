@@ -27,7 +27,8 @@ struct process_energy {
 		/* Joules of the row at the two times of process_energy.mark_j. */
 		double mark_j[2];
 		double before_j; /* joules of the row before the last step */
-		/* Number of the last step (process_energy.steps) in which the process was present. */
+		/* Number of the last step (process_energy.steps) in which the process was
+		 * present. */
 		uint64_t seen;
 	} row[ATTRIBUTE_ROWS]; /* same indices as shares.row */
 	uint64_t steps;
@@ -45,12 +46,13 @@ struct process_energy {
 struct process_energy_sums {
 	double processes_joules, former_joules, idle_joules, unattributed_joules;
 	double earlier_joules;
-	bool idle_known; /* False: the shares of the processes include the idle power of the GPU. */
-	bool known;      /* False: no energy was counted yet. */
+	/* False: the shares of the processes include the idle power of the GPU. */
+	bool idle_known;
+	bool known; /* False: no energy was counted yet. */
 };
 
-/* no_context_w, context_w: idle power of the GPU without and with a CUDA context, as in
- * attribute_init(). */
+/* no_context_w and context_w are the idle power of the GPU without and with a CUDA context, as
+ * in attribute_init(). */
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
 
 /* Divides the increase of the counter since the last call among the processes that are on the
@@ -64,8 +66,8 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 /* Adds to the counter the joules and seconds that an earlier run of the service counted. */
 void process_energy_shift(struct process_energy *e, double joules, double seconds);
 
-/* Returns the row of a process; NULL: the process has no row. *ret_ratio: the process's share
- * of the energy of the GPU in the last seconds; NAN: unknown. */
+/* Returns the row of a process; NULL: the process has no row. Sets *ret_ratio to the process's
+ * share of the GPU's energy in the last seconds; NAN: unknown. */
 const struct attribute_row *process_energy_find(const struct process_energy *e,
 						struct proc_id id, double *ret_ratio);
 
@@ -105,7 +107,8 @@ struct process_history_row {
 	double bytes;         /* memory at the last reading; 0: unknown */
 	struct {
 		unsigned count; /* number of readings in the last step */
-		/* Mean of each step, at index step number modulo PROCESS_HISTORY_POINTS. NAN: unknown. */
+		/* Mean of each step, at index step number modulo PROCESS_HISTORY_POINTS. NAN:
+		 * unknown. */
 		float mean[PROCESS_HISTORY_POINTS];
 	} figure[PROCESS_HISTORY_FIGURES];
 };

@@ -52,9 +52,9 @@ void render_source(struct json *j, const struct gw_snapshot *snap);
 
 /* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
-/* The processes on the GPUs. energy and workload have one row per process of the list. If energy
- * is NULL, energy and workload are unknown, because only the service determines them. The same is
- * true for a row with the absence GW_ABSENT_NEEDS_SERVICE. */
+/* The processes on the GPUs. energy and workload have one row per process of the list. If
+ * energy is NULL, energy and workload are unknown, because only the service determines them.
+ * The same is true for a row with the absence GW_ABSENT_NEEDS_SERVICE. */
 struct render_process_list {
 	const struct gw_process_list *list;
 	const struct view_process *energy;

@@ -23,8 +23,8 @@ struct ab_record {
 	bool used; /* The comparison uses the pair of this run. */
 	uint64_t begin_wall_ns;
 	double seconds, power_w;
-	/* Sum of all GPUs. Its interval omits the errors of gain and offset, because they are the
-	 * same in both runs of a pair. */
+	/* Sum of all GPUs. Its interval omits the errors of gain and offset, because they are
+	 * the same in both runs of a pair. */
 	struct gw_interval energy;
 	double u_j; /* standard uncertainty of the best value */
 	/* Energy from samples / energy from counter - 1. NAN: only one of them is known. */
@@ -47,8 +47,8 @@ struct ab_report {
 	const char *gate;  /* the gate as given on the command line; NULL: no gate */
 	const char *part;  /* the compared part; NULL: whole runs */
 	double iterations; /* iterations per run; NAN: not given */
-	unsigned
-		warmup; /* number of runs of each command before the comparison; they do not count */
+	/* number of runs of each command before the comparison; they do not count */
+	unsigned warmup;
 	bool cooled; /* The comparison waits before each run until the GPUs have cooled down. */
 	/* The comparison waits for this temperature before a run. NAN: the temperature at the
 	 * begin of the first run. */

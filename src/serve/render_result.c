@@ -100,7 +100,7 @@ static void column_end(struct json *j, bool pretty)
 	j->pretty = pretty;
 }
 
-/* Rounds to the step, because further digits mean nothing: a microsecond, a milliwatt. */
+/* Rounds to a multiple of the step, because the readings have no higher precision. */
 static double rounded(double v, double step)
 {
 	return round(v / step) * step;
@@ -257,8 +257,8 @@ static void energy_group(struct json *j, unsigned i, const struct gw_energy *e)
 	json_object_end(j);
 }
 
-/* True for words, codes and intervals outside of inner objects: they come first in a
- * document. */
+/* True if the field comes first in a document: a word, codes or an interval that is not in an
+ * inner object. */
 static bool is_headline(const struct gw_energy_field *f)
 {
 	return group_length(f) == 0 && (f->kind == GW_FIELD_WORD || f->kind == GW_FIELD_CODES ||

@@ -57,15 +57,16 @@ struct measured_window {
 /* Iterations or tokens of a run, from a counter that was read before and after the run. */
 struct measured_count {
 	const char *source; /* the option that names the counter; NULL: no counter */
-	/* Address or file from which the counter was read, without secrets. NULL: not part of the
-	 * result. */
+	/* Address or file from which the counter was read, without secrets. NULL: not part of
+	 * the result. */
 	const char *place;
 	char name[640];  /* name of the counter with the selected labels; "": none */
 	unsigned series; /* number of series in the sum; 0: unknown */
 	bool iterations; /* True: the counter counts iterations. False: it counts tokens. */
 	double number;   /* iterations or tokens of the run; NAN: unknown */
 	double edge;     /* upper bound of the number that was counted outside of the run */
-	/* Processes of this machine that answer at `place`. They are part of the measurement. */
+	/* Processes of this machine that answer at `place`. They are part of the
+	 * measurement. */
 	int64_t server_pid[METER_SERVERS];
 	unsigned servers; /* number of server_pid; 0: they are unknown, or on another machine */
 	/* Number of series that began during the run, and the sum of their values, which counts
@@ -76,7 +77,7 @@ struct measured_count {
 	char why[320];      /* why `number` is unknown */
 };
 
-/* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
+/* Enough for every code on eight GPUs. Further codes are dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
 /* Sums over the devices of a run. */
@@ -101,14 +102,14 @@ struct measured_run {
 	unsigned trial;
 	/* Begin of the run, in monotonic time and in wall time. */
 	uint64_t begin_ns, begin_wall_ns;
-	const char *
-		part; /* The run is only this marked part. NULL: the run is the whole command. */
+	/* The run is only this marked part. NULL: the run is the whole command. */
+	const char *part;
 	/* Number of parts with that name. The run is the first of them. */
 	unsigned parts;
 	double seconds;
 	double window_s; /* length of the energy window; 0: equal to seconds */
-	int exit_status,
-		exit_signal; /* exit_status -1: none; exit_signal 0: no signal ended the command */
+	/* exit_status -1: none; exit_signal 0: no signal ended the command */
+	int exit_status, exit_signal;
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
@@ -127,7 +128,8 @@ struct measured_worker {
 	/* State and hold of the worker when the measurement began. hold is "none", "evicted" or
 	 * "manual". */
 	char state[24], hold[16];
-	double hold_left_s; /* remaining time of that hold; NAN: the hold has no end, or there is none */
+	/* remaining time of that hold; NAN: the hold has no end, or there is none */
+	double hold_left_s;
 	bool held; /* True: the measurement holds the worker. False: an earlier hold does. */
 	/* Why the worker was on the measured GPUs at some time. "": it never was. */
 	char broken[200];
@@ -148,8 +150,8 @@ bool measured_room_kept(const struct measured_room *r);
 struct measured_calibration {
 	const char *trace; /* path of the meter's file, as the user gave it */
 	char sha256[65];
-	size_t points,
-		passed_over; /* number of points that were used, and of lines that were not used */
+	/* number of points that were used, and of lines that were not used */
+	size_t points, passed_over;
 	double lag_s, correlation, residual_w, span_s;
 	double gain, gain_u, offset_w, offset_u_w, pivot_w, reference_u, measured_offset_w;
 	bool offset_alone, wider;
@@ -167,8 +169,8 @@ struct measured {
 	const char *command_name;
 	const char *command; /* NULL: not part of the result */
 	const char *service; /* address of the service that measured; NULL: no service */
-	const char *
-		environment; /* The environment as JSON. NULL: render_result() writes its argument env. */
+	/* The environment as JSON. NULL: render_result() writes its argument env. */
+	const char *environment;
 	enum gw_validity validity;
 	const struct measured_room *room;
 	struct measured_run *run;
@@ -184,7 +186,7 @@ void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);
 
-/* Writes the energy per process, as the array "processes"; who NULL: null. */
+/* Writes the energy per process as the array "processes". Writes null if who is NULL. */
 void render_shares(struct json *j, const struct attribute *who);
 
 /* Writes the keys of a set of codes, as the array "codes". */
@@ -193,7 +195,7 @@ void render_codes(struct json *j, uint64_t codes);
 /* Writes the key "clean_room"; null if it was not requested. */
 void render_room(struct json *j, const struct measured_room *r);
 
-/* Writes the calibration; c NULL: null. */
+/* Writes the calibration; null if c is NULL. */
 void render_calibration(struct json *j, const char *key, const struct measured_calibration *c);
 
 /* Writes the whole document. env may be NULL. */

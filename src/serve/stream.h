@@ -27,9 +27,9 @@ int stream_new(size_t bytes, struct stream **ret);
 /* Ends the stream: follower_read() of each follower then returns -1. */
 void stream_free(struct stream *s);
 
-/* Adds a message and wakes the followers. topic: one or several bits. id 0: a message without
- * an id (a tick). name: name of the event. json: one line of at most VIEW_DOCUMENT_MAX bytes; a
- * longer one is dropped. */
+/* Adds a message and wakes the followers. topic has one or several bits. id is 0 for a message
+ * without an id (a tick). name is the name of the event. json is one line of at most
+ * VIEW_DOCUMENT_MAX bytes; a longer one is dropped. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
@@ -43,8 +43,8 @@ struct follower {
 	struct follower *prev, *next;
 	struct message *sending; /* current message, or NULL */
 	size_t sent;             /* bytes of the current message that were sent */
-	/* Numbers of the latest messages that were sent to this follower: with an id, and without
-	 * one. */
+	/* Numbers of the latest messages that were sent to this follower: with an id, and
+	 * without one. */
 	uint64_t seen, seen_tick;
 	bool gap; /* Messages were lost, and the follower was not informed yet. */
 	unsigned topics;

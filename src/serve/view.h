@@ -51,11 +51,11 @@ struct view_device {
 	double energy_joules;
 	double energy_seconds;    /* duration of this measurement */
 	uint64_t energy_since_ns; /* wall time of the GPU's first joule; 0: not recorded */
-	uint64_t errors
-		[GW_ABSENCES]; /* number of failed readings by reason; see view_is_error() */
+	/* number of failed readings by reason; see view_is_error() */
+	uint64_t errors[GW_ABSENCES];
 	uint64_t state_changes;
-	struct process_energy_sums
-		shares; /* how energy_joules divides among processes and idle time */
+	/* how energy_joules divides among processes and idle time */
+	struct process_energy_sums shares;
 	const struct process_history *past; /* history of its processes; NULL: not read yet */
 };
 
@@ -192,21 +192,22 @@ struct view_ops {
 	 * -GW_E_STATE: too many requests. The outcome is in the view when view_request_done()
 	 * is true for this number. */
 	int (*request)(void *engine, enum view_request what);
-	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket
-	 * above 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many changes are running). */
+	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket above
+	 * 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many changes are running). */
 	int (*manage)(void *engine, const struct manage_order *order);
-	/* Returns 1 with *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call it until it
-	 * returns 1. */
+	/* Returns 1 and sets *ret if the change is done, 0 if it is still running, or
+	 * -GW_E_NOENT if there is no such ticket. Call it until it returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
-	/* Reports that a client looks at the processes: for the next half minute, each tick
-	 * reads their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
-	 * utilisation, so a tick follows at once if no client looked before. */
+	/* Reports that a client shows the processes. For the next half minute, each tick reads
+	 * their SM utilisation, which costs 2 ms per GPU. If `now` is true, the caller waits
+	 * for the utilisation, so a tick follows at once if no client showed the processes
+	 * before. */
 	void (*look)(void *engine, bool now);
 	/* Reports that a client uses the readings. While no client uses them, a tick comes only
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
-	/* True if the counters of the view are in the file, or cannot be written. Before that, a
-	 * client must not see them: after kill -9 they would continue from a lower value, and
+	/* True if the counters of the view are in the file, or cannot be written. Before that,
+	 * a client must not see them: after kill -9 they would continue from a lower value, and
 	 * Prometheus would count the lower value again from 0. */
 	bool (*counts_stored)(void *engine);
 };
@@ -230,8 +231,8 @@ struct view {
 	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
 	 * meter no longer exist. */
 	struct gw_meter *meter;
-	struct gw_ctx *
-		ctx; /* context of the drivers, only for call_cost_list(); NULL: not open yet */
+	/* context of the drivers, only for call_cost_list(); NULL: not open yet */
+	struct gw_ctx *ctx;
 	const struct view_device *device; /* one entry per device of snap */
 	unsigned devices;
 	uint64_t interval_ns; /* time between two ticks while a client uses the readings */
@@ -268,8 +269,8 @@ static inline bool view_request_done(const struct view *v, int number)
 	return (int)(v->requests.done - (unsigned)number) >= 0;
 }
 
-/* Returns NULL if the readings are current, else a sentence that says why not. The sentence names a
- * hanging driver call. now_ns: monotonic time. */
+/* Returns NULL if the readings are current, else a sentence that says why not. The sentence
+ * names a hanging driver call. now_ns: monotonic time. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
 /* True if a GPU is simulated, or was read from another root directory: its figures are not

@@ -209,7 +209,8 @@ void windows_meter_gone(struct windows *w, const struct view *v)
 	w->meter = NULL;
 }
 
-/* Forgets the windows, because the meter has already freed them. */
+/* Sets the pointers to the meter's windows to NULL, because the meter has already freed these
+ * windows. */
 static void lose_windows(struct windows_entry *e)
 {
 	e->window = NULL;

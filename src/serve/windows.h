@@ -37,11 +37,11 @@ void windows_stream(struct windows *w, struct stream *s);
 struct windows_ask {
 	const char *label; /* may be NULL */
 	const char *key;   /* Idempotency-Key; NULL: none */
-	const char *
-		request; /* the body of the request; another body with the same key is refused */
+	/* the body of the request; another body with the same key is refused */
+	const char *request;
 	size_t request_size;
-	const bool *
-		position; /* For each device of the snapshot: true if it is measured. NULL: all are. */
+	/* For each device of the snapshot: true if it is measured. NULL: all are. */
+	const bool *position;
 	uint64_t limit_ns;
 	/* The window ends if no client sends a request for it during this time. 0: no lease. */
 	uint64_t lease_ns;
@@ -49,9 +49,9 @@ struct windows_ask {
 	unsigned tags;
 };
 
-/* Opens a window. Returns 0, -GW_E_SIZE (too many are open), -GW_E_NODEV (no meter, or it has
- * none of the devices), -GW_E_ARG (the key was used with another request) or -GW_E_NOMEM.
- * *ret_new: false if the key was known; *ret is then the window of that key. */
+/* Opens a window. Returns 0, -GW_E_SIZE (too many windows are open), -GW_E_NODEV (there is no
+ * meter, or it measures none of the devices), -GW_E_ARG (the key was used with another request)
+ * or -GW_E_NOMEM. If the key is known, *ret is the window of that key and *ret_new is false. */
 int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
 		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new);
 
@@ -66,8 +66,8 @@ void windows_asked(struct windows_entry *e, uint64_t now_ns);
 int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,
 		 const char *label, uint64_t now_ns);
 
-/* Ends the window now. An ended window stays as it is. Returns true if the result is complete. If
- * it returns false, call it again later. */
+/* Ends the window now. An ended window stays as it is. Returns true if the result is complete.
+ * If it returns false, call it again later. */
 bool windows_stop(struct windows *w, const struct view *v, struct windows_entry *e,
 		  uint64_t now_ns);
 

@@ -185,8 +185,8 @@ static const struct attribute *process_shares(const struct windows_device *d,
 		       : NULL;
 }
 
-/* Writes the details of a device. w: the completed window on the meter; NULL: not ended, or the
- * meter is gone. */
+/* Writes the details of a device. w is the completed window on the meter; NULL if the window
+ * has not ended or the meter no longer exists. */
 static void detail_json(struct json *j, const struct windows_device *d, struct gw_window *w)
 {
 	json_object(j, NULL);

@@ -36,8 +36,8 @@ struct windows_part {
 struct windows_sum {
 	struct gw_interval joules, relative;
 	double power_w;
-	/* Seconds that the energy covers. It is the mean over the devices, because each device has
-	 * its own last sample. 0: the energy is unknown. */
+	/* Seconds that the energy covers. It is the mean over the devices, because each device
+	 * has its own last sample. 0: the energy is unknown. */
 	double seconds;
 	uint64_t codes;
 	enum gw_validity validity;
@@ -69,8 +69,8 @@ struct windows_entry {
 
 	/* The next members are used after the window has ended. */
 	struct windows_sum sum;
-	/* The document of the window. It replaces all members above except id and hashes. NULL: out
-	 * of memory. */
+	/* The document of the window. It replaces all members above except id and hashes. NULL:
+	 * out of memory. */
 	char *document;
 	size_t head_bytes; /* bytes of the document before its parts; 0: unknown */
 	bool cut;          /* The document has parts; a short document omits them. */
@@ -98,8 +98,8 @@ int windows_make_document(struct windows_entry *e);
 int windows_keep(const struct view *v, const struct windows_entry *e);
 void windows_unkeep(const struct view *v, const struct windows_entry *e);
 
-/* Emits the event that the window began or ended. kept false: the event says that the window could
- * not be stored. */
+/* Emits the event that the window began or ended. kept false: the event says that the window
+ * could not be stored. */
 void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
 		      bool kept);
 

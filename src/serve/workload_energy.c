@@ -317,8 +317,8 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s)
 {
 	for (unsigned i = e->count; i-- > 0;)
-		/* A workload with a process in this tick has the age 0 and stays, even if keep_s is
-		 * 0. */
+		/* A workload with a process in this tick has the age 0 and stays, even if
+		 * keep_s is 0. */
 		if (i < e->count && age_s(wall_ns, e->row[i].end_wall_ns) > keep_s &&
 		    age_s(wall_ns, workload_end(e, i)) > keep_s)
 			workload_release(e, i);

@@ -3,8 +3,8 @@
  * It sums the steps of the processes (process_energy.h) per GPU and workload, so a process that
  * moves to another control group is charged to the new workload from then on. The rows of a GPU
  * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
- * bounded: the rows of a workload that ended some time ago are freed, and their joules are added to
- * WORKLOAD_FORMER. */
+ * bounded: the rows of a workload that ended some time ago are freed, and their joules are
+ * added to WORKLOAD_FORMER. */
 #ifndef GW_SERVE_WORKLOAD_ENERGY_H
 #define GW_SERVE_WORKLOAD_ENERGY_H
 
@@ -17,8 +17,8 @@
 /* Number of rows per GPU with a series of their own in the metrics. The other rows share one
  * series. */
 #define WORKLOAD_SERIES_MAX 20
-/* The series of an ended workload exists for at least this time, even if another workload needs a
- * series. */
+/* The series of an ended workload exists for at least this time, even if another workload needs
+ * a series. */
 #define WORKLOAD_SERIES_S 60
 
 /* Energy of a GPU that is in no row. */
@@ -50,12 +50,12 @@ struct workload_row {
 	double charged_seconds; /* the part of gpu_seconds for which energy was charged */
 	enum gw_absence absence;
 	double memory_peak_bytes; /* highest memory_bytes so far; NAN: unknown */
-	double sm_sum,
-		sm_seconds; /* sm_sum: sum of sm_ratio times seconds; sm_seconds: sum of these seconds */
+	/* sm_sum: sum of sm_ratio times seconds; sm_seconds: sum of these seconds */
+	double sm_sum, sm_seconds;
 	/* Figures of this tick. NAN: unknown for at least one process. */
 	unsigned processes; /* number of processes on the GPU; 0: none */
 	double memory_bytes, sm_ratio, power_w;
-	/* For the metrics: the series of the row counts the joules above series_from_j. */
+	/* Used by the metrics. The series of the row counts the joules above series_from_j. */
 	bool has_series;
 	double series_from_j;
 };
@@ -73,7 +73,7 @@ struct workload_gpu {
 };
 
 struct workload_energy;
-/* Called before the rows of an ended workload are freed. row: one of these rows. */
+/* Called before the rows of an ended workload are freed. `row` is one of these rows. */
 typedef void workload_ended_fn(void *arg, const struct workload_energy *e, unsigned row);
 
 struct workload_energy {
@@ -112,13 +112,14 @@ void workload_energy_done(struct workload_energy *e);
 void workload_energy_reset(struct workload_energy *e, unsigned i);
 
 /* Adds one tick of GPU i: charges the steps of its processes, and the rest of what the counter
- * gained. If the counter decreased, nothing is charged, and the decrease is subtracted from WORKLOAD_EARLIER.
- * The energy of a workload for which no row is free is added to WORKLOAD_UNATTRIBUTED. */
+ * gained. If the counter decreased, nothing is charged, and the decrease is subtracted from
+ * WORKLOAD_EARLIER. The energy of a workload for which no row is free is added to
+ * WORKLOAD_UNATTRIBUTED. */
 void workload_energy_tick(struct workload_energy *e, unsigned i, const struct workload_step *s,
 			  const struct workload_use *uses, size_t n);
 
-/* Frees the rows of workloads that ended more than keep_s seconds ago. Call it after the ticks of
- * all GPUs. */
+/* Frees the rows of workloads that ended more than keep_s seconds ago. Call it after the ticks
+ * of all GPUs. */
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s);
 
 /* Restores the rests and the counter that an earlier run stored for GPU i;
