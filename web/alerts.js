@@ -11,7 +11,7 @@ const KINDS = {
 	window: "An energy window ended as suspect or invalid",
 };
 const HEAT = new Set(["sw_thermal", "hw_thermal"]);
-const AGAIN = 300e3; // milliseconds before the same notification about the same GPU is repeated
+const AGAIN = 300e3; // Milliseconds until the same notification about the same GPU may be shown again.
 
 // The settings are kept in this browser.
 const load = () => JSON.parse(localStorage.getItem("alerts") || "null") || { on: false, kinds: Object.keys(KINDS) };
@@ -28,7 +28,7 @@ function obstacle() {
 	return Notification.permission === "denied" ? "This browser blocks notifications of this page. Allow them in the settings of the browser for this site." : "";
 }
 
-const shown = new Map(); // tag of a notification: time when it was shown
+const shown = new Map(); // For each tag of a notification: the time at which it was shown.
 
 function notify(kind, tag, title, body) {
 	if (!active(kind) || performance.now() - (shown.get(tag) ?? -Infinity) < AGAIN)
@@ -75,7 +75,7 @@ function isHot(d) {
 const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is close to its temperature limit`,
 	f.sentences(d.temperature_gpu_celsius == null ? "heat reduces its clocks" : `its temperature is ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air flow and its load")));
 
-let open = null; // ids of the windows that were open at the last call
+let open = null; // Ids of the windows that were open at the last call.
 
 function followWindows() {
 	const list = [...model.windows.values()];
@@ -104,7 +104,7 @@ async function flip() {
 	save({ ...s, on: !s.on && granted() });
 	draw();
 	if (!granted() && !obstacle())
-		put($("alerts-note"), "The browser was not given the permission. Nothing was changed.");
+		put($("alerts-note"), "You did not allow notifications in the browser. Nothing was changed.");
 }
 
 $("alerts-kinds").append(...Object.entries(KINDS).map(([value, text]) => el("label", {}, el("input", { type: "checkbox", value }), text)));
@@ -112,7 +112,7 @@ $("alerts-kinds").addEventListener("change", () => save({ ...load(), kinds: [...
 $("alerts-go").addEventListener("click", flip);
 $("alerts-test").addEventListener("click", () => show("test", "gpuward", "Notifications work in this browser."));
 on("tick", followHeat);
-on("snapshot", followLost); // the snapshot contains the cause
+on("snapshot", followLost); // The snapshot has the cause; a tick does not.
 on("windows", followWindows);
 on("moved", (kind, text) => notify("moved", `moved ${text}`, { left: "A worker left its GPU", back: "A worker is back", stuck: "A worker did not leave" }[kind], f.sentences(text)));
 followHeat();

@@ -11,7 +11,7 @@ import { packages } from "./words.js";
 const STATES = {
 	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers released", "not-ready": "Not ready",
 };
-const OPEN_FROM_START = 4; // with at most this many GPUs, the charts of the first GPU are open
+const OPEN_FROM_START = 4; // With at most this many GPUs, the charts of the first GPU are open at first.
 let range = named(localStorage.getItem("range")) || preset(0);
 
 function toggle(r, open = !r.open, kept = true) {
@@ -51,7 +51,7 @@ function keepView() {
 	history.replaceState(null, "", `#gpu=${gpus}&${toAddress(range)}${compare?.open ? `&chart=${compare.quantity}` : ""}`);
 }
 
-// Returns { gpus, range, chart } from the address; null: not given.
+// Returns { gpus, range, chart } from the address of the page. A member is null if the address does not have it.
 function asked() {
 	const q = new URLSearchParams(location.hash.slice(1)), gpus = q.get("gpu");
 	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: fromAddress(q), chart: q.get("chart") };
@@ -125,7 +125,7 @@ $("attention").addEventListener("change", () => {
 });
 $("attention").checked = wanted.attention = localStorage.getItem("attention") !== "0";
 
-// Do not move rows under the pointer: an order that is some seconds old is better.
+// Rows are not sorted while the user points at them, so that they do not move away.
 const busy = () => $("rows").matches(":hover, :focus-within");
 
 function draw(all = false) {
@@ -147,13 +147,13 @@ function draw(all = false) {
 	drawTotals();
 }
 
-// Returns the sum over all GPUs.  If one value is unknown, the sum is only a lower bound.
+// Returns the sum over all GPUs, and in `lacking` the number of GPUs with an unknown value; null: all are unknown.
 function sum(key) {
 	const known = model.devices.map((d) => d[key]).filter((v) => v != null);
 	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;
 }
 
-// Shows both values in the unit of the larger value.
+// Returns the function that formats power and limit, so that both have the unit of the larger value.
 const powers = (of) => (of?.value >= 10000 ? (v) => `${(v / 1000).toFixed(1)} kW` : f.watts);
 
 function total(id, s, show, of, title = "") {
@@ -181,7 +181,7 @@ function drawSince() {
 // Without an answer from a driver, the number of GPUs is unknown.
 function drawCount(down) {
 	const n = model.devices.length, place = $("total-gpus");
-	const why = unread() || (n || model.snapshot ? "" : "nothing was read yet"); // a tick may come before the snapshot
+	const why = unread() || (n || model.snapshot ? "" : "nothing was read yet"); // A tick can arrive before the snapshot.
 	if (why)
 		return unknown(place, why);
 	delete place.dataset.unknown;
@@ -230,7 +230,7 @@ function drawAge() {
 	put($("status-age"), Number.isFinite(a) ? (a < 1500 ? "now" : `${f.span(a / 1000)} old`) : "");
 }
 
-// A service that cannot store its history says why.
+// Shows why the service cannot store its history.
 function drawStore() {
 	const state = model.self?.store?.state, ok = !state || state === "ok";
 	$("store").hidden = ok;
@@ -280,7 +280,7 @@ $("token").addEventListener("close", () => {
 	$("token-input").value = "";
 	$("token-button").classList.toggle("set", Boolean(token.get()));
 });
-// Enter in the field stores the token: it presses the first button of the form.
+// The first button of the form stores the token, because the key Enter presses the first button.
 $("token-button").addEventListener("click", () => needToken("Reading needs no token. If the service has one, changes such as starting an energy window " +
 	"need it: enter the content of its token file."));
 $("retry").addEventListener("click", retryNow);
@@ -345,7 +345,7 @@ on("snapshot", () => {
 	lists.snapshot();
 	energy.chooseGpus();
 });
-// Loaded only if the service has a guard.
+// The panel of the guard is loaded only if the service has workers or reservations.
 let guard;
 on("snapshot", async () => {
 	const g = guard || await ask("guard").catch(() => {});
@@ -356,7 +356,7 @@ on("snapshot", async () => {
 		return m.guard(needToken);
 	}, () => guard = null);
 });
-// Loaded only if a Prometheus is configured in the service.
+// The tab Fleet is loaded only if a Prometheus is configured in the service.
 let fleet;
 on("self", () => {
 	if (model.self?.fleet)

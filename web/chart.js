@@ -1,4 +1,4 @@
-// chart: one quantity of one GPU over time.  Hides the chart library.
+// chart: draws one quantity of one GPU over time. Hides the chart library.
 import { model, now } from "./data.js";
 import * as f from "./format.js";
 import { el, put } from "./rows.js";
@@ -11,7 +11,8 @@ function line(d, key, word, show, scale = 1) {
 }
 
 const watts = (v) => `${v.toFixed(0)} W`, degrees = (v) => `${v.toFixed(0)} °C`, gib = (v) => `${v.toFixed(v < 100 ? 1 : 0)} GiB`;
-// series: [quantity, its label, kind]; a "limit" is drawn as a line if it has changed.
+// Each row of series is [quantity, label, kind]. kind "limit": drawn only where it differs from the current limit. kind "second":
+// drawn thinner and without minimum and maximum.
 export const CHARTS = [
 	{
 		title: "Power", hue: "power", show: watts, unit: "W", scale: 1, windows: true,
@@ -35,7 +36,7 @@ export const CHARTS = [
 	},
 ];
 export const ASKED = CHARTS.flatMap((c) => c.series.map((s) => s[0]));
-const FEW = 12; // with fewer points each is marked, because a line would hide how few there are
+const FEW = 12; // With at most this many points, each has a dot, because a line would hide how few there are.
 
 let library = null;
 export function loadCharts() {
@@ -51,8 +52,9 @@ export function loadCharts() {
 export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 const FONT = "11px system-ui, sans-serif";
-const EDGE = 26; // half the width of the widest time label, so that the last label is not clipped
-const WIDE = 56; // width of the vertical axis, so that charts below each other are aligned
+const EDGE = 26; // Half the width of the widest time label, so that the last label is not clipped.
+const WIDE = 56; // Least width of the vertical axis, so that charts below each other are aligned.
+const SPARSE = 5; // Least distance in pixels at which readings of an unwatched time get a dot.
 
 export const padding = [8, EDGE, 0, 0];
 
@@ -79,12 +81,42 @@ export function axes(unit, shown) {
 	];
 }
 
-// Returns the points that must be marked, because a line does not show a point without neighbours; null: none.
-export function lonely(u, i) {
-	const list = u.data[i], known = [];
+// Returns the points that need a dot, because a line does not show a point without neighbours; null: none.
+export function lonely(u, i, past = null) {
+	const list = u.data[i], known = [], joined = new Set(past?.unwatched(list).flat());
 	list.forEach((v, n) => v !== null && known.push(n));
-	const alone = known.length <= FEW ? known : known.filter((n) => list[n - 1] == null && list[n + 1] == null);
+	const alone = known.length <= FEW ? known : known.filter((n) => list[n - 1] == null && list[n + 1] == null && !joined.has(n));
 	return alone.length ? alone : null;
+}
+
+export const UNWATCHED_NOTE = "Dashed line: no client watched at that time, so the service read the GPUs only every 10 s. Nothing was measured in between.";
+
+// Joins the readings of an unwatched time in series i with a dashed line, and draws a dot per reading if there is space.
+export function drawUnwatched(u, i, past) {
+	const g = u.ctx, r = devicePixelRatio || 1, x = (n) => u.valToPos(u.data[0][n], "x", true), y = (n) => u.valToPos(u.data[i][n], "y", true);
+	const pairs = u.series[i].show ? past.unwatched(u.data[i]) : [], line = new Path2D(), dots = new Path2D();
+	let end = -1;
+	for (const [a, b] of pairs) {
+		if (a !== end)
+			line.moveTo(x(a), y(a));
+		line.lineTo(x(b), y(b));
+		end = b;
+		for (const n of x(b) - x(a) < SPARSE * r ? [] : [a, b]) {
+			dots.moveTo(x(n), y(n));
+			dots.arc(x(n), y(n), 1.75 * r, 0, 2 * Math.PI);
+		}
+	}
+	g.save();
+	g.beginPath();
+	g.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+	g.clip();
+	g.strokeStyle = g.fillStyle = u.series[i].stroke(u, i);
+	g.fill(dots);
+	g.globalAlpha = 0.7;
+	g.lineWidth = r;
+	g.setLineDash([2 * r, 4 * r]);
+	g.stroke(line);
+	g.restore();
 }
 
 export class Chart {
@@ -124,7 +156,7 @@ export class Chart {
 		this.sum();
 	}
 
-	// Limits are always visible, with space for their labels.
+	// Returns the range of the vertical axis. It includes the limits, with space for their labels.
 	bounds() {
 		let low = this.spec.low || 0, most = this.spec.high || 0;
 		for (const column of this.plot.data.slice(1))
@@ -140,21 +172,23 @@ export class Chart {
 
 	options() {
 		const main = css(`--${this.spec.hue}`), soft = css("--text-2");
-		const series = [{}], bands = [];
+		const series = [{}], bands = [], drawn = []; // drawn: the series that are lines and can have an unwatched time
 		for (const [, label, kind] of this.spec.series) {
 			const n = series.length, plain = { label, spanGaps: false, points: { show: false } };
-			const dots = (colour) => ({ show: false, size: 5, fill: colour, stroke: colour, filter: lonely });
+			const dots = (colour) => ({ show: false, size: 5, fill: colour, stroke: colour, filter: (u, i) => lonely(u, i, this.detail.past) });
 			if (kind === "limit")
 				series.push({ ...plain, stroke: css("--limit"), width: 1, dash: [5, 4] });
-			else if (kind)
+			else
+				drawn.push(n);
+			if (kind === "second")
 				series.push({ ...plain, stroke: soft, width: 1, points: dots(soft) });
-			else {
+			else if (!kind) {
 				series.push({ ...plain, stroke: main, width: 1.75, points: dots(main) });
 				series.push({ ...plain, width: 0, stroke: "transparent" }, { ...plain, width: 0, stroke: "transparent" });
 				bands.push({ series: [n + 1, n + 2], fill: `${main}38` });
 			}
 		}
-		const alone = (type) => type === "mousemove" || type === "mouseleave"; // each chart has its own zoom
+		const alone = (type) => type === "mousemove" || type === "mouseleave"; // The charts share the cursor, but not the zoom.
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
 			legend: { show: false }, padding,
@@ -165,13 +199,14 @@ export class Chart {
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
 			axes: axes(this.spec.unit, () => this.detail.shown()),
 			hooks: {
-				setCursor: [(u) => this.say(u.cursor.idx)], drawClear: [(u) => this.windows(u, false)], draw: [(u) => this.windows(u, true), (u) => this.lines(u)],
+				setCursor: [(u) => this.say(u.cursor.idx)], drawClear: [(u) => this.windows(u, false)],
+				draw: [(u) => drawn.forEach((i) => drawUnwatched(u, i, this.detail.past)), (u) => this.windows(u, true), (u) => this.lines(u)],
 				setSelect: [(u) => u.select.width > 4 && this.detail.zoom([u.select.left, u.select.left + u.select.width].map((x) => u.posToVal(x, "x")))],
 			},
 		};
 	}
 
-	// Marks the time without stored values; drawn above the grid, so that no line crosses the text.
+	// Writes when the history begins, if the chart begins earlier. The text covers the grid, so that no line crosses it.
 	unkept(u, g, box, r) {
 		const since = this.detail.since(), wide = since ? u.valToPos(since, "x", true) - box.left - 3 * r : 0;
 		const word = since ? `no history before ${f.when(since * 1000, false)}` : "", needs = g.measureText(word).width + 12 * r;
@@ -208,7 +243,7 @@ export class Chart {
 		g.restore();
 	}
 
-	// The label of the top limit is above its line, the labels of the others are below, so that no line crosses a label.
+	// Draws the limits. The label of the highest limit is above its line and the other labels are below, so that no line crosses a label.
 	lines(u) {
 		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
 		g.save();

@@ -1,14 +1,14 @@
 // compare: shows one quantity of all GPUs in one chart, one line per GPU. Loaded when the user
 // opens it.
-import { axes, css, loadCharts, lonely, padding } from "./chart.js";
+import { axes, drawUnwatched, loadCharts, lonely, padding, UNWATCHED_NOTE } from "./chart.js";
 import { history, keyOf, model } from "./data.js";
 import * as f from "./format.js";
 import { Past, saveCsv } from "./past.js";
 import { between, isLive, query, rangeButtons, shown, words } from "./range.js";
 import { $, el, put, shortName } from "./rows.js";
 
-const POINTS = 300; // points per line if there are many GPUs
-const FEW = 12; // up to this many GPUs, lines are thick and end with the GPU's number, and buttons show the GPU's name
+const POINTS = 300; // Maximum number of points per line if there are more than FEW GPUs.
+const FEW = 12; // Up to this many GPUs, lines are thick and end with the number of the GPU, and buttons show its name.
 const QUANTITIES = [
 	["power_watts", "Power", "W", 1], ["temperature_gpu_celsius", "Temperature", "°C", 1], ["utilization_gpu_ratio", "Utilisation", "%", 100],
 	["memory_used_bytes", "Memory used", "GiB", 2 ** -30], ["clock_sm_hertz", "SM clock", "MHz", 1e-6],
@@ -26,9 +26,9 @@ export class Compare {
 	// choose(range) and changed() are called when the user changes something.
 	constructor(range, choose, changed) {
 		this.range = range;
-		this.part = null; // the range of the zoom
+		this.part = null; // The range that the user zoomed to; null: no zoom.
 		this.open = false;
-		this.hidden = new Set(); // keys of GPUs without a line
+		this.hidden = new Set(); // Keys of the GPUs with a hidden line.
 		this.chips = new Map(); // key: { button, value }
 		this.choice = el("select", { onchange: () => this.choose(this.choice.value) }, ...QUANTITIES.map((q) => el("option", { value: q.key, textContent: q.title })));
 		this.changed = changed;
@@ -39,13 +39,14 @@ export class Compare {
 		this.legend = el("span", { className: "legend" });
 		this.summary = el("p", { className: "unseen" });
 		this.note = el("p", { className: "empty", role: "status", hidden: true });
+		this.unwatched = el("p", { className: "note unwatched", hidden: true, textContent: UNWATCHED_NOTE });
 		this.place = el("div", { className: "plot tall", ariaHidden: "true" });
 		this.list = el("div", { className: "chips", role: "group", ariaLabel: "GPUs with a line" });
 		$("compare").replaceChildren(
 			el("div", { className: "bar-top" }, el("h2", { id: "compare-title", textContent: "All GPUs in one chart" }),
 				el("div", { className: "choose" }, el("label", {}, "Quantity ", this.choice), this.back, this.buttons.box,
 					small("CSV", "The data of this chart as a file", () => saveCsv(`${this.quantity}-${this.current().name}`, this.past)))),
-			this.note, el("figure", { className: "chart" }, el("figcaption", {}, el("span"), this.legend), this.place, this.summary),
+			this.note, el("figure", { className: "chart" }, el("figcaption", {}, el("span"), this.legend), this.place, this.summary), this.unwatched,
 			el("div", { className: "lines" }, small("Show all", "A line for each GPU", () => this.hide([])),
 				small("Hide all", "Then choose some", () => this.hide(model.devices.map(keyOf))), this.list));
 		new ResizeObserver(() => this.plot?.setSize({ width: this.place.clientWidth, height: this.place.clientHeight })).observe(this.place);
@@ -167,6 +168,7 @@ export class Compare {
 			this.plot.setScale("x", { min, max });
 			this.plot.setScale("y", this.bounds());
 		});
+		this.unwatched.hidden = !this.keys.some((key) => this.past.unwatched(this.past.column(key).mean).length);
 		this.say(this.plot.cursor.idx);
 		this.sum();
 	}
@@ -184,7 +186,7 @@ export class Compare {
 		const n = this.keys.length, few = n <= FEW;
 		const series = this.keys.map((key, i) => {
 			const stroke = colour(i, n);
-			return { label: key, stroke, width: few ? 1.75 : 1, spanGaps: false, show: !this.hidden.has(key), points: { show: false, size: 5, fill: stroke, stroke, filter: lonely } };
+			return { label: key, stroke, width: few ? 1.75 : 1, spanGaps: false, show: !this.hidden.has(key), points: { show: false, size: 5, fill: stroke, stroke, filter: (u, at) => lonely(u, at, this.past) } };
 		});
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 300, series: [{}, ...series], legend: { show: false }, padding,
@@ -193,7 +195,7 @@ export class Compare {
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
 			axes: axes(this.spec.unit, () => this.shown()),
 			hooks: {
-				setCursor: [(u) => this.say(u.cursor.idx)], setSeries: [(u, i) => this.near(i)], draw: [(u) => few && this.numbers(u)],
+				setCursor: [(u) => this.say(u.cursor.idx)], setSeries: [(u, i) => this.near(i)], draw: [(u) => few && this.numbers(u), (u) => this.keys.forEach((_, i) => drawUnwatched(u, i + 1, this.past))],
 				setSelect: [(u) => u.select.width > 4 && this.zoom([u.select.left, u.select.left + u.select.width].map((x) => u.posToVal(x, "x")))],
 			},
 		};

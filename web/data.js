@@ -1,16 +1,18 @@
 // data: the current state of the service.
 //
 // This module opens the event stream, opens it again after an error, makes the other requests, and
-// derives the state of the connection that the page shows. Other modules see only its data and events.  Events: on("tick"), "snapshot", "events", "windows", "link",
-// "gap" (readings were missed: load the past again), "self".
+// derives the state of the connection that the page shows. Other modules see only its data and its events: "tick", "snapshot",
+// "events", "windows", "link", "self", and "gap" (readings were missed, so the past must be loaded again).
 import * as f from "./format.js";
 
 // Seconds between two readings of the service while no client watches.
 export const UNWATCHED = 10;
-export const MANY = 8; // with more GPUs than this, rows are denser and lists are shorter
+// Seconds between two readings up to which a solid line joins them. If they are further apart, nothing was measured in between.
+export const near = (step = 1) => 2.5 * Math.max(step, model.self?.interval_seconds || 0);
+export const MANY = 8; // With more GPUs than this, rows are lower and lists are shorter.
 const SPARK_SECONDS = 120;
-const BACKOFF = [500, 1000, 2000, 3000]; // milliseconds; the limit is short, because a person waits
-const OPEN_ASKED = 4; // largest number of open windows that are requested with each reading
+const BACKOFF = [500, 1000, 2000, 3000]; // Milliseconds before each attempt to connect again. The last one is short, because a person waits.
+const OPEN_ASKED = 4; // Maximum number of open windows that are requested after each tick.
 const EVENTS_KEPT = 200;
 const TICK_PROCESSES = 64;
 
@@ -18,8 +20,8 @@ export const model = {
 	snapshot: null, tick: null, devices: [], processes: [], host: null, hostname: "", self: null, selfBefore: null,
 	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
 	link: { state: "connecting", why: "" }, heard: 0, guarded: false,
-	health: new Map(), // by UUID: the answer of /api/v1/health
-	since: new Map(), // by keyOf(): when the energy count of the GPU began, in milliseconds
+	health: new Map(), // For each UUID: its part of /api/v1/health.
+	since: new Map(), // For each keyOf(): time in milliseconds since which the energy of the GPU is counted.
 };
 
 const listeners = {};
@@ -61,7 +63,7 @@ export function change(method, path, body) {
 	return ask(path, { method, headers, body: body && JSON.stringify(body) });
 }
 
-// Not every GPU has a UUID, but each has an index.
+// Returns the key of a GPU. Some GPUs have no UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
 // Returns why no GPU is known although the machine may have GPUs; "": the driver answers.
 export function unread() {
@@ -69,7 +71,7 @@ export function unread() {
 	return !model.devices.length && s?.cause && s.cause !== "no_gpu" ? s.message || f.words(s.cause) : "";
 }
 
-// People know a GPU by its index, not by its UUID.
+// Replaces UUIDs in a text by the index of the GPU, which people know.
 export const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, `GPU ${d.index}`) : t), s || "");
 export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
@@ -105,7 +107,7 @@ function rejudge() {
 	emit("link");
 }
 
-// /readyz names the driver call that hangs.
+// Reads /readyz, which names a driver call that hangs.
 let readyAsked = -Infinity;
 async function askReady() {
 	if (performance.now() - readyAsked < 3000)
@@ -155,8 +157,8 @@ function merge() {
 	mergeProcesses();
 }
 
-// Takes the figures of processes from the tick, so that a process and its GPU show the same
-// moment. The tick has only the 64 largest processes, and no MIG instances.
+// Takes the figures of processes from the tick, so that the figures of a process and of its GPU have the same time. The tick has
+// only the 64 largest processes, and no MIG instances.
 const sameProcess = (p) => `${p.device_index} ${p.pid} ${p.start_ticks}`;
 function mergeProcesses() {
 	const late = new Map((model.tick?.processes || []).map((p) => [sameProcess(p), p]));
@@ -165,7 +167,7 @@ function mergeProcesses() {
 		for (const key of Object.keys(live || {}))
 			if (live[key] !== null)
 				delete all.absent[key];
-		if (all.absent.utilization_sm_ratio === "not_read") // the stream makes the service read it
+		if (all.absent.utilization_sm_ratio === "not_read") // The service reads it from now on, because the page follows the stream.
 			all.absent.utilization_sm_ratio = "first_reading";
 		return all;
 	});
@@ -185,7 +187,7 @@ function onTick(data) {
 	const t = Date.parse(data.time_utc) / 1000;
 	if (before)
 		model.interval = Math.max(200, Math.min(60000, t * 1000 - Date.parse(before.time_utc) || 1000));
-	if (before && t * 1000 < Date.parse(before.time_utc)) { // the clock of the service was set back
+	if (before && t * 1000 < Date.parse(before.time_utc)) { // The clock of the service was set back.
 		model.sparks.clear();
 		fillSparks().then(() => emit("gap")).catch(() => {});
 	}
@@ -208,7 +210,7 @@ function onTick(data) {
 function onEvent(e, live = true) {
 	if (model.events.some((x) => x.id === e.id))
 		return;
-	// A new event with a lower id: the service restarted its count.
+	// If a new event has a lower id, the service has begun to count from 1 again.
 	if (live && e.id < model.events[0]?.id) {
 		model.events = [];
 		refreshEvents().catch(() => {});
@@ -254,7 +256,7 @@ export function forgetWindow(id) {
 
 export const openWindows = () => [...model.windows.values()].filter((w) => w.state === "open");
 
-// Requests a few GPUs at a time, because documents of many GPUs are long.
+// Requests a few windows at a time, because documents of windows with many GPUs are long.
 let turn = 0, asking = false;
 async function followWindows() {
 	const all = openWindows();
@@ -270,7 +272,7 @@ async function followWindows() {
 	emit("windows");
 }
 
-// After a restart of the service, drop what the previous run reported.
+// Reads the cost of the service. After a restart of the service, drops the events and windows of the earlier run.
 async function refreshSelf() {
 	const s = await ask("self"), restarted = model.self && model.self.start_utc !== s.start_utc;
 	model.selfBefore = restarted ? null : model.self;
@@ -289,8 +291,8 @@ async function refreshEvents() {
 		onEvent(e, false);
 }
 
-// A GPU without measured energy is asked about again. A count from an old version of
-// the service has no begin time.
+// Reads since when the energy of each GPU is counted. GPUs without measured energy are requested later. A count that an old
+// version of the service began has no such time.
 const sinceAsked = new Set();
 function refreshSince() {
 	const lacks = model.devices.filter((d) => d.energy_joules_total != null && !sinceAsked.has(keyOf(d)));
@@ -337,7 +339,7 @@ function greet() {
 	open = true;
 	opened = performance.now();
 	notReady = "";
-	// After a pause, the service sends what was missed.
+	// Load what was missed while there was no connection.
 	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
 	for (const fn of [refreshWindows, refreshSelf, refreshEvents])
 		fn().catch(() => {});
@@ -383,7 +385,7 @@ export function start() {
 		rejudge();
 		if (open && late())
 			askReady();
-		// A connection can end without notice (a laptop that slept).
+		// A connection can end without notice, for example while a laptop sleeps.
 		if (open && model.heard && age() > Math.max(20000, 10 * model.interval)) {
 			model.heard = performance.now() - Math.max(5000, 3.5 * model.interval);
 			lost();
@@ -393,7 +395,7 @@ export function start() {
 	setInterval(() => {
 		if (!open || document.hidden)
 			return;
-		// The stream has the values that change fast.
+		// With many GPUs, read the snapshot less often: the stream has the values that change fast.
 		if (model.devices.length <= MANY || round++ % 3 === 0)
 			refresh();
 		refreshSelf().catch(() => {});
@@ -404,8 +406,10 @@ export function start() {
 	});
 }
 
-// Requests /api/v1/series. device: null for all GPUs; range: the parameters of the time range.
-export function history(device, quantities, range) {
+// Requests /api/v1/series. device null: all GPUs. range: the query parameters of the time range.
+export async function history(device, quantities, range) {
 	const gpu = device ? `gpu=${selector(device)}&` : "";
-	return ask(`series?${gpu}quantity=${quantities.join(",")}&${range}`).then((r) => r.series);
+	const self = model.self || refreshSelf().catch(() => {}); // near() needs the interval of the service
+	const [r] = await Promise.all([ask(`series?${gpu}quantity=${quantities.join(",")}&${range}`), self]);
+	return r.series;
 }

@@ -1,5 +1,5 @@
-// detail: what opens below a row: charts of the past with live values, and all quantities.
-import { ASKED, Chart, CHARTS, loadCharts } from "./chart.js";
+// detail: the part that opens below the row of a GPU: charts of the past with live values, and all quantities.
+import { ASKED, Chart, CHARTS, loadCharts, UNWATCHED_NOTE } from "./chart.js";
 import { history, model } from "./data.js";
 import { Figures } from "./figures.js";
 import * as f from "./format.js";
@@ -12,7 +12,7 @@ export class Detail {
 	constructor(row, range) {
 		this.row = row;
 		this.range = range;
-		this.part = null; // the range of the zoom
+		this.part = null; // The range that the user zoomed to; null: no zoom.
 		this.past = new Past(this.range.step, ASKED);
 		this.charts = CHARTS.map((c) => new Chart(c, this));
 		this.figures = new Figures(row);
@@ -23,9 +23,10 @@ export class Detail {
 		const csv = el("button", { type: "button", className: "small", textContent: "CSV", title: "The data of these charts as a file", onclick: () => this.download() });
 		this.facts = el("p", { className: "facts" }, el("span"), el("span", { className: "counted" }));
 		this.parts = el("ul", { className: "mig", ariaLabel: "MIG instances" });
+		this.unwatched = el("p", { className: "note unwatched", hidden: true, textContent: UNWATCHED_NOTE });
 		this.grid = el("div", { className: "charts" }, ...this.charts.map((c) => c.box));
 		row.place.replaceChildren(el("div", { className: "inside" },
-			el("div", { className: "bar-top" }, this.facts, el("div", { className: "choose" }, this.back, this.buttons.box, csv)), this.parts, this.note, this.grid, this.figures.box));
+			el("div", { className: "bar-top" }, this.facts, el("div", { className: "choose" }, this.back, this.buttons.box, csv)), this.parts, this.note, this.grid, this.unwatched, this.figures.box));
 		this.watch = new ResizeObserver(() => this.charts.forEach((c) => c.resize()));
 		this.watch.observe(this.grid);
 		this.update();
@@ -44,7 +45,7 @@ export class Detail {
 		return words(this.current());
 	}
 
-	// Returns when the stored history begins, if that is well inside the chart.
+	// Returns the time at which the stored history begins, if the chart begins clearly earlier; else null.
 	since() {
 		const first = this.past.begin(), [from, to] = this.shown();
 		return first !== null && first - from > Math.max(2.5 * this.past.step, (to - from) / 50) ? first : null;
@@ -81,7 +82,7 @@ export class Detail {
 			this.draw();
 		} catch (e) {
 			if (turn !== this.turn || (this.ready && !e.status))
-				return; // without an answer, the charts stay until the service is back
+				return; // Without an answer, the charts stay until the service is back.
 			this.note.hidden = false;
 			this.grid.hidden = Boolean(!packages.charts);
 			put(this.note, e.message);
@@ -100,7 +101,7 @@ export class Detail {
 		this.instances(d.mig_devices || []);
 	}
 
-	// A MIG GPU: memory is per instance, power and energy are of the whole GPU.
+	// Shows the memory of each MIG instance. Power and energy are known only for the whole GPU.
 	instances(list) {
 		this.parts.hidden = !list.length;
 		while (this.parts.childElementCount > list.length)
@@ -131,8 +132,10 @@ export class Detail {
 			return;
 		this.update();
 		this.figures.draw();
-		if (this.ready)
-			this.charts.forEach((c) => c.draw());
+		if (!this.ready)
+			return;
+		this.charts.forEach((c) => c.draw());
+		this.unwatched.hidden = !this.past.unwatched(this.past.column(ASKED[0]).mean).length;
 	}
 
 	remake() {

@@ -1,7 +1,7 @@
-// docs: Swagger UI with our own OpenAPI document, without requests to other hosts.
+// docs: shows our OpenAPI document with Swagger UI. Makes no request to other hosts.
 import { packages } from "./words.js";
 
-// Light or dark as on the main page: the user's choice, or else the preference of the system.
+// Uses the theme of the main page: the user's choice, or else the preference of the system.
 const light = matchMedia("(prefers-color-scheme: light)");
 function applyTheme() {
 	document.documentElement.classList.toggle("dark-mode", (localStorage.getItem("theme") || (light.matches ? "light" : "dark")) === "dark");

@@ -21,7 +21,7 @@ export class Figures {
 	draw() {
 		const d = this.row.device;
 		if (!("provenance" in d))
-			return; // wait for the snapshot: it defines the order, and the stream has only a few quantities
+			return; // Wait for the snapshot, because the stream has only a few quantities.
 		for (const key of Object.keys(d)) {
 			if (SKIP.has(key) || (d[key] === null && !(key in d.absent)))
 				continue;

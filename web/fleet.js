@@ -91,7 +91,7 @@ class Fleet {
 		});
 	}
 
-	// Sends no request while the tab is hidden or another request is under way.
+	// Requests the fleet, unless the tab is hidden or another request is running.
 	async refresh(now = false) {
 		if ($("fleet").hidden || document.hidden || this.waiting || (!now && performance.now() - this.asked < EVERY))
 			return;
@@ -135,7 +135,7 @@ class Fleet {
 			...d.problems.map((p) => el("li", { textContent: `Unknown: ${p.query.replaceAll("_", " ")}: ${p.detail}` })));
 	}
 
-	// Shows a note if the figures are old.
+	// Shows the age of the figures, and a note if they are old.
 	drawState() {
 		const d = this.doc, old = d ? d.age_seconds + (performance.now() - this.got) / 1000 : 0;
 		const why = this.failed || d?.error || "";
@@ -183,7 +183,7 @@ export function fleet() {
 		if (on)
 			page.refresh();
 		else
-			dispatchEvent(new Event("resize")); // the charts were not drawn while they were hidden
+			dispatchEvent(new Event("resize")); // Draws the charts, which were hidden.
 	}
 	$("tabs").hidden = false;
 	addEventListener("hashchange", choose);

@@ -1,4 +1,4 @@
-// format: numbers for people.  Unknown is "–" with a reason.
+// format: writes numbers for people. An unknown value is written as "–".
 import { absences, quantities } from "./words.js";
 
 export const DASH = "–";
@@ -6,7 +6,7 @@ export const DASH = "–";
 const SI = ["", "k", "M", "G", "T", "P"];
 const IEC = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
-// Writes three significant digits; whole numbers keep all digits.
+// Writes about three significant digits. Whole numbers keep all digits.
 export function digits(v) {
 	const a = Math.abs(v);
 	if (Number.isInteger(v) || a >= 100)
@@ -89,7 +89,7 @@ export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "")
 export const absence = (key) => (key === "first_reading" ? "first reading" : absences[key]) || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
-// Joins parts into sentences.
+// Joins parts to sentences: each begins with a capital letter and ends with a full stop. Empty parts are left out.
 export function sentences(...parts) {
 	return parts.filter(Boolean).map((s) => `${s[0] === "/" ? s[0] : s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.!?:]$/, "$&.")).join(" ");
 }

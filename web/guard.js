@@ -1,4 +1,5 @@
-// guard: the state of each worker with reason and time, and requests of people.  Loaded only if the service has a guard.
+// guard: shows the state of each worker with its reasons and timers, and sends requests of people. Loaded only if the service has
+// workers or reservations.
 import { ask, change, emit, model, named, on, refresh, selector, token } from "./data.js";
 import * as f from "./format.js";
 import { fillMove, headline, makeMove, movesOf, timeOf } from "./moves.js";
@@ -11,17 +12,17 @@ const MODES = {
 	"dry-run": ["dry run", "warn", "Dry run: decisions are logged and counted, but nothing is done. No worker is moved."],
 	observe: ["observe", "warn", "Observing: processes on the GPUs are reported, but nothing is done. No worker is moved."],
 };
-// [tone, what it means, what next_seconds counts to]
+// For each state: its colour, its meaning, and what happens when next_seconds has passed.
 const STATES = {
 	active: ["good", "It may use the GPU.", "checked again"],
 	suspect: ["warn", "Another process may need the GPU; it is checked closely.", "decided"],
 	drain: ["warn", "It takes no new work; running work may finish.", "evicted"],
-	evict: ["warn", "It was requested to leave.", "given up"],
+	evict: ["warn", "It was requested to leave.", "ends without success"],
 	verify: ["warn", "It reports that it has left; its memory is verified.", "must be free"],
 	evicted: ["calm", "It is evicted, and its memory is free.", "may return"],
 	quiet: ["calm", "No process needs the GPU any more; waiting for a quiet time.", "may return"],
 	precheck: ["calm", "Memory, temperature and the worker are checked before it returns.", "checked again"],
-	resume: ["calm", "It was requested to return.", "given up"],
+	resume: ["calm", "It was requested to return.", "ends without success"],
 	"verify-up": ["calm", "It reports that it is back; its memory is verified.", "must be back"],
 	stuck: ["bad", "It did not leave.", "tried again"],
 	absent: ["calm", "Its process does not run.", "checked again"],
@@ -40,13 +41,13 @@ const CLASSES = [
 ];
 const LEVELS = { ok: "good", warn: "warn", throttle: "warn", evict: "bad", quarantine: "bad" };
 const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no limit: until it is released"]];
-const DECISIONS = 128; // number requested if there are new decisions; otherwise only the last decision is requested
-const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // states in which the button is Evict, not Resume
+const DECISIONS = 128; // Number of decisions that are requested if there are new ones. Otherwise only the last one is requested.
+const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // States in which the button is Evict, not Resume.
 
 let doc = null, at = 0, looks = [];
 
 const passed = () => (performance.now() - at) / 1000;
-// Returns the rest of a reported time, which keeps running; null: no time was reported.
+// Returns how many of the reported seconds are left now; null: no time was reported.
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
 const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
@@ -65,7 +66,7 @@ function where(w) {
 	return (places.get(w.name) || w.gpus.map((n) => (device(n) ? gpu(device(n)) : n))).join(", ");
 }
 
-// Without enforcement, the states change as if workers carried out the orders.
+// True if the state is only a decision of a dry run. In a dry run, states change as if workers carried out the orders.
 const pretends = (w) => w.dry_run && !w.stays_evicted && !LEAVES.has(w.state);
 
 // Replaces the text only if it changes, so that the user's selection stays.
@@ -106,7 +107,7 @@ function fillWhy(c, w) {
 	const why = w.reasons.map((r) => [r.reason, cause(r) || REASONS[r.reason] || "", r.clears]), said = named(w.why);
 	// The last decision is not shown for a worker that runs or only would have left.
 	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
-	// "RULE: EVIDENCE", unless a reason above already says it.
+	// The last decision, "RULE: EVIDENCE", is shown unless a reason above has the same rule.
 	const more = said && news && !w.reasons.some((r) => r.rule && said.startsWith(named(r.rule))) ? said : "";
 	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, even if other processes need it." : STATES[w.state]?.[1] || f.words(w.state);
 	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
@@ -161,13 +162,13 @@ function fillMoves(c, w) {
 	put(c, dry() ? `${w.would_evict_total}\u00a0× would have left` : `${w.evictions_total}\u00a0×\u00a0evicted, ${w.resumes_total}\u00a0×\u00a0back`);
 }
 
-// The two buttons are kept, so that the focus stays.
+// Creates the two buttons once and then changes only their text, so that the focus stays.
 function fillActions(c, w) {
 	if (!c.firstChild)
-		c.append(el("span", { className: "actions" }, ...[0, 1].map((i) => el("button", { type: "button", onclick: () => request(c.requestes[i], c.worker) }))));
+		c.append(el("span", { className: "actions" }, ...[0, 1].map((i) => el("button", { type: "button", onclick: () => request(c.verbs[i], c.worker) }))));
 	c.worker = w.name;
-	c.requestes = [LEAVES.has(w.state) && w.reasons.every((r) => r.masked) ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
-	c.requestes.forEach((verb, i) => {
+	c.verbs = [LEAVES.has(w.state) && w.reasons.every((r) => r.masked) ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
+	c.verbs.forEach((verb, i) => {
 		const button = c.firstChild.children[i], word = VERBS[verb][0];
 		put(button, word);
 		if (button.ariaLabel !== `${word} ${w.name}`)
@@ -206,7 +207,7 @@ function lines(list, rows) {
 	list.hidden = !rows.length;
 }
 
-// Healthy GPUs are only counted.
+// Lists the GPUs with a problem. Healthy GPUs are only counted.
 function drawGpus() {
 	const health = [...model.health.values()], blind = new Map(looks.filter((g) => ["blind", "hung", "lost"].includes(g.state)).map((g) => [g.uuid, g.state]));
 	const ill = health.filter((h) => blind.has(h.uuid) || (h.level && h.level !== "ok")), well = health.filter((h) => h.level === "ok" && !blind.has(h.uuid));
@@ -371,14 +372,14 @@ async function loadGpus() {
 	draw();
 }
 
-// Lets screen readers announce changes of states, but not of seconds.
+// Lets screen readers announce changes of states, but not of timers.
 function announce(before) {
 	const news = doc.workers.filter((w) => before?.workers.some((b) => b.name === w.name && b.state !== w.state));
 	if (news.length)
 		put($("announce"), news.map((w) => `${w.name}: ${w.state}. ${STATES[w.state]?.[1] || ""} ${w.mask.map((r) => REASONS[r]).join(", ")}`).join(" "));
 }
 
-// The tile in the header.
+// Draws the tile in the header.
 function drawTile(list) {
 	const runs = list.filter((w) => LEAVES.has(w.state) && w.state !== "absent"), tile = $("total-guard");
 	$("guard-tile").hidden = !list.length;
@@ -413,7 +414,7 @@ function draw() {
 
 export function guard(askToken) {
 	needToken = askToken;
-	model.guarded = true; // the panel is important: the details of a single GPU must not push it away
+	model.guarded = true; // The long list of figures of a GPU stays closed, so that the panel of the guard is visible.
 	for (const box of document.querySelectorAll("details.all"))
 		box.open = false;
 	tables = { workers: workerTable(), processes: processTable() };
@@ -422,7 +423,7 @@ export function guard(askToken) {
 		draw();
 	});
 	$("total-guard").addEventListener("click", (e) => {
-		e.preventDefault(); // the address belongs to the view
+		e.preventDefault(); // The address must not change, because it stores the view.
 		$("guard").scrollIntoView();
 		$("guard").focus();
 	});
@@ -435,7 +436,7 @@ export function guard(askToken) {
 		heard = last;
 		load();
 		refresh();
-		setTimeout(refresh, 800); // once more, to show what followed from the decision
+		setTimeout(refresh, 800); // The processes change some time after the decision.
 	});
 	setInterval(() => {
 		if (!document.hidden && model.link.state !== "reconnecting")

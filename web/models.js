@@ -17,7 +17,7 @@ const cell = (get, why, format = number) => (c, m) => {
 	if (v != null)
 		return put(c, format(v));
 	unknown(c, "no_data");
-	c.title = why(m) || "no reading yet"; // a sentence from the service, which may name options
+	c.title = why(m) || "no reading yet";
 };
 const noTokens = (m) => m.tokens_absent, minute = (m) => m.last_minute, start = (m) => m.since_start;
 

@@ -4,7 +4,7 @@ import * as f from "./format.js";
 import { el, put } from "./rows.js";
 
 const HOME = new Set(["active", "absent", "reconcile"]), AWAY = new Set(["evicted", "stuck"]), OUT = new Set(["suspect", "drain", "evict", "verify"]);
-const SOON = 2000; // milliseconds: a request belongs to the move that begins within this time
+const SOON = 2000; // Milliseconds. A request belongs to the move that begins within this time after it.
 // Names of the steps of leaving and returning, by the state that the step leads to.
 const STEPS = {
 	suspect: "suspect", drain: "decided", evict: "ordered", verify: "answered", evicted: "freed", stuck: "not freed",
@@ -14,8 +14,8 @@ const TONES = { left: "calm", back: "good", stayed: "calm", stuck: "bad", leavin
 
 const at = (d) => Date.parse(d.time_utc);
 
-// Groups decisions, oldest first, into moves of { id, worker, kind, steps }.  A note, such as a request, changes no state: it
-// begins the move that follows at once, or is a move of its own.
+// Groups decisions (oldest first) into moves { id, worker, kind, steps }. A decision that changes no state, such as a request, is a
+// note: it is the first step of a move that follows within SOON, or a move of its own.
 export function movesOf(decisions) {
 	const out = [], open = new Map();
 	for (const d of decisions) {
@@ -41,7 +41,7 @@ export function movesOf(decisions) {
 
 const last = (m) => m.steps.at(-1);
 const ENDED = new Set(["left", "back", "stuck", "stayed", "found"]);
-// Returns the time of a move in milliseconds: when it ended, or when it began if it is under way.
+// Returns the time of a move in milliseconds: when it ended, or when it began if it has not ended.
 export const timeOf = (m) => at(ENDED.has(m.kind) ? last(m) : m.steps[0]);
 const step = (m, ...states) => m.steps.find((d) => states.includes(d.to) && d.from !== d.to);
 const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
@@ -63,7 +63,7 @@ function cause(m, reasons) {
 	return d.mask.includes("manual") ? " on request" : d.mask.length ? ` because ${d.mask.map((r) => reasons[r] || r).join(" and ")}` : "";
 }
 
-// Describes the move in one sentence.  context: { gpu(uuid), reasons }.
+// Describes the move in one sentence. gpu(uuid) returns the name of a GPU; reasons has the words for each reason.
 export function headline(m, { gpu, reasons }) {
 	const d = last(m), first = m.steps[0], dry = d.dry_run, where = d.uuid ? ` ${gpu(d.uuid)}` : " its GPU";
 	const ordered = step(m, "drain", "evict"), resumed = step(m, "resume");
@@ -82,7 +82,7 @@ export function headline(m, { gpu, reasons }) {
 	case "returning":
 		return `${m.worker} is returning to${where}`;
 	default: {
-		const about = m.kind === "found" ? d : first; // the guard looks again: earlier steps do not matter
+		const about = m.kind === "found" ? d : first; // After a start, only the last step matters.
 		return `${m.worker}: ${about.rule}${about.evidence ? ` (${about.evidence})` : ""}`;
 	}
 	}
@@ -112,7 +112,7 @@ export function makeMove() {
 	return el("li", {}, el("details", {}, el("summary", {}, el("time"), el("span", { className: "badge" }), el("span")), el("ol", { className: "steps" })));
 }
 
-// context: { gpu(uuid), reasons, named(text) }.
+// Fills the line of a move. context: the members that headline() needs, and named(text), which replaces UUIDs.
 export function fillMove(li, m, context) {
 	const [head, list] = li.firstChild.children, [time, badge, text] = head.children, t = timeOf(m);
 	time.dateTime = new Date(t).toISOString();

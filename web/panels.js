@@ -1,4 +1,4 @@
-// panels: the lists below the GPUs: processes (processes.js), health, events and the cost of the service itself.
+// panels: draws the lists below the GPUs: processes, workloads, health, events and the cost of the service itself.
 import { ask, keyOf, MANY, model, named, unread } from "./data.js";
 import * as f from "./format.js";
 import { drawProcesses, processes } from "./processes.js";

@@ -1,8 +1,8 @@
 // past: measured values as columns with a common time axis; live values are appended.
-import { model, UNWATCHED } from "./data.js";
+import { near, UNWATCHED } from "./data.js";
 import { el } from "./rows.js";
 
-// Returns the usual distance between points, so that a service that reads every 10 s has no gaps.
+// Returns the median distance between points, in seconds.
 function distance(times) {
 	const steps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
 	return steps[steps.length >> 1] || 0;
@@ -19,21 +19,24 @@ export class Past {
 		this.step = step;
 		this.keys = keys;
 		this.time = [];
+		this.marks = new Set(); // times that were inserted with nulls, because nothing was measured between two readings
 		this.columns = new Map(); // key: { mean, min, max }
 	}
 
-	// Missing points are gaps: a time with nulls is inserted.
+	// Inserts a mark between two readings that are not near each other, so that no solid line joins them.
 	load(series) {
 		const times = new Set();
 		for (const s of series) {
 			this.step = Math.max(this.step, s.step_seconds || 0);
-			const hole = 2.5 * Math.max(this.step, distance(s.time), UNWATCHED);
+			this.usual = Math.max(this.usual || 0, distance(s.time));
 			s.time.forEach((t, i) => {
 				times.add(t);
-				if (i && t - s.time[i - 1] > hole)
-					times.add(s.time[i - 1] + this.step);
+				if (i && t - s.time[i - 1] > near(this.step))
+					this.marks.add(s.time[i - 1] + this.step);
 			});
 		}
+		this.marks = new Set([...this.marks].filter((t) => !times.has(t)));
+		this.marks.forEach((t) => times.add(t));
 		this.time = [...times].sort((a, b) => a - b);
 		const place = new Map(this.time.map((t, i) => [t, i]));
 		for (const s of series) {
@@ -44,6 +47,17 @@ export class Past {
 		return this;
 	}
 
+	// Returns the pairs of readings in a column, as indices, that a dashed line joins: no client watched, so the service
+	// read the GPU only every 10 s. Readings that are further apart are not joined, because the service did not run.
+	unwatched(list) {
+		const reach = 2.5 * Math.max(this.step, this.usual || 0, UNWATCHED), out = [];
+		list.forEach((v, n) => {
+			if (v !== null && this.marks.has(this.time[n + 1]) && list[n + 2] != null && this.time[n + 2] - this.time[n] <= reach)
+				out.push([n, n + 2]);
+		});
+		return out;
+	}
+
 	// Returns the time of the first value; null: there is none.
 	begin() {
 		const at = this.time.findIndex((t, i) => this.keys.some((k) => this.column(k).mean[i] !== null));
@@ -52,10 +66,11 @@ export class Past {
 
 	csv() {
 		const names = this.keys.flatMap((k) => ["mean", "min", "max"].map((kind) => `${k}_${kind}`));
-		const lines = this.time.map((t, i) => [new Date(t * 1000).toISOString(), ...this.keys.flatMap((k) => {
+		const line = (t, i) => [new Date(t * 1000).toISOString(), ...this.keys.flatMap((k) => {
 			const c = this.column(k);
 			return [c.mean[i], c.min[i], c.max[i]].map((v) => v ?? "");
-		})].join());
+		})].join();
+		const lines = this.time.map((t, i) => (this.marks.has(t) ? "" : line(t, i))).filter(Boolean);
 		return `${["time_utc", ...names].join()}\n${lines.join("\n")}\n`;
 	}
 
@@ -74,10 +89,12 @@ export class Past {
 		if (t <= last)
 			return;
 		const fresh = begin > last;
-		if (fresh && last && t - last > 2.5 * Math.max(this.step, model.interval / 1000))
-			this.push(last + this.step, () => null);
+		if (fresh && last && t - last > near(this.step)) {
+			this.marks.add(last + this.step);
+			this.push(last + this.step);
+		}
 		if (fresh)
-			this.push(begin, () => null);
+			this.push(begin);
 		for (const key of this.keys)
 			this.more(this.column(key), d[key], fresh);
 		while (this.time.length && this.time[0] < t - span)
@@ -101,15 +118,15 @@ export class Past {
 		c.max[i] = Math.max(c.max[i] ?? v, v);
 	}
 
-	push(t, value) {
+	push(t) {
 		this.time.push(t);
 		for (const c of this.columns.values())
 			for (const kind of ["mean", "min", "max"])
-				c[kind].push(value());
+				c[kind].push(null);
 	}
 
 	shift() {
-		this.time.shift();
+		this.marks.delete(this.time.shift());
 		for (const c of this.columns.values())
 			for (const kind of ["mean", "min", "max"])
 				c[kind].shift();

@@ -5,7 +5,7 @@ import { ask, model, named } from "./data.js";
 import * as f from "./format.js";
 import { $, el, put } from "./rows.js";
 
-const EVERY = 10000; // milliseconds: the step of the service's history
+const EVERY = 10000; // Milliseconds between two requests: the step of this history.
 const CHARTS = [
 	["power_watts", "Power", "power", "W", 1], ["utilization_sm_ratio", "SM utilisation", "use", "%", 100], ["memory_bytes", "Memory", "memory", "GiB", 2 ** -30],
 ];
@@ -17,7 +17,7 @@ function facts(p) {
 		p.energy_joules != null && `${f.joules(p.energy_joules)} since the service first saw it (${f.words(p.energy_method)})`].filter(Boolean).join(" · ");
 }
 
-// Steps without a value are gaps. The three charts have the same time axis.
+// Draws chart i. A step without a value is a gap. The three charts have the same time axis.
 function drawChart(i, h) {
 	const [key, title, hue, unit, scale] = CHARTS[i], values = h[key].map((v) => (v === null ? null : v * scale)), known = values.filter((v) => v !== null);
 	const [, legend] = plots[i].box.firstChild.children, show = (v) => `${v.toFixed(unit === "GiB" ? 1 : 0)} ${unit}`;
@@ -28,7 +28,7 @@ function drawChart(i, h) {
 	plots[i].plot ||= new window.uPlot({
 		width: place.clientWidth || 300, height: place.clientHeight || 130, legend: { show: false }, padding, cursor: { y: false, drag: { x: false, y: false } },
 		scales: { x: { time: true, auto: false }, y: { auto: false } }, axes: axes(unit, () => [plots[i].plot.scales.x.min, plots[i].plot.scales.x.max]),
-		series: [{}, { stroke, width: 1.75, spanGaps: false, points: { show: false, size: 5, fill: stroke, stroke, filter: lonely } }],
+		series: [{}, { stroke, width: 1.75, spanGaps: false, points: { show: false, size: 5, fill: stroke, stroke, filter: (u, at) => lonely(u, at) } }],
 	}, [h.time, values], place);
 	plots[i].plot.setData([h.time, values], false);
 	plots[i].plot.batch(() => {

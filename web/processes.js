@@ -4,7 +4,8 @@ import * as f from "./format.js";
 import { Table, text } from "./table.js";
 import { el, figure, put, unknown } from "./rows.js";
 
-const PAST_LEAST = 120, PAST_EVERY = 10000; // the service keeps 15 minutes in steps of 10 s
+const PAST_LEAST = 120; // Least time that the line of a process covers, in seconds.
+const PAST_EVERY = 10000; // Milliseconds between two requests: the step of this history.
 const WIDTH = 72, HEIGHT = 18;
 const SVG = "http://www.w3.org/2000/svg";
 

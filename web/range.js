@@ -1,14 +1,15 @@
 // range: the time range of a chart: the last minutes, hours or days, or a range that the user
 // enters.
 //
-// A range is { label, name, seconds, step } and, if it was entered, begin and end in seconds since 1970; end null: until now.
+// A range is { label, name, seconds, step }. A range that the user entered also has begin and end, in seconds since 1970; end null:
+// the range lasts until now.
 import { now } from "./data.js";
 import * as f from "./format.js";
 import { $, el, put } from "./rows.js";
 
 const DAY = 86400;
-const POINTS = 600; // points per line in a range that the user entered
-const SHORTEST = 10; // seconds
+const POINTS = 600; // Maximum number of points per line in a range that the user entered.
+const SHORTEST = 10; // Length of the shortest range, in seconds.
 const presets = [
 	["5 min", "5m", 300, 1], ["15 min", "15m", 900, 1], ["1 h", "1h", 3600, 5], ["6 h", "6h", 21600, 30],
 	["24 h", "24h", DAY, 120], ["7 d", "7d", 7 * DAY, 900], ["30 d", "30d", 30 * DAY, 3600],
@@ -57,14 +58,13 @@ export function fromAddress(q) {
 	return Number.isFinite(begin) ? between(begin, Number.isFinite(end) ? end : null) : named(q.get("range"));
 }
 
-// The value of <input type=datetime-local>, in the time zone of the browser.
+// Returns the value for <input type=datetime-local>, in the time zone of the browser.
 function local(t) {
 	const d = new Date(t * 1000), two = (n) => String(n).padStart(2, "0");
 	return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())}T${f.clock(d)}`;
 }
 
-// choose(range) is called when the user chooses a range; press(range) highlights the button of
-// a range.
+// Makes the buttons. choose(range) is called when the user chooses a range. press(range) highlights the button of a range.
 export function rangeButtons(choose) {
 	const buttons = presets.map((r, i) => el("button", { type: "button", textContent: r.label, title: `${r.label} (${i + 1})`, onclick: () => choose(r) }));
 	const other = el("button", { type: "button", textContent: "Other", title: "Enter from and to (r)", onclick: () => enterRange(pressed, choose) });
@@ -88,7 +88,7 @@ function problem() {
 	return to !== null && to - from < SHORTEST ? `The range must be ${SHORTEST} s or longer. Enter a later time in To, or leave it empty.` : "";
 }
 
-// r: the current range, which the fields show first.
+// Opens the dialog in which the user enters a range. r: the current range, with which the fields are filled.
 export function enterRange(r, choose) {
 	const box = $("period"), [begin, end] = shown(r, 0, 1);
 	$("period-from").value = local(begin);

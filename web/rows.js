@@ -1,6 +1,6 @@
-// rows: one row per GPU.  Cells are created once; then only texts and widths change.  The user chooses
-// the order and which rows are shown.
-import { keyOf, MANY, model, UNWATCHED } from "./data.js";
+// rows: draws one row per GPU. Cells are created once; then only texts and widths change. The user chooses the order and which rows
+// are shown.
+import { keyOf, MANY, model, near, UNWATCHED } from "./data.js";
 import * as f from "./format.js";
 import { remedies } from "./words.js";
 
@@ -10,8 +10,8 @@ const REASONS = {
 	application_clocks: "clocks set by user", display: "display", idle: "idle",
 };
 const CALM = new Set(["idle", "application_clocks", "display"]);
-const RESTS = new Set(["ok", "asleep", "closed"]); // states that need no attention
-const SERIOUS = new Set(["throttle", "evict", "quarantine"]); // levels of health
+const RESTS = new Set(["ok", "asleep", "closed"]); // States that need no attention.
+const SERIOUS = new Set(["throttle", "evict", "quarantine"]); // Levels of health that need attention.
 const STATES = {
 	ok: ["ok", "good"], asleep: ["asleep", "calm"], lost: ["lost", "bad"], fault: ["fault", "bad"],
 	denied: ["no permission", "warn"], stalled: ["driver hangs", "bad"], closed: ["closed", "calm"],
@@ -38,7 +38,7 @@ export function put(e, text) {
 		e.textContent = text;
 }
 
-// Shows a value, or a dash: then the reason is the title and, for screen readers, part of the text.
+// Shows the value of key, or a dash if it is unknown. The reason is then in the title and, for screen readers, in the text.
 export function figure(e, d, key, show) {
 	const v = d[key];
 	if (v !== null && v !== undefined) {
@@ -72,7 +72,7 @@ export function since(e, t) {
 
 export function width(bar, ratio) {
 	const known = Number.isFinite(ratio) ? ratio : 0, p = `scaleX(${Math.max(0, Math.min(1, known)).toFixed(3)})`;
-	if (bar.style.transform !== p) // only if it changed: a change of width lays out the whole table again
+	if (bar.style.transform !== p) // Every change makes the browser draw again.
 		bar.style.transform = p;
 }
 
@@ -162,8 +162,7 @@ export function ailments(d) {
 	].filter(Boolean);
 }
 
-// Returns what is wrong with a GPU and what to do, or null. The health check knows more than
-// the last reading.
+// Returns what is wrong with a GPU and what to do; null: nothing is wrong. /api/v1/health has more facts than the last reading.
 export function troubleOf(d) {
 	const h = model.health.get(d.uuid), serious = SERIOUS.has(h?.level) && h.why;
 	if (!RESTS.has(d.state))
@@ -212,7 +211,8 @@ function fillRow(r, d) {
 		attribute(r.energy, "title", `${f.wattHours(d[total])}${f.sinceText(model.since.get(r.key))}`);
 }
 
-// Read once, not per row and second: both force the browser to lay out everything.
+// Size and colour of the small charts. They are read once, not per row and second, because reading them makes the browser lay out
+// the whole page.
 let canvas = null;
 export function restyle() {
 	canvas = null;
@@ -245,7 +245,8 @@ function drawSpark(r, d) {
 	g.lineWidth = 1.5;
 	g.lineJoin = "round";
 	g.fillStyle = g.strokeStyle = colour;
-	for (const run of runs(s, begin)) {
+	const all = runs(s, begin);
+	for (const run of all) {
 		const line = new Path2D();
 		run.forEach(([t, v], i) => (i ? line.lineTo(x(t), y(v)) : line.moveTo(x(t), y(v))));
 		const area = new Path2D(line);
@@ -256,18 +257,30 @@ function drawSpark(r, d) {
 		g.globalAlpha = 1;
 		g.stroke(line);
 	}
+	// A dashed line joins readings of an unwatched time, because nothing was measured in between.
+	const joins = new Path2D();
+	all.slice(1).forEach((run, i) => {
+		const [t, v] = all[i].at(-1), apart = run[0][0] - t;
+		if (apart <= near() || apart > 2.5 * UNWATCHED)
+			return;
+		joins.moveTo(x(t), y(v));
+		joins.lineTo(x(run[0][0]), y(run[0][1]));
+	});
+	g.lineWidth = 1;
+	g.setLineDash([2, 2]);
+	g.stroke(joins);
+	g.setLineDash([]);
 	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "power unknown");
 }
 
-// Draws a separate line on each side of a gap, because nothing was measured in the gap.
+// Returns the readings after `begin` as lists, which are drawn as separate lines: nothing was measured between two lists.
 function runs(s, begin) {
 	const out = [];
 	let run = [], last = 0;
-	const hole = 2.5 * Math.max(UNWATCHED, model.interval / 1000);
 	s.time.forEach((t, i) => {
 		if (t < begin)
 			return;
-		if (run.length && (t - last > hole || s.value[i] === null)) {
+		if (run.length && (t - last > near() || s.value[i] === null)) {
 			out.push(run);
 			run = [];
 		}
@@ -280,8 +293,8 @@ function runs(s, begin) {
 	return out;
 }
 
-const DENSE = 24; // with more GPUs than this, rows are as low as possible
-const REST = 5; // readings between two updates of what is off screen or moved by a pixel
+const DENSE = 24; // With more GPUs than this, rows are as low as possible.
+const REST = 5; // A row that is not visible is updated once in this many readings; so are small charts if there are many GPUs.
 const COLUMNS = {
 	index: (d) => d.index, state: (d) => stateWord(d)[0], power: (d) => d.power_watts, temperature: (d) => d.temperature_gpu_celsius,
 	utilisation: (d) => d.utilization_gpu_ratio, memory: (d) => d.memory_used_bytes, clock: (d) => d.clock_sm_hertz,
@@ -291,7 +304,7 @@ export const wanted = { by: "index", down: false, attention: true, words: "" };
 
 export const needsCare = (d) => troubleOf(d) !== null;
 
-// Unknown values come last in both directions; equal ones keep the order of the indices.
+// Compares two rows in the chosen order. Unknown values come last in both directions; equal values are in the order of the indices.
 function compare(a, b) {
 	if (wanted.attention && needsCare(a.device) !== needsCare(b.device))
 		return needsCare(b.device) - needsCare(a.device);
@@ -339,7 +352,7 @@ export function arrange(body) {
 
 export const rows = new Map();
 let round = 0;
-const narrow = matchMedia("(max-width: 1180px)"); // as in style.css
+const narrow = matchMedia("(max-width: 1180px)"); // The same width as in style.css.
 
 // Rows off screen are updated less often.
 const sight = new IntersectionObserver((list) => {
@@ -353,7 +366,7 @@ const sight = new IntersectionObserver((list) => {
 	}
 }, { rootMargin: "80px" });
 
-// all: update at once, as after a change of the theme.  Returns whether rows were added or removed.
+// Draws the rows. all: updates every row at once, as after a change of the theme. Returns true if rows were added or removed.
 export function drawRows(body, toggle, all) {
 	const seen = new Set(), many = model.devices.length > MANY;
 	let changed = false;
@@ -376,7 +389,7 @@ export function drawRows(body, toggle, all) {
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
 		if (fresh || all)
-			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // a larger number than there are columns would take space
+			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // More columns than the table has would take space.
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});

@@ -1,8 +1,10 @@
-// table: a list with columns.  Rows are kept by key, so that updates do not move what the user reads.
-// On a phone each row becomes a card, and cells show the name of their column.
+// table: a list with columns. Rows are kept by their key, so that an update does not move what the user reads. On a phone each row is
+// shown as a card, and cells show the name of their column.
 import { $, el, put, unknown } from "./rows.js";
 
-// columns: { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), title, unseen }
+// A column is { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), title, unseen }. num: aligned as a number.
+// lead: the title of the card. first: the table is sorted by it at first. show: false hides the column. unseen: a name only for
+// screen readers.
 export class Table {
 	constructor(id, columns, key, empty) {
 		this.table = $(id);
@@ -15,7 +17,7 @@ export class Table {
 		this.by = columns.find((c) => c.first) || null;
 		this.down = true;
 		this.heads = columns.map((c) => this.head(c));
-		this.table.hidden = true; // until there are rows to draw
+		this.table.hidden = true; // It is shown when there are rows.
 		this.table.setAttribute("role", "table");
 		for (const part of [this.table.tHead, this.table.tBodies[0]])
 			part.setAttribute("role", "rowgroup");

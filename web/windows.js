@@ -1,4 +1,4 @@
-// windows: energy windows, from Start to a result that can be exported.
+// windows: starts, stops and lists energy windows.
 import { change, forgetWindow, model, openWindows } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
@@ -61,7 +61,7 @@ function fillLabel(cell, w) {
 	});
 }
 
-// Writes indices as ranges: 0, 1, 2 and 7 become "0–2, 7".
+// Writes indices as ranges: 0, 1, 2 and 7 are written as "0–2, 7".
 function spans(numbers) {
 	const out = [];
 	for (const n of numbers) {
@@ -107,7 +107,7 @@ export async function permitted(needToken, what, go) {
 			throw e;
 		if (!await needToken(`${e.type === "wrong-token" ? "The service refused that token. " : ""}${what} needs the token of this service. ` +
 				TYPE))
-			throw new Error("Nothing was changed: that needs the token.");
+			throw new Error("Nothing was changed, because no token was entered.");
 		return permitted(needToken, what, go);
 	}
 }

@@ -5,13 +5,14 @@
 #include "api_parts.h"
 
 #include "json_request.h"
+#include "timespec_parse.h"
 
 #include "base/suggest.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
@@ -33,8 +34,8 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 				      near);
 		else
 			reply_problem(r, 400, "unknown-parameter", "See /openapi.json.",
-				      "unknown parameter \"%.64s\"; this route %s%s", name,
-				      *list ? "has: " : "has none", list);
+				      "unknown parameter \"%.64s\"; this route has %s%s", name,
+				      *list ? "the parameters " : "no parameters", list);
 		return false;
 	}
 	return true;
@@ -52,9 +53,9 @@ void api_follow(const struct api *a)
 }
 
 /* Reports the request to the engine. If the readings are old because no client asked for them,
- * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. If counters are not
- * stored yet, it waits for that, at most STORED_WAITS times STORED_WAIT_NS. A request that changes
- * something does not wait. */
+ * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. If counters
+ * are not stored yet, it waits for that, at most STORED_WAITS times STORED_WAIT_NS. A request
+ * that changes something does not wait. */
 static bool waits_for_view(const struct api *a, const struct request *q, struct reply *r,
 			   unsigned flags, const char *tag)
 {
@@ -117,6 +118,13 @@ bool api_word_in(const char *list, const char *word, size_t n)
 	return false;
 }
 
+double api_figure(const struct gw_device *d, unsigned quantity)
+{
+	double v;
+
+	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : (double)NAN;
+}
+
 uint64_t api_now(const struct api *a)
 {
 	return clock_mono_ns(a->clock);
@@ -128,9 +136,14 @@ bool api_has_reading(const struct api *a, struct reply *r)
 
 	if (a->view.tick && a->view.snap)
 		return true;
-	reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s",
-		      view_stale(&a->view, api_now(a), why, sizeof(why)));
-	return false;
+	return api_was_read(NULL, r, view_stale(&a->view, api_now(a), why, sizeof(why)));
+}
+
+bool api_was_read(const void *what, struct reply *r, const char *why)
+{
+	if (!what)
+		reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s", why);
+	return what;
 }
 
 void api_begin(struct json *j, const struct api *a, struct reply *r)
@@ -154,7 +167,7 @@ static void list_gpus(const struct gw_snapshot *snap, char *out, size_t size)
 	unsigned n = gw_snapshot_device_count(snap);
 	size_t len = 0;
 
-	snprintf(out, size, "there is none: %s", gw_snapshot_status(snap)->message);
+	snprintf(out, size, "there is no GPU: %s", gw_snapshot_status(snap)->message);
 	for (unsigned i = 0; i < n && len < size; i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
 		const char *uuid = gw_device_text(d, GW_T_UUID);
@@ -267,6 +280,27 @@ bool api_number(const struct request *q, struct reply *r, const char *name, uint
 	return true;
 }
 
+bool api_time(const struct api *a, const struct request *q, struct reply *r, const char *name,
+	      uint64_t standard, uint64_t *ret_wall_ns)
+{
+	const char *text = request_param(q, name);
+
+	*ret_wall_ns = standard;
+	if (!text || timespec_parse(text, clock_wall_ns(a->clock), ret_wall_ns) == 0)
+		return true;
+	reply_problem(r, 400, "bad-parameter",
+		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for one hour "
+		      "ago; in a URL, + is written %2B.",
+		      "%s=\"%.64s\" is not a time", name, text);
+	return false;
+}
+
+void api_no_memory(struct reply *r)
+{
+	reply_problem(r, 503, "no-memory", "Free some memory on this machine, then try again.",
+		      "the service is out of memory");
+}
+
 bool api_flag(const struct request *q, const char *name, bool standard)
 {
 	const char *text = request_param(q, name);
@@ -274,19 +308,6 @@ bool api_flag(const struct request *q, const char *name, bool standard)
 	if (!text)
 		return standard;
 	return strcmp(text, "0") != 0 && strcmp(text, "false") != 0 && strcmp(text, "no") != 0;
-}
-
-bool api_says_json(const struct request *q, struct reply *r)
-{
-	const char *type = request_header(q, "Content-Type");
-
-	if (type && strncasecmp(type, "application/json", 16) == 0 &&
-	    (type[16] == '\0' || type[16] == ';' || type[16] == ' '))
-		return true;
-	reply_problem(r, 415, "not-json",
-		      "Send Content-Type: application/json (curl --json does).",
-		      "the Content-Type of the body is not application/json");
-	return false;
 }
 
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys)

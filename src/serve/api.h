@@ -13,7 +13,7 @@
 #include "base/clock.h"
 
 struct fleet_source; /* fleet.h */
-struct windows;      /* energy windows opened over HTTP: windows.h */
+struct windows;      /* windows.h */
 struct http;
 
 struct api {
@@ -21,16 +21,17 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	/* for the owner of this struct (service.c); the handlers do not use it */
+	/* Used only by the owner of this struct (service.c), not by the handlers. */
 	void *daemon;
-	struct http *http;                /* source of the HTTP counters; NULL in tests */
+	struct http *http;                /* the HTTP server, for its counters; NULL in tests */
 	const struct view_push *push;     /* NULL: no push is configured */
 	const struct fleet_source *fleet; /* NULL: no Prometheus is configured */
-	/* maximum number of programs per GPU in /metrics; 0: no process metrics */
+	/* Maximum number of programs per GPU in /metrics. 0: /metrics has no process
+	 * metrics. */
 	unsigned top;
 	struct metrics_choice metrics; /* the metric families that /metrics serves */
-	bool manage;                   /* /api/gpu/manage may change settings */
-	/* any client may open and end energy windows, not only trusted ones */
+	bool manage;                   /* Clients may change GPU settings (/api/gpu/manage). */
+	/* Clients without the token may open and end energy windows too. */
 	bool windows_open;
 	struct energy_cost cost; /* prices that /api/v1/self shows */
 	/* The latest reservations that were requested with an Idempotency-Key: a ring. */
@@ -39,13 +40,12 @@ struct api {
 		char key[65], body[65];
 		uint64_t id; /* id of the reservation; 0: unused entry */
 	} room_key[32];
-	/* The simulation that is running, or that has ended and whose result was not sent yet.
-	 * NULL: none. */
+	/* The running simulation, or an ended one whose result was not sent yet. NULL: none. */
 	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
-	/* number of entries ever written to room_key */
+	/* Number of entries that were ever written to room_key. */
 	unsigned room_keys;
-	struct buf openapi; /* the document; made at the first request for it */
+	struct buf openapi; /* The OpenAPI document. The first request for it makes it. */
 };
 
 /* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */

@@ -19,7 +19,7 @@ static void write_counted(struct json *j, const struct api *a, unsigned i)
 {
 	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
 	uint64_t now = api_now(a);
-	/* false: the totals of earlier runs could not be read, so no total is known */
+	/* False: the totals of earlier runs could not be read, so no total is known. */
 	bool known = a->view.self.counts_known;
 
 	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
@@ -40,34 +40,19 @@ static void write_counted(struct json *j, const struct api *a, unsigned i)
 	json_object_end(j);
 }
 
-static void full_device(struct json *j, const struct api *a, unsigned i)
-{
-	render_device(j, gw_snapshot_device(a->view.snap, i));
-	write_counted(j, a, i);
-	json_object_end(j);
-}
-
-/* A reply about the GPUs that ?gpu= names. */
+/* A reply that is being written, about the GPUs that ?gpu= names. */
 struct about {
 	struct json j;
 	struct render_filter f;
 	const struct render_filter *filter;
 };
 
-/* Returns false after an error reply. */
+/* Begins a reply. Returns false after an error reply. */
 static bool begins(struct about *b, const struct api *a, const struct request *q,
 		   struct reply *r)
 {
 	json_init(&b->j, &r->body, false);
 	return api_has_reading(a, r) && api_filter(a, q, r, &b->f, &b->filter);
-}
-
-/* True if `what` is not NULL. If it is NULL, replies 503 with the sentence `why`. */
-static bool was_read(const void *what, struct reply *r, const char *why)
-{
-	if (!what)
-		reply_problem(r, 503, "no-reading", "Try again in a moment.", "%s", why);
-	return what;
 }
 
 #define USE_WAIT_NS (25 * NS_PER_MS)
@@ -126,13 +111,16 @@ void api_devices(void *arg, const struct request *q, struct reply *r)
 	render_head(&b.j, a->view.snap);
 	json_uint(&b.j, "count", n);
 	json_array(&b.j, "devices");
-	for (unsigned i = 0; i < n; i++)
-		if (render_shows(b.filter, i))
-			full_device(&b.j, a, i);
+	for (unsigned i = 0; i < n; i++) {
+		if (!render_shows(b.filter, i))
+			continue;
+		render_device(&b.j, gw_snapshot_device(a->view.snap, i));
+		write_counted(&b.j, a, i);
+		json_object_end(&b.j);
+	}
 	json_array_end(&b.j);
 	render_source(&b.j, a->view.snap);
-	json_object_end(&b.j);
-	json_end(&b.j);
+	api_end(&b.j);
 }
 
 void api_device(void *arg, const struct request *q, struct reply *r)
@@ -159,7 +147,7 @@ static void device_energy(struct json *j, const struct api *a, unsigned i)
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct view_device *v = &a->view.device[i];
 	const struct process_energy_sums *s = &v->shares;
-	/* without the counts of earlier runs, the total and the earlier part are unknown */
+	/* Without the counts of earlier runs, the total and the earlier part are unknown. */
 	const bool total = s->known && a->view.self.counts_known;
 
 	json_object(j, NULL);
@@ -181,7 +169,7 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !was_read(a->view.processes, r, "the processes have not been listed yet"))
+	    !api_was_read(a->view.processes, r, "the processes have not been listed yet"))
 		return;
 	if (api_waits_for_use(a, q, r))
 		return;
@@ -194,8 +182,7 @@ void api_processes(void *arg, const struct request *q, struct reply *r)
 			device_energy(&b.j, a, i);
 	json_array_end(&b.j);
 	render_source(&b.j, a->view.snap);
-	json_object_end(&b.j);
-	json_end(&b.j);
+	api_end(&b.j);
 }
 
 static void past_figure(struct json *j, const struct process_history_row *row, unsigned figure,
@@ -225,7 +212,7 @@ static void past_process(struct json *j, const struct api *a, unsigned device,
 	json_uint_if(j, "start_ticks", row->id.start_ticks, row->id.start_ticks);
 	if (row->gpu_instance >= 0)
 		json_int(j, "gpu_instance", row->gpu_instance);
-	json_string(j, "name", *row->name ? row->name : NULL);
+	render_text(j, "name", row->name);
 	json_array(j, "time");
 	for (uint64_t step = first; step <= row->last; step++)
 		json_double(j, NULL,
@@ -255,8 +242,7 @@ void api_processes_history(void *arg, const struct request *q, struct reply *r)
 				past_process(&b.j, a, i, a->view.device[i].past->row[k]);
 	json_array_end(&b.j);
 	render_source(&b.j, a->view.snap);
-	json_object_end(&b.j);
-	json_end(&b.j);
+	api_end(&b.j);
 }
 
 void api_environment(void *arg, const struct request *q, struct reply *r)
@@ -265,7 +251,7 @@ void api_environment(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !was_read(a->view.env, r, "the machine has not been described yet"))
+	    !api_was_read(a->view.env, r, "the machine has not been described yet"))
 		return;
 	render_environment(&b.j, a->view.env, a->view.snap, b.filter);
 	json_end(&b.j);
@@ -325,7 +311,7 @@ static void short_device(struct json *j, const struct gw_device *d)
 
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	/* clients expect a string, never null */
+	/* Clients expect a string here, never null. */
 	json_string(j, "name", name ? name : "unknown GPU");
 	write_whole(j, "total_memory_mb", d, GW_Q_MEMORY_TOTAL, MIB);
 	write_whole(j, "free_memory_mb", d, GW_Q_MEMORY_FREE, MIB);
@@ -333,7 +319,7 @@ static void short_device(struct json *j, const struct gw_device *d)
 	write_whole(j, "utilization_percent", d, GW_Q_UTILIZATION_GPU, 0.01);
 	write_whole(j, "temperature_c", d, GW_Q_TEMPERATURE_GPU, 1);
 	json_bool(j, "is_available", d->state == GW_DEVICE_OK);
-	json_string(j, "error_message", *d->message ? d->message : NULL);
+	render_text(j, "error_message", d->message);
 	json_object_end(j);
 }
 
@@ -363,7 +349,8 @@ static const char *no_versions(const struct api *a, char *out, size_t size)
 	if (!a->view.tick || !a->view.snap)
 		return view_stale(&a->view, api_now(a), out, size);
 	s = gw_snapshot_status(a->view.snap);
-	/* If all GPUs are lost or closed, the driver may be gone: report no version. */
+	/* If all GPUs are lost or closed, the driver may be unloaded, so no version is
+	 * reported. */
 	if (a->view.devices && !view_answers(&a->view))
 		return gw_snapshot_device(a->view.snap, 0)->message;
 	if (s->driver_version || s->nvml_version)
@@ -399,13 +386,6 @@ static const struct {
 	{ "last_7d", 7 * 86400 * NS_PER_S },
 };
 #define SPANS (sizeof(spans) / sizeof(spans[0]))
-
-static double figure(const struct gw_device *d, unsigned quantity)
-{
-	double v = NAN;
-
-	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : (double)NAN;
-}
 
 static void write_past(struct json *j, struct capacity *c, uint64_t now_ns)
 {
@@ -446,8 +426,8 @@ static void write_one(struct json *j, const struct api *a, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct guard_view *g = a->view.guard;
-	double total = figure(d, GW_Q_MEMORY_TOTAL), used = figure(d, GW_Q_MEMORY_USED);
-	double free_bytes = figure(d, GW_Q_MEMORY_FREE), unattributed = NAN;
+	double total = api_figure(d, GW_Q_MEMORY_TOTAL), used = api_figure(d, GW_Q_MEMORY_USED);
+	double free_bytes = api_figure(d, GW_Q_MEMORY_FREE), unattributed = NAN;
 	const struct scene *s;
 	struct capacity_gpu c;
 	int at;
@@ -458,7 +438,7 @@ static void write_one(struct json *j, const struct api *a, unsigned i)
 	if (at >= 0)
 		unattributed = guard_view_unattributed(s, (unsigned)at);
 	json_uint(j, "index", d->index);
-	guard_doc_text(j, "uuid", c.uuid);
+	render_text(j, "uuid", c.uuid);
 	json_double(j, "total_bytes", total);
 	json_double(j, "used_bytes", used);
 	json_double(j, "free_bytes", free_bytes);
@@ -504,7 +484,7 @@ static void write_answer(struct json *j, const struct api *a, const struct quest
 	const struct capacity_answer *y = &x->answer[k];
 
 	json_uint(j, "index", gw_snapshot_device(a->view.snap, x->device[k])->index);
-	guard_doc_text(j, "uuid", x->gpu[k].uuid);
+	render_text(j, "uuid", x->gpu[k].uuid);
 	json_string(j, "fit", fit_word(y->fit));
 	json_double(j, "available_bytes",
 		    x->gpu[k].known ? (double)y->available_bytes : (double)NAN);
@@ -513,7 +493,7 @@ static void write_answer(struct json *j, const struct api *a, const struct quest
 		json_string(j, NULL, x->gpu[k].worker[y->evict[i]].name);
 	json_array_end(j);
 	json_double(j, "seconds", y->fit == FIT_NEVER ? (double)NAN : y->seconds);
-	guard_doc_text(j, "why", y->why);
+	render_text(j, "why", y->why);
 }
 
 static void write_placement(struct json *j, const struct api *a, const struct question *x)
@@ -557,9 +537,9 @@ void api_capacity_fit(void *arg, const struct request *q, struct reply *r)
 			      "the parameter bytes is required and must be above 0");
 		return;
 	}
-	x = calloc(1, sizeof(*x)); /* too large for the stack */
+	x = calloc(1, sizeof(*x)); /* The struct is too large for the stack. */
 	if (!x) {
-		reply_problem(r, 503, "no-memory", NULL, "out of memory");
+		api_no_memory(r);
 		return;
 	}
 	x->bytes = bytes;
@@ -593,7 +573,7 @@ static void write_known_health(struct json *j, const struct health *h,
 	json_bool(j, "thermal", s->thermal);
 	json_bool(j, "quarantine", s->quarantine);
 	json_double(j, "margin_celsius", s->margin_c);
-	guard_doc_text(j, "margin_source", s->margin_source);
+	render_text(j, "margin_source", s->margin_source);
 	json_double(j, "evict_at_celsius", s->evict_at_c);
 	guard_doc_time(j, "since", s->since_ns, now);
 	guard_doc_time(j, "clears", s->worst.clears_ns > now.mono_ns ? s->worst.clears_ns : 0,
@@ -603,8 +583,8 @@ static void write_known_health(struct json *j, const struct health *h,
 	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
 	last_xid(j, "last_xid_before_start", h, s->last_past_xid);
 	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
-	guard_doc_text(j, "why", s->worst.why);
-	guard_doc_text(j, "advice", s->worst.advice);
+	render_text(j, "why", s->worst.why);
+	render_text(j, "advice", s->worst.advice);
 }
 
 /* Writes null for all values, because the health of the GPU is not monitored. */
@@ -647,7 +627,7 @@ static void write_health(struct json *j, const struct api *a, unsigned i)
 	health_status(g->health[i], now.mono_ns, &s);
 	write_known_health(j, g->health[i], &s,
 			   g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
-	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
+	render_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
 /* Returns the worst level of all monitored GPUs; NULL: none is monitored. */
@@ -728,7 +708,7 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 	struct json_request *b;
 	int i;
 
-	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
+	if (!guard_doc_may_ask(a, r) || !api_has_reading(a, r) ||
 	    (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
 	b = api_body(q, r, "reason");

@@ -118,8 +118,8 @@ static void tick_workloads(struct json *j, const struct view *v)
 		json_object(j, NULL);
 		json_uint(j, "device_index", d ? d->index : r->gpu);
 		json_string(j, "kind", workload_kind_word(r->workload.kind));
-		json_string(j, "id", *r->workload.id ? r->workload.id : NULL);
-		json_string(j, "part", *r->workload.part ? r->workload.part : NULL);
+		render_text(j, "id", r->workload.id);
+		render_text(j, "part", r->workload.part);
 		json_uint(j, "processes", r->processes);
 		json_double(j, "gpu_seconds", r->gpu_seconds);
 		json_double(j, "memory_bytes", r->memory_bytes);
@@ -256,14 +256,14 @@ static bool wants_stream(const struct request *q)
 }
 
 /* Gets the id of the last event that a reconnecting client has received: from the header
- * Last-Event-ID, else from ?after=. `standard` is used if neither is present. */
-static bool read_seen(const struct request *q, struct reply *r, uint64_t standard,
-		      uint64_t *ret)
+ * Last-Event-ID, else from ?after=. UINT64_MAX: neither is present. Returns false after an
+ * error reply. */
+static bool read_seen(const struct request *q, struct reply *r, uint64_t *ret)
 {
 	const char *last = request_header(q, "Last-Event-ID");
 	char *end;
 
-	if (!api_number(q, r, "after", standard, INT64_MAX, ret))
+	if (!api_number(q, r, "after", UINT64_MAX, INT64_MAX, ret))
 		return false;
 	if (last && *last >= '0' && *last <= '9') {
 		unsigned long long v = strtoull(last, &end, 10);
@@ -274,24 +274,46 @@ static bool read_seen(const struct request *q, struct reply *r, uint64_t standar
 	return true;
 }
 
-static void add_event(void *arg, const struct view_event *e)
+struct chosen {
+	const char *kind;     /* the kind of events to list; NULL: all */
+	struct json *j;       /* NULL: only count the events */
+	unsigned count, skip; /* The first `skip` events are counted but not written. */
+};
+
+static void add_chosen(void *arg, const struct view_event *e)
 {
-	event_object(arg, e);
+	struct chosen *c = arg;
+
+	if (c->kind && strcmp(e->kind, c->kind) != 0)
+		return;
+	if (c->j && c->count >= c->skip)
+		event_object(c->j, e);
+	c->count++;
 }
 
-static void list_events(const struct api *a, const struct request *q, struct reply *r)
+/* Lists the latest events of a kind (NULL: all kinds). The first call of events() counts them,
+ * to find out how many must be skipped. */
+static void list_events(const struct api *a, const struct request *q, struct reply *r,
+			const char *kind)
 {
 	const struct view_ops *ops = a->view.ops;
+	const bool there = ops && ops->events;
+	struct chosen c = { .kind = kind };
 	uint64_t after, limit;
 	struct json j;
 
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !read_seen(q, r, UINT64_MAX, &after))
+	    !read_seen(q, r, &after))
 		return;
+	const unsigned most = kind ? EVENTS_MOST : (unsigned)limit;
+
+	if (there && kind)
+		ops->events(a->view.engine, after, most, add_chosen, &c);
+	c = (struct chosen){ kind, &j, 0, c.count > limit ? c.count - (unsigned)limit : 0 };
 	api_begin(&j, a, r);
 	json_array(&j, "events");
-	if (ops && ops->events && limit)
-		ops->events(a->view.engine, after, (unsigned)limit, add_event, &j);
+	if (there && most)
+		ops->events(a->view.engine, after, most, add_chosen, &c);
 	json_array_end(&j);
 	api_end(&j);
 }
@@ -305,48 +327,11 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 	if (!topics_of(q, r, &topics))
 		return;
 	if (!wants_stream(q) || !a->stream) {
-		list_events(a, q, r);
+		list_events(a, q, r, NULL);
 		return;
 	}
-	if (read_seen(q, r, UINT64_MAX, &after))
+	if (read_seen(q, r, &after))
 		reply_stream(r, a->stream, after, topics);
-}
-
-struct chosen {
-	struct json *j;       /* NULL: count the events without writing them */
-	unsigned count, skip; /* skip: number of the oldest events that are not written */
-};
-
-static void add_chosen(void *arg, const struct view_event *e)
-{
-	struct chosen *c = arg;
-
-	if (strcmp(e->kind, "guard") != 0)
-		return;
-	if (c->j && c->count >= c->skip)
-		event_object(c->j, e);
-	c->count++;
-}
-
-static void list_guard_events(const struct api *a, const struct request *q, struct reply *r)
-{
-	const struct view_ops *ops = a->view.ops;
-	uint64_t after, limit;
-	struct chosen c = { .j = NULL };
-	struct json j;
-
-	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !read_seen(q, r, UINT64_MAX, &after))
-		return;
-	if (ops && ops->events)
-		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
-	c = (struct chosen){ &j, 0, c.count > limit ? c.count - (unsigned)limit : 0 };
-	api_begin(&j, a, r);
-	json_array(&j, "events");
-	if (ops && ops->events)
-		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
-	json_array_end(&j);
-	api_end(&j);
 }
 
 void api_guard_events(void *arg, const struct request *q, struct reply *r)
@@ -357,7 +342,7 @@ void api_guard_events(void *arg, const struct request *q, struct reply *r)
 	if (!guard_doc_there(a, r))
 		return;
 	if (!wants_stream(q) || !a->stream)
-		list_guard_events(a, q, r);
-	else if (read_seen(q, r, UINT64_MAX, &after))
+		list_events(a, q, r, "guard");
+	else if (read_seen(q, r, &after))
 		reply_stream(r, a->stream, after, STREAM_GUARD);
 }

@@ -164,8 +164,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	guard_view_capacity(&a->view, (unsigned)i, &c);
 	at = guard_view_gpu(s, c.uuid);
 	if (at < 0) {
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the guard has not observed this GPU yet");
+		api_was_read(NULL, r, "the guard has not observed this GPU yet");
 		return;
 	}
 	api_begin(&j, a, r);
@@ -246,7 +245,7 @@ static void write_operation(struct json *j, const struct guard_operation *o)
 	json_string(j, "what", guard_operation_word(o->what));
 	json_time(j, "since_utc", o->since_wall_ns);
 	json_time(j, "ended_utc", o->ended_wall_ns);
-	guard_doc_text(j, "message", o->message);
+	render_text(j, "message", o->message);
 }
 
 /* Writes the hold that the request replaced. The client may not know that another person had
@@ -261,8 +260,9 @@ static void replaced_hold(struct json *j, const struct guard_status *before,
 	json_object_end(j);
 }
 
-/* Replies 202. unsaved: why the request is not in the journal; "": it is. before: the worker's
- * status before a new hold; NULL for other requests. */
+/* Replies 202. `unsaved` says why the request is not in the journal; "": the request is in the
+ * journal. `before` is the status of the worker before a new hold; NULL: the request is not a
+ * hold. */
 static void reply_accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 			   const struct guard_status *before, const char *unsaved,
 			   struct reply *r)
@@ -333,7 +333,7 @@ static void send_request(const struct api *a, const struct request *q, struct re
 static void handle_request(const struct api *a, const struct request *q, struct reply *r,
 			   enum verb verb)
 {
-	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct worker_request w = { .ttl_s = (double)NAN, .reason = "" };
 	struct json_request *b;
 	int worker;
@@ -415,7 +415,7 @@ void api_guard_set_mode(void *arg, const struct request *q, struct reply *r)
 	struct json_request *b;
 	enum guard_mode mode;
 
-	if (!guard_doc_may_ask(a, q, r) || !(b = api_body(q, r, "mode reason")))
+	if (!guard_doc_may_ask(a, r) || !(b = api_body(q, r, "mode reason")))
 		return;
 	if (read_mode(b, &mode, &reason))
 		answer_mode(a, q, r, &mode, reason);
@@ -426,7 +426,7 @@ void api_guard_set_mode(void *arg, const struct request *q, struct reply *r)
 
 void api_guard_reset_mode(void *arg, const struct request *q, struct reply *r)
 {
-	if (guard_doc_may_ask(arg, q, r))
+	if (guard_doc_may_ask(arg, r))
 		answer_mode(arg, q, r, NULL, "");
 }
 
@@ -444,11 +444,12 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 	id = strtoull(q->arg[0], &end, 10);
 	o = *end ? NULL : guard_operation_find(g->operations, id);
 	if (!o) {
-		reply_problem(r, 404, "no-such-operation",
-			      "GET /api/v1/guard/workers/NAME shows the state of the worker.",
-			      "no operation \"%.64s\": the service keeps the latest %d since "
-			      "its start",
-			      q->arg[0], GUARD_OPERATIONS);
+		reply_problem(
+			r, 404, "no-such-operation",
+			"GET /api/v1/guard/workers/NAME shows the state of the worker.",
+			"there is no operation \"%.64s\"; the service keeps only the latest %d "
+			"since its start",
+			q->arg[0], GUARD_OPERATIONS);
 		return;
 	}
 	api_begin(&j, a, r);
@@ -487,7 +488,7 @@ void api_guard_games(void *arg, const struct request *q, struct reply *r)
 }
 
 struct game_request {
-	double pid, ttl_s; /* ttl_s NAN: until the process exits */
+	double pid, ttl_s; /* ttl_s NAN: the game lasts until the process exits */
 	const char *reason;
 };
 
@@ -525,7 +526,8 @@ static void game_refused(const struct api *a, const struct guard_view *g,
 		reply_problem(r, 400, "no-such-process",
 			      "Use the process id as the service sees it.", "%s", message);
 	else
-		reply_problem(r, 400, "bad-body", "Set ttl_s.",
+		reply_problem(r, 400, "bad-body",
+			      "Set ttl_s, so that the game ends after that time.",
 			      "this kernel cannot report the exit of process %.0f", w->pid);
 }
 
@@ -559,7 +561,7 @@ static void game_begin(const struct api *a, const struct request *q, struct repl
 void api_guard_game(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct game_request w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
 	struct json_request *b;
 
@@ -582,7 +584,7 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 	int64_t pid;
 	int err;
 
-	if (!guard_doc_may_ask(a, q, r))
+	if (!guard_doc_may_ask(a, r))
 		return;
 	pid = strtoll(q->arg[0], &end, 10);
 	err = *end ? -GW_E_NOENT

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* length of a full container id; names of containers are usually shorter */
+/* Length of a full container id. The name of a container is usually shorter. */
 #define CONTAINER_ID 64
 #define CONTENDERS   8
 
@@ -66,7 +66,7 @@ static void ends_text(const struct guard_explanation *why, struct guard_moment n
 {
 	char time[CLOCK_RFC3339_SIZE], left[32];
 
-	if (why->clears_ns <= now.mono_ns) { /* the time is unknown or past */
+	if (why->clears_ns <= now.mono_ns) { /* The time is unknown or past. */
 		snprintf(out, size, "%s", why->clears);
 		return;
 	}
@@ -121,7 +121,7 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 			"reservations, schedules, battery, budget and idling do not move it; "
 			"heat and faults do.",
 			until, guard_view_requested_by(g, worker));
-	/* if the reason "manual" is set, say_reasons() has already named the hold */
+	/* If the reason "manual" is set, say_reasons() has already written about the hold. */
 	else if (!(s->mask >> REASON_MANUAL & 1))
 		explain_say(j, "No override is active.");
 }
@@ -148,8 +148,7 @@ static void say_last(struct json *j, const struct guard_view *g, unsigned worker
 	explain_say(j, "There was no decision about the worker since the service started.");
 }
 
-/* Writes what the guard makes of this process: whether it moves the worker off the GPU, and
- * why. */
+/* Writes whether the guard moves the worker off the GPU because of this process, and why. */
 static void relation_text(const struct guard_relation *b, char *out, size_t size)
 {
 	if (!b->here)
@@ -217,7 +216,7 @@ static bool may_be_worker(const struct scene *s, const struct verdict *v, unsign
 	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
 }
 
-/* Finds the system unit of a control group; "": none. */
+/* Writes the name of the system unit that owns a control group; "": there is none. */
 static void unit_of(const char *cgroup, char *out, size_t size)
 {
 	struct cgroup_unit u;
@@ -400,7 +399,7 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 	if (s->dry == DRY_MODE)
 		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
 			    guard_modes[g->policy->mode]);
-	/* the sentence "Limit: ..." already names the other service */
+	/* The sentence "Limit: ..." names the other service. */
 	if (s->dry == DRY_FOREIGN)
 		explain_say(j, "Another service controls the worker's GPUs: decisions are "
 			       "logged, but nothing is done.");
@@ -431,7 +430,7 @@ static void say_history(struct json *j, const struct guard_status *s)
 		explain_say(j, "Reload storm: clients of the worker loaded it three times in "
 			       "five minutes while it was evicted. Stop the clients, or let "
 			       "the guard stop the worker's unit (kind = \"systemd\").");
-	/* the quiet time runs only for an evicted worker that a contender keeps out */
+	/* The quiet time matters only for a worker that was evicted because of a contender. */
 	if (s->backoff > 1 && s->mask >> REASON_CONTENTION & 1 &&
 	    (s->state == STATE_EVICTED || s->state == STATE_QUIET))
 		explain_say(j,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_S      300.0 /* ttl_s of a request that has none */
+#define TTL_S      300.0 /* used if the request has no ttl_s */
 #define POLL_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
@@ -24,8 +24,8 @@ struct reservation_request {
 
 struct reservation_wait {
 	uint64_t id, until_ns;
-	bool again; /* the same request was sent before, and the reservation exists */
-	bool named; /* the request named the GPU */
+	bool again; /* The client repeats a request whose reservation exists. */
+	bool named; /* The request names a GPU. */
 };
 
 static bool find_reservation(const struct guard_view *g, uint64_t id,
@@ -102,7 +102,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 }
 
 /* Replies 409 with the free and the total memory, so that the client can request less, use
- * another GPU, or try later. in_vain: a later attempt would fail too. */
+ * another GPU, or try later. in_vain: a later attempt would fail too, so the reply has no
+ * Retry-After. */
 static void reply_insufficient(const struct api *a, const struct guard_view *g,
 			       const struct reservation_wait *w, const char *detail,
 			       bool in_vain, struct reply *r)
@@ -143,7 +144,7 @@ static void reply_insufficient(const struct api *a, const struct guard_view *g,
 			  : "Try again later, request less, or use another GPU: GET "
 			    "/api/v1/capacity/fit.");
 	json_string(&j, "code", "insufficient_vram");
-	guard_doc_text(&j, "gpu", room.gpu);
+	render_text(&j, "gpu", room.gpu);
 	json_uint(&j, "needed", room.bytes);
 	json_double(&j, "available", now_free);
 	json_uint(&j, "available_at_most", room.most_bytes);
@@ -167,7 +168,7 @@ static void reply_made(const struct api *a, const struct guard_view *g,
 	r->status = w->again ? 200 : 201;
 	api_begin(&j, a, r);
 	guard_doc_room(&j, &room, guard_moment(a));
-	guard_doc_text(&j, "why", message);
+	render_text(&j, "why", message);
 	api_end(&j);
 }
 
@@ -185,7 +186,7 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 	} else if (got == 0 && !stays && now < w->until_ns) {
 		reply_again(r, now + POLL_NS);
 	} else {
-		if (got == 0 && stays) /* cut off ": workers leave", because no worker leaves */
+		if (got == 0 && stays) /* Remove ": workers leave", because no worker leaves. */
 			message[strcspn(message, ":")] = '\0';
 		snprintf(text, sizeof(text), "%s%s", message,
 			 got != 0 ? ""
@@ -304,8 +305,7 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 			      "reservation then lasts until DELETE or ttl_s.",
 			      "%s", message);
 	else
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the guard has not observed this GPU yet");
+		api_was_read(NULL, r, "the guard has not observed this GPU yet");
 }
 
 static void begin_reservation(struct api *a, const struct request *q, struct reply *r,
@@ -348,7 +348,7 @@ static void begin_reservation(struct api *a, const struct request *q, struct rep
 void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 {
 	struct api *a = arg;
-	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct reservation_request w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
 	struct json_request *b;
 
@@ -371,7 +371,7 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct guard_reservation room;
 	char *end;
 	uint64_t id;

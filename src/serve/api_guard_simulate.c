@@ -19,10 +19,10 @@
 
 #define CPU_MOST_NS (2 * NS_PER_S)
 #define POLL_NS     (10 * NS_PER_MS)
-/* maximum wait for the end of another client's simulation */
+/* maximum time that a request waits until the simulation of another client ends */
 #define WAIT_MOST_NS  (10 * NS_PER_S)
 #define STOP_MOST_NS  (1 * NS_PER_S)
-#define DECISIONS_MAX ((size_t)1 << 20) /* bytes of the decisions as JSON */
+#define DECISIONS_MAX ((size_t)1 << 20) /* maximum bytes of the decisions as JSON */
 
 /* One simulation, in one allocation. Until the thread has ended, the main thread uses only the
  * mailbox. */
@@ -35,12 +35,12 @@ struct simulation {
 	struct scene now, before;
 	struct guard_question question;
 	struct what_if *what_if;
-	/* time on the thread's CPU clock at which the simulation is aborted */
+	/* The simulation is aborted when the CPU clock of its thread reaches this time. */
 	uint64_t cpu_end_ns;
 	int error;     /* 0, or -GW_E_TIMEOUT: the limit of CPU time was reached */
-	struct json j; /* writes to `decisions` */
+	struct json j; /* The writer of `decisions`. */
 	struct buf decisions;
-	/* simulated second of the worker's first eviction; NAN: not evicted */
+	/* Simulated time of the first eviction of each worker, in seconds; NAN: not evicted. */
 	double left_s[POLICY_WORKERS];
 	char rule[POLICY_WORKERS][64];
 };
@@ -67,8 +67,8 @@ static void write_decision(void *arg, const struct guard_decision *d)
 	json_string(&x->j, "from", guard_state_name(d->from));
 	json_string(&x->j, "to", guard_state_name(d->to));
 	guard_doc_mask(&x->j, "mask", d->mask);
-	guard_doc_text(&x->j, "rule", d->rule);
-	guard_doc_text(&x->j, "evidence", d->evidence);
+	render_text(&x->j, "rule", d->rule);
+	render_text(&x->j, "evidence", d->evidence);
 	json_object_end(&x->j);
 }
 
@@ -84,11 +84,11 @@ static void write_workers(struct json *j, const struct simulation *x)
 		json_string(j, "name", x->policy.worker[i].name);
 		json_bool(j, "evicted", !isnan(x->left_s[i]));
 		json_double(j, "evicted_after_seconds", x->left_s[i]);
-		guard_doc_text(j, "rule", x->rule[i]);
+		render_text(j, "rule", x->rule[i]);
 		json_string(j, "state", guard_state_name(s.state));
 		guard_doc_mask(j, "mask", s.mask);
 		json_uint(j, "need_bytes", s.need_bytes);
-		guard_doc_text(j, "why", s.why);
+		render_text(j, "why", s.why);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -180,7 +180,7 @@ static int match_commands(struct simulation *x)
 	return err;
 }
 
-/* Makes the scene before the situation of the request: the guard observes it first. */
+/* Makes the scene that the guard observes first, before the scene of the request. */
 static void make_before(struct simulation *x)
 {
 	const struct scene *s = &x->question.scene;
@@ -190,7 +190,7 @@ static void make_before(struct simulation *x)
 		return;
 	}
 	x->before = x->now;
-	/* the processes of the current scene come first in the scene of the request */
+	/* The scene of the request begins with the processes of the current scene. */
 	for (unsigned i = 0; i < x->now.processes; i++) {
 		x->before.process[i].command_match = s->process[i].command_match;
 		memcpy(x->before.process[i].patterns, s->process[i].patterns,
@@ -235,8 +235,8 @@ static void simulation_free(void *arg)
 /* Waits up to STOP_MOST_NS for the thread to end, then frees the simulation. */
 static void simulation_end(struct simulation *x)
 {
+	/* If the thread has not ended by then, it frees the simulation itself. */
 	if (mailbox_stop(&x->box, STOP_MOST_NS) == 0)
-		/* if the thread has not ended, it frees the simulation itself */
 		simulation_free(x);
 }
 
@@ -302,9 +302,9 @@ static int prepare_simulation(struct simulation *x, const struct api *a,
 
 /* What a waiting request keeps between the calls of its handler. */
 struct wait {
-	/* monotonic time until which the request waits for the end of another simulation */
+	/* The request waits for the end of another simulation until this monotonic time. */
 	uint64_t until_ns;
-	/* number of the simulation that the request started; 0: not started yet */
+	/* Number of the simulation that this request started; 0: it has not started one yet. */
 	uint64_t number;
 };
 
@@ -356,7 +356,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 	struct api *a = arg;
 	struct wait *w = *q->memory;
 
-	if (!guard_doc_may_ask(a, q, r))
+	if (!guard_doc_may_ask(a, r))
 		return;
 	if (!w)
 		*q->memory = w = calloc(1, sizeof(*w));
@@ -377,7 +377,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			write_answer(a, a->simulation, r);
 		api_guard_simulate_done(a);
 	} else {
-		/* the client of the other simulation disconnected before the end */
+		/* A simulation that is still here has ended, but its client disconnected. */
 		api_guard_simulate_done(a);
 		simulation_start(a, q, w, r);
 	}

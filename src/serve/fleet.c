@@ -1,4 +1,5 @@
 #include "fleet_parts.h"
+#include "render.h"
 
 #include "base/json_doc.h"
 #include "base/number.h"
@@ -54,9 +55,9 @@ static unsigned rows_kept(enum fleet_query q, const struct fleet_question *x)
 {
 	switch (q) {
 	case FLEET_Q_CAPACITY: return FLEET_GPUS_MAX;
-	/* one row more than shown, to detect that the list is truncated */
+	/* One row more than is shown, to detect that there are more rows. */
 	case FLEET_Q_ATTENTION: return x->top + 1;
-	/* the answer also has the rows "idle" and "unattributed" */
+	/* The answer also has the rows "idle" and "unattributed". */
 	case FLEET_Q_WORKLOADS: return x->top + 2;
 	default: return x->top;
 	}
@@ -255,16 +256,11 @@ const char *fleet_rest_text(const char *kind)
 bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
 {
 	const char *job = f->question.job ? f->question.job : FLEET_JOB;
-	unsigned failed = 0;
 
 	if (f->nodes)
 		return false;
 	for (unsigned q = 0; q < FLEET_QUERIES; q++)
-		failed += !f->answer[q].doc;
-	if (failed)
-		for (unsigned q = 0; q < FLEET_QUERIES; q++) {
-			if (f->answer[q].doc)
-				continue;
+		if (!f->answer[q].doc) {
 			snprintf(why, size, "Prometheus at %s: %s", f->url,
 				 f->answer[q].problem);
 			return true;
@@ -321,7 +317,8 @@ static bool remark_refused(const struct fleet *f, char *out, size_t size)
 		return false;
 	snprintf(out, size,
 		 "The energy of %u node%s is left out: it is more than the power limits allow, "
-		 "so a counter went back, perhaps because an old database was restored.",
+		 "so a counter must have decreased, perhaps because an old database was "
+		 "restored.",
 		 n, n == 1 ? "" : "s");
 	return true;
 }
@@ -373,7 +370,7 @@ static void write_count(struct json *j, const char *key, double v)
 
 static void write_place(struct json *j, const char *cluster, const char *instance)
 {
-	json_string(j, "cluster", *cluster ? cluster : NULL);
+	render_text(j, "cluster", cluster);
 	json_string(j, "node", instance);
 }
 
@@ -427,10 +424,10 @@ static void write_attention(struct json *j, const struct fleet_attention *a)
 {
 	json_object(j, NULL);
 	write_place(j, a->cluster, a->instance);
-	json_string(j, "gpu", *a->gpu ? a->gpu : NULL);
-	json_string(j, "uuid", *a->uuid ? a->uuid : NULL);
+	render_text(j, "gpu", a->gpu);
+	render_text(j, "uuid", a->uuid);
 	json_string(j, "reason", a->reason);
-	json_string(j, "state", *a->state ? a->state : NULL);
+	render_text(j, "state", a->state);
 	json_string(j, "what", a->what);
 	json_string(j, "remedy", a->remedy);
 	json_uint(j, "more_reasons", a->more);
@@ -442,8 +439,8 @@ static void write_workload(struct json *j, const struct fleet_workload *w)
 {
 	json_object(j, NULL);
 	json_string(j, "kind", w->kind);
-	json_string(j, "namespace", *w->space ? w->space : NULL);
-	json_string(j, "name", *w->name ? w->name : NULL);
+	render_text(j, "namespace", w->space);
+	render_text(j, "name", w->name);
 	json_double(j, "energy_joules", w->energy_j);
 	json_double(j, "share_ratio", w->share);
 	json_object_end(j);

@@ -3,7 +3,7 @@
  *
  * The functions are pure: they write the queries (fleet_query.def) and make one document from
  * the answers; daemon/fleet_ask.h sends the queries. `gpuward fleet` and GET /api/v1/fleet use
- * it. */
+ * these functions. */
 #ifndef GW_SERVE_FLEET_H
 #define GW_SERVE_FLEET_H
 
@@ -47,7 +47,7 @@ struct fleet_question {
 };
 #define FLEET_RANGE_S   86400
 #define FLEET_RANGE_MAX (31 * 86400)
-/* the job of packaging/prometheus, also with a namespace */
+/* The job of packaging/prometheus, with or without a namespace before it. */
 #define FLEET_JOB "(.+/)?gpuward"
 
 /* Writes the PromQL of a query. out->err is set if it does not fit. */
@@ -55,43 +55,44 @@ void fleet_query_write(struct buf *out, enum fleet_query q, const struct fleet_q
 
 /* The answer of Prometheus to one query. */
 struct fleet_answer {
-	struct json_doc *doc; /* the reply, which has status "success"; NULL: there is none */
-	char problem[400];    /* why there is no reply */
+	struct json_doc *doc; /* The reply, with status "success". NULL: there is none. */
+	char problem[400];    /* why there is no usable reply */
 };
 
 /* One machine. A figure is NAN if Prometheus has no sample for it. */
 struct fleet_node {
 	const char *cluster,
-		*instance; /* values of these labels; cluster is "" if the node has no label "cluster" */
-	double target; /* 1 if the last scrape of the node succeeded, 0 if it failed */
-	double age_s;  /* age of the last reading, by the clock of Prometheus */
-	double up;     /* value of gpuward_up: 1 if the readings are current */
+		*instance; /* Labels of the node. cluster is "" if there is no such label. */
+	double target;     /* 1: the last scrape of the node succeeded; 0: it failed */
+	double age_s;      /* age of the last reading, by the clock of Prometheus */
+	double up;         /* value of gpuward_up: 1 if the readings are current */
 	double gpus, gpus_up, gpus_down;
 	double power_w, limit_w, utilization, memory_used, memory_total;
-	/* GPUs with memory that processes hold but do not use, and the power of these GPUs */
+	/* Number of GPUs with memory that processes hold but do not use, and the power of
+	 * these GPUs. */
 	double idle_gpus, idle_w;
 	double energy_j; /* energy of the GPUs in the time range */
-	/* the energy is more than the power limits allow, so it is not shown */
+	/* The energy is more than the power limits allow, so it is not shown. */
 	bool energy_refused;
-	bool pushed; /* the node pushes its metrics; Prometheus does not scrape it */
+	bool pushed; /* The node pushes its metrics; Prometheus does not scrape it. */
 	bool silent; /* Prometheus has no current sample of the node */
 };
 
 enum fleet_node_state {
 	FLEET_NODE_OK,
-	FLEET_NODE_DOWN,  /* Prometheus cannot scrape the node */
-	FLEET_NODE_GONE,  /* the node pushed its metrics earlier, but has stopped */
-	FLEET_NODE_STALE, /* the service on the node serves old readings */
-	FLEET_NODE_AHEAD, /* the node's clock is ahead of the clock of Prometheus */
+	FLEET_NODE_DOWN,  /* Prometheus cannot scrape the node. */
+	FLEET_NODE_GONE,  /* The node has stopped pushing its metrics. */
+	FLEET_NODE_STALE, /* The service on the node serves old readings. */
+	FLEET_NODE_AHEAD, /* The node's clock is ahead of the clock of Prometheus. */
 };
 
 /* A GPU or a node that a person should look at. */
 struct fleet_attention {
 	const char *cluster, *instance, *uuid, *gpu; /* uuid "": the row is about the node */
 	const char *state; /* state of a GPU that is down; "": not known */
-	/* the most urgent reason: its key, a sentence, and what to do */
+	/* The most urgent reason: its key, what is wrong, and what to do. */
 	const char *reason, *what, *remedy;
-	/* number of further, less urgent reasons of the same GPU */
+	/* Number of less urgent reasons of the same GPU. */
 	unsigned more;
 	int rank;
 	double age_s; /* age of the readings of a stale node */
@@ -118,30 +119,32 @@ struct fleet_gpu {
 /* Where a job fits: a node with enough GPUs. */
 struct fleet_place {
 	const char *cluster, *instance;
-	unsigned gpus;         /* number of GPUs of this node with enough memory */
-	unsigned first, count; /* the GPUs to use: `count` entries of fleet.gpu from `first` */
-	double bytes;          /* memory available on these GPUs */
+	unsigned gpus; /* number of GPUs of this node with enough memory */
+	unsigned first,
+		count; /* The GPUs to use: `count` entries of fleet.gpu, from `first` on. */
+	double bytes;  /* memory available on these GPUs */
 };
 
 struct fleet_total {
-	/* nodes_down includes the gone and the stale nodes */
+	/* nodes_down includes the nodes that are gone or stale. */
 	unsigned nodes, nodes_up, nodes_down;
 	unsigned nodes_gone, nodes_stale;
 	/* Sums over the nodes that are up. */
 	double gpus, gpus_up, gpus_down, power_w, energy_j, utilization;
 	double memory_used, memory_total, idle_gpus, idle_w;
-	unsigned power_nodes, energy_nodes; /* number of nodes with a known figure */
+	unsigned power_nodes, energy_nodes; /* number of nodes whose figure is known */
 };
 
 struct fleet {
 	struct fleet_question question;
-	char job[512], node_filter[512], url[1024]; /* question points to these copies */
+	char job[512], node_filter[512],
+		url[1024]; /* Copies of the strings; `question` points to them. */
 	struct fleet_answer answer[FLEET_QUERIES];
 	uint64_t wall_ns;     /* our wall time when the queries were sent */
 	double clock_ahead_s; /* clock of Prometheus minus our clock; NAN: not known */
 	double gpus_simulated, gpus_real;
 	unsigned doubled;   /* number of UUIDs that more than one node reports */
-	bool attention_cut; /* there are more GPUs and nodes than question.top */
+	bool attention_cut; /* There are more rows than question.top. */
 	struct fleet_total total;
 	struct fleet_node *node;
 	struct fleet_attention *attention;
@@ -152,8 +155,8 @@ struct fleet {
 	unsigned nodes, attentions, workloads, models, gpus, places;
 };
 
-/* Makes a fleet without answers. url: the address of Prometheus, for messages. NULL: out of
- * memory. */
+/* Makes a fleet without answers. Messages name `url`, the address of Prometheus. Returns NULL
+ * if out of memory. */
 struct fleet *fleet_new(const char *url, const struct fleet_question *x);
 void fleet_free(struct fleet *f);
 
@@ -162,8 +165,8 @@ void fleet_free(struct fleet *f);
 void fleet_take(struct fleet *f, enum fleet_query q, const char *text, size_t n);
 void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
 
-/* Makes the rows from the answers. wall_ns: our wall time when the queries were sent. Returns 0
- * or -GW_E_NOMEM. */
+/* Makes the rows from the answers. wall_ns is our wall time when the queries were sent. Returns
+ * 0 or -GW_E_NOMEM. */
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
 /* Finds the nodes that have `gpus` GPUs with `bytes` of available memory each. Sets f->place;
@@ -192,9 +195,10 @@ void fleet_render_fit(struct json *j, const struct fleet *f, double bytes, unsig
 
 /* The fleet that the service keeps between requests. */
 struct fleet_state {
-	struct fleet *fleet; /* made from the last queries that succeeded; NULL: none yet */
-	uint64_t mono_ns;    /* monotonic time at which those queries were sent */
-	bool asking;
+	struct fleet
+		*fleet;    /* The fleet from the last queries that succeeded. NULL: none yet. */
+	uint64_t mono_ns;  /* monotonic time at which those queries were sent */
+	bool asking;       /* Queries were sent and are not answered yet. */
 	char problem[500]; /* why the last queries failed; "": they succeeded */
 };
 struct fleet_source {

@@ -1,4 +1,5 @@
-/* Turns the answers of Prometheus into the nodes and totals of a fleet, and finds GPUs with room (fleet_fit()). */
+/* Makes the nodes and totals of a fleet from the answers of Prometheus, and finds GPUs with
+ * enough memory (fleet_fit()). */
 #include "fleet_parts.h"
 
 #include <gpuward.h>
@@ -65,6 +66,14 @@ static struct fleet_node *find_node(struct fleet *f, struct node_index *x,
 	return &f->node[f->nodes - 1];
 }
 
+/* Reads row i of an answer and returns its node. If `add` is true, adds a node that is not
+ * known yet. Returns NULL if the row has no value or there is no such node. */
+static struct fleet_node *row_node(struct fleet *f, struct node_index *x, enum fleet_query q,
+				   size_t i, bool add, struct fleet_row *r)
+{
+	return fleet_row_read(f, q, i, r) ? find_node(f, x, r, add) : NULL;
+}
+
 static int index_new(struct fleet *f, struct node_index *x)
 {
 	size_t most = fleet_rows(f, FLEET_Q_TARGETS) + fleet_rows(f, FLEET_Q_AGE) +
@@ -86,10 +95,8 @@ static void add_targets(struct fleet *f, struct node_index *x)
 	struct fleet_row r;
 
 	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_TARGETS); i++) {
-		struct fleet_node *n = NULL;
+		struct fleet_node *n = row_node(f, x, FLEET_Q_TARGETS, i, true, &r);
 
-		if (fleet_row_read(f, FLEET_Q_TARGETS, i, &r))
-			n = find_node(f, x, &r, true);
 		if (n)
 			n->target = fmax(n->target, r.value);
 	}
@@ -100,13 +107,11 @@ static void add_ages(struct fleet *f, struct node_index *x)
 	struct fleet_row r;
 
 	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_AGE); i++) {
-		struct fleet_node *n = NULL;
+		struct fleet_node *n = row_node(f, x, FLEET_Q_AGE, i, true, &r);
 
-		if (fleet_row_read(f, FLEET_Q_AGE, i, &r))
-			n = find_node(f, x, &r, true);
 		if (!n)
 			continue;
-		/* if two jobs scrape the node, the younger reading counts */
+		/* If two jobs scrape the node, the younger reading counts. */
 		n->age_s = fmin(n->age_s, r.value);
 		n->pushed = f->answer[FLEET_Q_TARGETS].doc && isnan(n->target);
 	}
@@ -136,10 +141,8 @@ static void add_now(struct fleet *f, struct node_index *x)
 	struct fleet_row r;
 
 	for (size_t i = 0; i < fleet_rows(f, FLEET_Q_NOW); i++) {
-		struct fleet_node *n = NULL;
+		struct fleet_node *n = row_node(f, x, FLEET_Q_NOW, i, true, &r);
 
-		if (fleet_row_read(f, FLEET_Q_NOW, i, &r))
-			n = find_node(f, x, &r, true);
 		for (size_t k = 0; n && k < sizeof(now_figures) / sizeof(now_figures[0]); k++)
 			if (strcmp(fleet_row_label(&r, "__name__"), now_figures[k].metric) == 0)
 				memcpy((char *)n + now_figures[k].offset, &r.value,
@@ -152,10 +155,8 @@ static void add_figure(struct fleet *f, struct node_index *x, enum fleet_query q
 	struct fleet_row r;
 
 	for (size_t i = 0; i < fleet_rows(f, q); i++) {
-		struct fleet_node *n = NULL;
+		struct fleet_node *n = row_node(f, x, q, i, false, &r);
 
-		if (fleet_row_read(f, q, i, &r))
-			n = find_node(f, x, &r, false);
 		if (n)
 			memcpy((char *)n + offset, &r.value, sizeof(r.value));
 	}
@@ -342,15 +343,13 @@ static const struct {
 } node_causes[] = {
 	[FLEET_NODE_DOWN] = { 20, "cannot be scraped: its GPUs are not monitored",
 			      "type on the node: systemctl status gpuward; if it runs, check "
-			      "the "
-			      "network and the address" },
+			      "the network and the address" },
 	[FLEET_NODE_GONE] = { 19, "has stopped pushing its metrics",
 			      "is the node on, and does the service run? type on it: "
 			      "systemctl status gpuward" },
 	[FLEET_NODE_STALE] = { 18, "serves old figures",
 			       "a driver call may hang, or the clock of the node is wrong; "
-			       "type "
-			       "on the node: curl -s http://127.0.0.1:9490/readyz" },
+			       "type on the node: curl -s http://127.0.0.1:9490/readyz" },
 	[FLEET_NODE_AHEAD] = { 1, "has a clock that is ahead of the clock of Prometheus",
 			       "type on the node: timedatectl" },
 };
@@ -599,7 +598,7 @@ int fleet_make_gpus(struct fleet *f)
 	return count_doubled(f);
 }
 
-/* Order of the places: the one with the least memory left over comes first. */
+/* Compares two places. The place with the least memory left comes first. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct fleet_place *x = a, *y = b;

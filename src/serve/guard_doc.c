@@ -41,11 +41,6 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask)
 	json_array_end(j);
 }
 
-void guard_doc_text(struct json *j, const char *key, const char *text)
-{
-	json_string(j, key, text && *text ? text : NULL);
-}
-
 bool guard_doc_pretends(const struct guard_status *s)
 {
 	return s->dry && !s->stays_evicted && s->state != STATE_RECONCILE &&
@@ -69,7 +64,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	for (unsigned i = 0; i < p->gpu_count; i++)
 		json_string(j, NULL, p->gpus[i]);
 	json_array_end(j);
-	guard_doc_text(j, "configured", p->text);
+	render_text(j, "configured", p->text);
 }
 
 /* Writes the worker's counters. They include the earlier runs of the service. */
@@ -115,7 +110,7 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 {
 	if (!guard_explain(g->guard, worker, r, ret))
 		return false;
-	if (r == REASON_MANUAL) /* the explanation of the guard does not contain the person */
+	if (r == REASON_MANUAL) /* The guard does not know who requested it. */
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
 			 guard_view_requested_by(g, worker));
 	return true;
@@ -142,7 +137,7 @@ static void write_why(struct json *j, const struct guard_view *g, unsigned worke
 		json_string(j, "why", text);
 		return;
 	}
-	guard_doc_text(j, "why", s->why);
+	render_text(j, "why", s->why);
 }
 
 /* Writes each active reason with its evidence and with what ends it. */
@@ -159,9 +154,9 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 		json_string(j, "reason", guard_reason_name(r));
 		json_bool(j, "masked", why.masked);
 		guard_doc_time(j, "since", why.since_ns, now);
-		guard_doc_text(j, "rule", why.rule);
-		guard_doc_text(j, "evidence", why.evidence);
-		guard_doc_text(j, "clears", why.clears);
+		render_text(j, "rule", why.rule);
+		render_text(j, "evidence", why.evidence);
+		render_text(j, "clears", why.clears);
 		guard_doc_time(j, "clears", why.clears_ns > now.mono_ns ? why.clears_ns : 0,
 			       now);
 		json_object_end(j);
@@ -264,12 +259,12 @@ static void write_last(struct json *j, const struct move *last)
 	json_double(j, "seconds", round_ms((double)last->ns * 1e-9));
 	json_double(j, "bytes_per_second",
 		    rint((double)last->bytes / ((double)last->ns * 1e-9)));
-	guard_doc_text(j, "cause", last->cause);
+	render_text(j, "cause", last->cause);
 	json_object_end(j);
 }
 
 /* Writes the members "leave" and "return" of a worker: an estimate of the next move and the
- * duration of the last one. no_gpu: why no GPU can be read; NULL: GPUs can be read. */
+ * duration of the last one. no_gpu says why no GPU can be read; NULL: GPUs can be read. */
 static void write_moves(struct json *j, const struct guard_view *g, unsigned worker,
 			const struct guard_status *s, const char *no_gpu)
 {
@@ -284,7 +279,7 @@ static void write_moves(struct json *j, const struct guard_view *g, unsigned wor
 		json_object(j, keys[way]);
 		json_double(j, "estimate_seconds", round_ms(e.seconds));
 		json_string(j, "estimate_basis", move_basis_name(e.basis));
-		json_string(j, "estimate_text", *text ? text : NULL);
+		render_text(j, "estimate_text", text);
 		json_uint(j, "estimate_moves", e.moves);
 		json_string(j, "estimate_reason", why);
 		write_last(j, moves_last(moves_of(g, worker), way, guard_view_simulated(g)));
@@ -292,8 +287,8 @@ static void write_moves(struct json *j, const struct guard_view *g, unsigned wor
 	}
 }
 
-/* Writes how long the next move takes: leaving if the worker holds its memory now, else
- * returning. Writes nothing if the duration is unknown. */
+/* Writes how long the next move takes. The next move is leaving if the worker holds its memory
+ * now, else returning. Writes nothing if the duration is unknown. */
 static void say_estimate(const struct guard_view *g, unsigned worker,
 			 const struct guard_status *s, const char *no_gpu, char *out,
 			 size_t size)
@@ -363,14 +358,12 @@ static void say_host(const struct guard_view *g, unsigned worker, const struct g
 	if (isnan(least))
 		snprintf(out, size,
 			 "A checkpoint of the worker needs %.1f GiB of free host memory; how "
-			 "much is "
-			 "free cannot be read, so the guard cannot checkpoint it.",
+			 "much is free cannot be read, so the guard cannot checkpoint it.",
 			 need / GIB);
 	else
 		snprintf(out, size,
 			 "A checkpoint of the worker needs %.1f GiB of free host memory; "
-			 "%s%.1f GiB are "
-			 "free%s.",
+			 "%s%.1f GiB are free%s.",
 			 need / GIB, least < need ? "only " : "", least / GIB,
 			 least < need ? ", so the guard cannot checkpoint it now" : "");
 }
@@ -428,8 +421,8 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	write_why(j, g, worker, &s);
 	guard_view_cause(g, worker, cause, sizeof(cause));
-	guard_doc_text(j, "cause", cause);
-	guard_doc_text(j, "rail", s.limit);
+	render_text(j, "cause", cause);
+	render_text(j, "rail", s.limit);
 	worker_memory(j, &s, no_gpu, counters_find(g->tally, g->policy->worker[worker].name));
 	write_moves(j, g, worker, &s, no_gpu);
 }
@@ -439,7 +432,7 @@ static void decision_facts(struct json *j, const struct guard_decision *x)
 {
 	bool ended = x->result != RESULT_NONE;
 
-	guard_doc_text(j, "uuid", x->gpu);
+	render_text(j, "uuid", x->gpu);
 	json_uint_if(j, "other_processes", *x->gpu, x->others);
 	json_double(j, "temperature_celsius", x->temperature_c);
 	json_string(j, "result", ended ? guard_result_name(x->result) : NULL);
@@ -462,9 +455,9 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 	json_string(j, "to", guard_state_name(x->to));
 	guard_doc_mask(j, "mask", x->mask);
 	json_bool(j, "dry_run", x->dry);
-	guard_doc_text(j, "rule", x->rule);
-	guard_doc_text(j, "evidence", x->evidence);
-	guard_doc_text(j, "cause", d->cause);
+	render_text(j, "rule", x->rule);
+	render_text(j, "evidence", x->evidence);
+	render_text(j, "cause", d->cause);
 	decision_facts(j, x);
 	guard_doc_time(j, "next", x->next_ns > now.mono_ns ? x->next_ns : 0, now);
 	json_object_end(j);
@@ -496,7 +489,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 {
 	json_object(j, NULL);
 	json_int(j, "pid", p->id.pid);
-	guard_doc_text(j, "name", p->name);
+	render_text(j, "name", p->name);
 	json_int_if(j, "uid", p->uid >= 0, p->uid);
 	json_bool(j, "program_seen", p->exe[0] != '\0');
 	render_process_types(j, p->type);
@@ -506,7 +499,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 		    v->worker >= 0 && (unsigned)v->worker < g->policy->workers
 			    ? g->policy->worker[v->worker].name
 			    : NULL);
-	guard_doc_text(j, "rule", v->why);
+	render_text(j, "rule", v->why);
 	json_bool(j, "may_be_worker", v->maybe_worker);
 	json_uint_if(j, "memory_bytes", p->bytes_known, p->bytes);
 	json_double(j, "utilization_sm_ratio", p->sm_ratio);
@@ -543,8 +536,7 @@ const char *guard_doc_mode_note(const struct guard_view *g)
 {
 	return guard_view_simulated(g) && !g->policy->simulated_too
 		       ? "The GPUs are simulated: in every mode, decisions are recorded, but "
-			 "no "
-			 "worker is moved. To let the guard act, set simulated = true in "
+			 "no worker is moved. To let the guard act, set simulated = true in "
 			 "[guard]."
 		       : NULL;
 }
@@ -569,8 +561,8 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 	if (a->view.guard && a->view.guard->guard)
 		return a->view.guard;
 	if (a->view.guarding || !a->view.tick)
-		reply_problem(r, 503, "no-reading", "Try again in a moment.",
-			      "the guard has not started: the drivers are not open yet");
+		api_was_read(NULL, r,
+			     "the guard has not started: the drivers are not open yet");
 	else if (a->view.problems.guard)
 		reply_problem(r, 503, "no-guard", "Free memory, or raise the limit of threads.",
 			      "%s", a->view.problems.guard);
@@ -629,11 +621,9 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 	api_end(&j);
 }
 
-const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
-					   struct reply *r)
+const struct guard_view *guard_doc_may_ask(const struct api *a, struct reply *r)
 {
-	const struct guard_view *g =
-		!q->size || api_says_json(q, r) ? guard_doc_there(a, r) : NULL;
+	const struct guard_view *g = guard_doc_there(a, r);
 
 	if (g && !a->view.guard_ops) {
 		reply_problem(r, 503, "no-guard", NULL, "the guard accepts no requests");

@@ -27,9 +27,9 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 /* If no GPU can be read, writes and returns why: "no GPU can be read: REASON". NULL: the guard
  * observes a GPU. */
 const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size);
-/* Writes sentence i about the moves of a worker: 0 estimate of the next move, 1 the last time it
- * left its GPU, 2 the last time it returned, 3 host memory, 4 memory pages. Writes "" if there
- * is nothing to say. Returns false after the last sentence. no_gpu: the result of
+/* Writes sentence i about the moves of a worker: 0 estimate of the next move, 1 the last time
+ * it left its GPU, 2 the last time it returned, 3 host memory, 4 memory pages. Writes "" if
+ * there is nothing to say. Returns false after the last sentence. no_gpu: the result of
  * guard_doc_no_gpu(). For a worker of kind checkpoint, the function reads /proc and /sys. */
 bool guard_doc_move_sentence(const struct guard_view *g, unsigned worker,
 			     const struct guard_status *s, const char *no_gpu, unsigned i,
@@ -56,9 +56,6 @@ const char *guard_doc_hold(enum guard_hold hold);
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret);
 
-/* Writes a string; null if it is "". */
-void guard_doc_text(struct json *j, const char *key, const char *text);
-
 /* Replies with one object per GPU that ?gpu= names. `one` writes the members of each object;
  * `head` (may be NULL) writes members before the list. Replies with a problem if there is no
  * guard, no reading or no such GPU. */
@@ -66,8 +63,8 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
-/* Returns a sentence if no worker is moved even in mode enforce, because the GPUs are simulated;
- * NULL: the mode decides. */
+/* Returns a sentence if no worker is moved even in mode enforce, because the GPUs are
+ * simulated; NULL: the mode decides. */
 const char *guard_doc_mode_note(const struct guard_view *g);
 /* Writes the mode in force and the configured mode, and who set the mode if they differ. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
@@ -78,13 +75,12 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 /* Returns the index of this worker, or -1 after a reply with 404. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
-/* For requests that change something: returns the guard's view if the body is JSON and the
- * guard accepts requests. Returns NULL after an error reply. */
-const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
-					   struct reply *r);
+/* For requests that change something: returns the guard's view if the guard accepts requests.
+ * Returns NULL after an error reply. */
+const struct guard_view *guard_doc_may_ask(const struct api *a, struct reply *r);
 
-/* Replies 429 with Retry-After, because this user moved workers too often. message: a sentence
- * for the user; "": the default sentence. */
+/* Replies 429 with Retry-After, because this user moved workers too often. The reply has the
+ * sentence `message`; "": a default sentence. */
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message);
 

@@ -17,12 +17,13 @@
 #define BYTES_MOST       9.0e15
 #define GPUS_MOST        16
 #define PROCESSES_MOST   256
-/* pid of the first process without a pid; Linux has no pids above 4194304 */
+/* Processes of the request without a pid get pids from here on. Linux has no pids above
+ * 4194304. */
 #define FIRST_PID 4200000
 
 /* The part of the body that is being read, and the buffer for an error message about it. */
 struct place {
-	const char *what; /* "processes[3]" */
+	const char *what; /* such as "processes[3]" */
 	char *message;
 	size_t size;
 };
@@ -256,7 +257,7 @@ static bool read_processes(const struct json_doc *list, const struct policy *p, 
 		return true;
 	if (json_doc_type(list, "") != JSON_DOC_ARRAY || n > PROCESSES_MOST ||
 	    s->processes + n > SCENE_PROCESSES) {
-		snprintf(message, size, "\"processes\" must be a list of at most %d",
+		snprintf(message, size, "\"processes\" must be a list of at most %d processes",
 			 PROCESSES_MOST);
 		return false;
 	}
@@ -333,7 +334,8 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		worker_map_read(&worker_map, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
-		/* this line has only the differences from a scene that is not in the request */
+		/* This line has only the changes to an earlier scene, which is not in the
+		 * request. */
 		if (line[0] == 'D' && !s->whole)
 			continue;
 		got = scene_read(s, line);

@@ -9,7 +9,7 @@
 
 struct guard_question {
 	double seconds;
-	/* the request has its own GPUs, so the current scene is not used */
+	/* The request has its own GPUs, so the current scene is not used. */
 	bool made_up;
 	struct scene scene; /* the scene to simulate */
 };
@@ -18,9 +18,10 @@ struct guard_question {
  * body is not an object, which guard_question_read() reports. */
 char *guard_question_policy(const char *text, size_t n);
 
-/* Reads the request. now: the current scene, NULL if unknown. The processes of the request are
- * added to this scene unless the request has its own GPUs. Returns 0, -GW_E_PARSE with a
- * message, -GW_E_STATE (no scene yet) or -GW_E_NOMEM. */
+/* Reads the request. `now` is the current scene; NULL if there is none yet. The processes of
+ * the request are added to this scene unless the request has its own GPUs. Returns 0,
+ * -GW_E_PARSE with a message, -GW_E_STATE (a scene is needed, but there is none yet) or
+ * -GW_E_NOMEM. */
 int guard_question_read(const char *text, size_t n, const struct policy *p,
 			const struct scene *now, struct guard_question *ret, char *message,
 			size_t size);

@@ -28,7 +28,7 @@ struct guard_operation {
 	char worker[64];
 	enum guard_request what;
 	enum guard_operation_state state;
-	uint64_t since_wall_ns, ended_wall_ns; /* ended 0: still running */
+	uint64_t since_wall_ns, ended_wall_ns; /* ended_wall_ns 0: still running */
 	char message[280];
 };
 
@@ -40,8 +40,8 @@ struct guard_operations {
 const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
-/* Returns the running operation for the same request and worker; NULL: none. With it, a
- * repeated request does not start again. */
+/* Returns the running operation for the same request and worker; NULL: none. A caller uses it
+ * to avoid a second operation for a repeated request. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);
@@ -70,7 +70,7 @@ struct guard_view_decision {
 	uint64_t id; /* id of the event that reported the decision */
 	uint64_t wall_ns;
 	struct guard_decision decision;
-	/* why the worker may not run, in words (guard_view_cause()); "": it may */
+	/* Why the worker may not run, in words (guard_view_cause()). "": the worker may run. */
 	char cause[WORKER_STATS_CAUSE];
 };
 
@@ -78,10 +78,11 @@ struct guard_view_decision {
 #define GUARD_VIEW_GAMES 32
 struct guard_view_game {
 	int64_t pid; /* process id; 0: free slot */
-	/* monotonic times of registration and end; until_ns UINT64_MAX: until the process
-	 * exits */
+	/* Monotonic times at which the game was registered and ends. until_ns UINT64_MAX: the
+	 * game ends when the process exits. */
 	uint64_t since_ns, until_ns;
-	int64_t uid; /* user who registered the game; -1: a client with the token */
+	/* user id of the client that registered the game; -1: a client with the token */
+	int64_t uid;
 	char who[256];
 };
 
@@ -93,28 +94,30 @@ struct guard_view_requested {
 
 /* The client that sent a request. */
 struct guard_client {
-	const char *who; /* for logs: "uid 1000: reason" */
-	/* user id, which decides the permissions; -1: not a local user, such as a client with
-	 * the token */
+	const char *who; /* text for logs, such as "uid 1000: reason" */
+	/* User id, which decides the permissions. -1: not a local user, such as a client with
+	 * the token. */
 	int64_t uid;
-	/* pid of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
-	 * of this namespace. -1: unknown. */
+	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs
+	 * outside of this namespace. -1: unknown. */
 	int64_t pid;
-	/* start time of the process that the request names, as the client gives it; 0: not
-	 * given */
+	/* Start time of the process that the request names, as sent by the client. 0: not
+	 * sent. */
 	uint64_t start_ticks;
 };
 
 /* Counts since the service started; guard_view.tally includes earlier runs. */
 struct guard_view_counts {
 	uint64_t scenes, triggered;
-	uint64_t events_lost; /* driver events that were dropped because the queue was full */
-	uint64_t stuck;       /* number of workers in state stuck now */
-	/* Energy saved while idle models were unloaded, and energy spent to load them again. */
+	/* number of driver events that were dropped because the queue was full */
+	uint64_t events_lost;
+	uint64_t stuck; /* number of workers in state stuck now */
+	/* Joules that were saved while idle models were unloaded, and joules that were spent to
+	 * load them again. */
 	double idle_saved_joules, idle_spent_joules;
-	/* time from the scene to the decision; 0: no decision yet */
+	/* Seconds from the scene to the decision. 0: no decision yet. */
 	double decide_seconds_last, decide_seconds_max;
-	/* time from the first order until the GPU memory is free; 0: no eviction yet */
+	/* Seconds from the first order until the GPU memory was free. 0: no eviction yet. */
 	double free_seconds_last, free_seconds_max;
 };
 
@@ -122,8 +125,8 @@ struct guard_view_counts {
  * mode in force is policy.mode. */
 struct guard_view_mode {
 	enum guard_mode configured;
-	bool chosen; /* a person has set a mode, and the members below are valid */
-	/* the mode that the person set; it applies as soon as no order is running */
+	bool chosen; /* A person has set a mode. The members below are valid. */
+	/* The mode that the person set. The guard uses it as soon as no order is running. */
 	enum guard_mode mode;
 	uint64_t wall_ns; /* wall time at which the person set the mode */
 	char who[256];
@@ -134,14 +137,14 @@ struct guard_view {
 	const struct guard_view_mode *mode; /* NULL in tests */
 	const struct guard *guard;
 	const struct scene *scene; /* the latest scene; NULL: none yet */
-	/* one pointer per device of the snapshot; NULL: not monitored */
+	/* One pointer per device of the snapshot. NULL: the device is not monitored. */
 	struct health *const *health;
-	/* one pointer per device of the snapshot; NULL: not monitored */
 	struct capacity *const *capacity;
 	/* Per device, a sentence about GPU memory that no process explains; "": there is no
 	 * such memory (guard/gpu_use.h). NULL: unknown. */
 	const char (*ghost)[200];
-	/* number of evictions per device, including earlier runs; NULL: unknown */
+	/* Number of evictions per device, including earlier runs of the service. NULL:
+	 * unknown. */
 	const double *evictions;
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES slots; NULL: none */
@@ -150,11 +153,12 @@ struct guard_view {
 	const struct guard_view_decision *ring;
 	unsigned first, decisions;
 	struct guard_view_counts counts;
-	/* "ok", or why Xids that occurred before the start of the service are unknown */
+	/* "ok", or why the Xids from before the start of the service are unknown. */
 	const char *kernel_log;
 	const struct guard_operations *operations; /* NULL in tests */
-	const struct guard_counters *tally; /* counts including earlier runs; NULL in tests */
-	const struct moves *moves;          /* how long moves took; NULL in tests */
+	const struct guard_counters
+		*tally;            /* counts that include earlier runs; NULL in tests */
+	const struct moves *moves; /* durations of moves; NULL in tests */
 	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
 	const char *journal; /* "ok", or why evictions above level 2 are refused */
 };
@@ -178,8 +182,8 @@ struct guard_view_ops {
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);
-	/* Clears the quarantine of a GPU. Returns 0; -GW_E_NOENT: its health is not monitored;
-	 * -GW_E_STATE with a message: the cause still exists. */
+	/* Clears the quarantine of a GPU. Returns 0, -GW_E_NOENT (the health of the GPU is not
+	 * monitored) or -GW_E_STATE with a message (the cause still exists). */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
 		     size_t size);
 	/* Sets the mode until a person sets another one; mode NULL: the configured mode

@@ -17,9 +17,9 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-/* maximum number of connections in the library; our own limit is lower */
+/* The library's limit of connections. Our own limit is lower. */
 #define LIBRARY_LIMIT 200000u
-/* file descriptors that are reserved for other uses than connections */
+/* number of file descriptors that are reserved for other uses than connections */
 #define DESCRIPTORS 128
 /* maximum number of consecutive runs of the library before other sources of the loop run */
 #define RUNS     4
@@ -169,7 +169,10 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	if (!info ||
 	    loop_add_fd(h->loop, info->epoll_fd, EPOLLIN, on_ready, h, ret_source) != 0) {
 		MHD_stop_daemon(d);
-		snprintf(message, size, "out of file descriptors");
+		snprintf(message, size,
+			 "cannot start the HTTP library: out of file descriptors; raise the "
+			 "limit (ulimit "
+			 "-n, or LimitNOFILE in the unit)");
 		return -GW_E_IO;
 	}
 	*ret = d;
@@ -406,7 +409,7 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->route = config->route;
 	h->routes = config->routes;
 	h->hook.arg = config->arg;
-	/* only version 0 leaves headers in place */
+	/* Only version 0 of the library leaves headers where they arrived. */
 	h->library.in_place = MHD_get_version()[0] == '0';
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
@@ -427,7 +430,7 @@ void http_free(struct http *h)
 		return;
 	for (unsigned i = 0; i < h->listeners; i++)
 		listen_close(&h->listener[i]);
-	h->library.running = true; /* http_poke() during the stop must not start a run */
+	h->library.running = true; /* While the library stops, http_poke() must not run it. */
 	stop_daemon(h, &h->library.plain, &h->library.plain_source);
 	stop_daemon(h, &h->library.tls, &h->library.tls_source);
 	for (unsigned i = 0; h->cache && i < h->routes; i++)
@@ -461,7 +464,7 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	struct loop_source *source = NULL;
 	char *cert = h->settings.cert, *key = h->settings.key;
 
-	if (other && settings.cert) { /* start the new TLS daemon before the old one stops */
+	if (other && settings.cert) { /* Start the new TLS daemon before the old one stops. */
 		h->settings.cert = settings.cert;
 		h->settings.key = settings.key;
 		r = start_daemon(h, MHD_USE_TLS, &tls, &source, message, size);
@@ -486,7 +489,8 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 			 "energy windows; everything else can be changed only through the "
 			 "UNIX socket");
 	settings_take(h, &settings, config);
-	for (unsigned i = 0; i < h->routes; i++) /* cached headers may have changed */
+	for (unsigned i = 0; i < h->routes;
+	     i++) /* The headers of cached replies may have changed. */
 		cache_drop(h, (int)i, true);
 	conn_deadline(h, clock_mono_ns(clock_real()));
 	return 0;

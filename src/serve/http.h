@@ -20,25 +20,30 @@ enum http_method { HTTP_GET = 1, HTTP_POST = 2, HTTP_PUT = 4, HTTP_DELETE = 8 };
 #define HTTP_BODY_MAX (64 * 1024)
 
 struct request {
-	enum http_method method;    /* a HEAD request has HTTP_GET */
-	const char *path;           /* with %XX decoded */
-	const char *arg[HTTP_ARGS]; /* values of {...} in the route, in order */
-	const char *body;           /* the body, NUL-terminated; "": there is none */
+	enum http_method method; /* A HEAD request also has HTTP_GET. */
+	const char *path;        /* the path after %XX was decoded */
+	/* the parts of the path that match {...} in the route, in order */
+	const char *arg[HTTP_ARGS];
+	const char *body; /* the body, NUL-terminated; "": there is none */
 	size_t size;
-	/* the client has a valid token, or is a permitted user of the UNIX socket */
+	/* The client has sent the token, or is a permitted user of the UNIX socket. */
 	bool trusted;
-	/* no client at this address can change anything, because no token is configured */
+	/* This client can change nothing, because it is not trusted and no token is
+	 * configured. */
 	bool read_only;
-	const char *who; /* for logs only: "token", "uid 1000", "anyone" */
-	int64_t uid; /* user of a UNIX socket client without a token; -1: any other client */
-	/* pid of a client on the UNIX socket, in our pid namespace. 0: the client runs outside
-	 * of this namespace. -1: unknown. */
+	const char *who; /* name of the client for logs: "token", "uid 1000" or "anyone" */
+	/* user id of a client on the UNIX socket that sent no token; -1: any other client */
+	int64_t uid;
+	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs
+	 * outside of this namespace. -1: unknown. */
 	int64_t peer_pid;
-	/* id of the request: the client's X-Request-Id if valid, else generated */
+	/* Id of the request: the client's X-Request-Id if it is valid, else a generated id. */
 	const char *id;
-	/* number of earlier calls of the handler for this request (reply_again()) */
+	/* Number of times that the handler was already called for this request
+	 * (reply_again()). */
 	unsigned tries;
-	void **memory; /* kept between calls of the handler; NULL at first; freed with free() */
+	/* Memory of the handler between its calls. NULL at first. The server frees it. */
+	void **memory;
 	void *impl;
 };
 
@@ -64,32 +69,32 @@ void reply_header(struct reply *r, const char *name, const char *value);
 /* Replies with a problem document (RFC 9457). `word` becomes the end of its type, such as
  * "tag:gpuward,2026:no-such-device"; NULL: "about:blank". The title follows from the status.
  * The format makes the sentence "detail"; remedy: what to do, or NULL. Adds Retry-After to 429
- * and 503, but not if word is "no-gpu", so that a client does not retry for ever. */
+ * and 503, but not if word is "no-gpu", so that a client does not retry forever. */
 void reply_problem(struct reply *r, int status, const char *word, const char *remedy,
 		   const char *detail, ...) __attribute__((format(printf, 5, 6)));
 
-/* Replies with bytes that never change, such as a file of the web page. gz: the same bytes
- * gzipped; NULL: none. */
+/* Replies with bytes that never change, such as a file of the web page. gz has the same bytes,
+ * gzipped; NULL if there is no gzipped copy. */
 void reply_static(struct reply *r, const char *type, const void *p, size_t n, const void *gz,
 		  size_t gz_n);
 
 /* Postpones the reply: the server calls the handler again at at_ns with the same request. */
 void reply_again(struct reply *r, uint64_t at_ns);
 
-/* Makes the connection follow the stream (text/event-stream). after: id of the last event that
- * the client has; UINT64_MAX: it gets only new events. topics: bits of the stream's topics. */
+/* Makes the connection follow the stream (text/event-stream). The client gets the events with
+ * an id above `after`; UINT64_MAX: only new events. topics: bits of enum stream_topic. */
 struct stream;
 void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned topics);
 
 typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 
 enum route_flag {
-	/* all requests without a query get the same reply until the next http_tick() */
+	/* All requests without a query get the same reply until the next http_tick(). */
 	ROUTE_TICK = 1 << 0,
-	ROUTE_ALIVE = 1 << 1,  /* never cached; answered even if all connections are in use */
-	ROUTE_CHANGE = 1 << 2, /* changes something: 401 or 403 unless trusted */
-	ROUTE_STATIC = 1 << 3, /* never changes while the service runs */
-	/* the Accept header selects the type, so replies are cached per Accept header */
+	ROUTE_ALIVE = 1 << 1,  /* Never cached. Answered even if all connections are in use. */
+	ROUTE_CHANGE = 1 << 2, /* Changes something. Untrusted clients get 401 or 403. */
+	ROUTE_STATIC = 1 << 3, /* The reply never changes while the service runs. */
+	/* The Accept header selects the type, so replies are cached per Accept header. */
 	ROUTE_TEXT = 1 << 4,
 };
 
@@ -105,23 +110,24 @@ struct route {
 struct http_listener {
 	/* "127.0.0.1:9490", "[::1]:9490" or "unix:/run/gpuward.sock"; NULL if fd is given */
 	const char *address;
-	int fd; /* a listening socket from the service manager; -1: open the address */
+	/* a listening socket from the service manager; -1: the server opens the address */
+	int fd;
 };
 
 struct http_config {
 	const struct http_listener *listener;
 	unsigned listeners;
 	const char *token_file; /* NULL: there is no token */
-	/* files with certificate and key; NULL: no TLS. UNIX sockets never use TLS. */
+	/* Paths of the certificate and of its key. NULL: no TLS. UNIX sockets never use TLS. */
 	const char *tls_cert, *tls_key;
-	bool insecure; /* allow other addresses than loopback without TLS and token */
+	bool insecure; /* Other addresses than loopback are allowed without TLS and token. */
 	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
 	const char *const *origins;    /* allowed web origins (CORS); NULL-terminated */
 	unsigned connections, streams; /* maximum number of each */
-	/* deadlines for the header, for the body, and between requests */
+	/* Maximum time for the header, for the body, and between two requests. */
 	uint64_t header_ns, body_ns, idle_ns;
-	/* time between keep-alive comments on a stream; 0: 15 s */
+	/* Time between two keep-alive comments on a stream. 0: 15 s. */
 	uint64_t beat_ns;
 	unsigned unix_mode; /* permissions of the socket file, such as 0660 */
 	const struct route *route;
@@ -154,13 +160,14 @@ void http_tick(struct http *h);
 /* Returns the URL of listener i, such as "http://127.0.0.1:9490"; NULL after the last one. */
 const char *http_address(const struct http *h, unsigned i);
 
-struct http_counts { /* since the start */
-	/* number of replies by status / 100; [0]: requests that the client aborted */
+/* Counts since the server started. */
+struct http_counts {
+	/* Number of replies by status / 100. [0]: requests that the client aborted. */
 	uint64_t requests[6];
 	uint64_t accepted, refused; /* number of connections */
-	/* number of connections that were closed because a deadline passed */
+	/* Number of connections that were closed because a deadline passed. */
 	uint64_t timeouts;
-	/* number of connections and of streams that are open now */
+	/* Number of connections and of streams that are open now. */
 	unsigned connections, streams;
 	uint64_t bytes_sent; /* bytes of reply bodies */
 };

@@ -184,7 +184,7 @@ static enum admitted check_target(struct conn *c, const char *url)
 	size_t n = strlen(url) + 1;
 	const char *why;
 
-	k->path = malloc(2 * n); /* one copy stays whole, the other is split into segments */
+	k->path = malloc(2 * n); /* two copies: one stays whole, one is split */
 	if (!k->path)
 		return FAILED;
 	why = check_path(url, k->path);
@@ -250,8 +250,8 @@ static enum admitted check_client(struct conn *c)
 		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
-	/* If no token is configured, ignore the token of a trusted client: it may be meant for
-	 * another service. */
+	/* If no token is configured, the token of a trusted client is ignored. The client may
+	 * have meant it for another service. */
 	if (!c->heads.authorization || (k->q.trusted && !h->settings.auth.token))
 		return PASSED;
 	switch (auth_check(&h->settings.auth, c->heads.authorization, c->peer, h->now_ns)) {
@@ -306,6 +306,8 @@ static enum admitted check_change(struct conn *c)
 		"Workers and settings cannot be changed: no token is configured."));
 }
 
+/* Accepts only JSON bodies. A form of a foreign web page cannot send this Content-Type without
+ * the permission of the server (CORS). */
 static enum admitted check_body(struct conn *c)
 {
 	const struct call *k = c->call;
@@ -314,9 +316,10 @@ static enum admitted check_body(struct conn *c)
 		return answered(send_refusal(c, 400, "bad-body", NULL,
 					     "A GET request must not have a body."));
 	if (!check_json(c->heads.type))
-		return answered(send_refusal(c, 415, "not-json",
-					     "Send \"Content-Type: application/json\".",
-					     "The body must be JSON."));
+		return answered(send_refusal(
+			c, 415, "not-json",
+			"Send \"Content-Type: application/json\" (curl --json does).",
+			"The Content-Type of the body is not application/json."));
 	return PASSED;
 }
 

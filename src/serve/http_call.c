@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* maximum bytes of a too large body that are read and discarded */
+/* If a body is too large, at most this many of its bytes are read and discarded. */
 #define DISCARD_MAX (1024 * 1024)
 
 static void call_free(struct call *k)
@@ -55,7 +55,7 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 
 const char *request_param(const struct request *q, const char *name)
 {
-	const struct call *k = q->impl; /* NULL: replied from the cache */
+	const struct call *k = q->impl; /* NULL: the reply comes from the cache */
 
 	for (unsigned i = 0; k && i < k->params; i++)
 		if (strcmp(k->param[i].name, name) == 0)
@@ -81,7 +81,7 @@ const char *request_header(const struct request *q, const char *name)
 static const struct {
 	const char *name;
 	unsigned char n;
-	/* offsets in struct heads; count 0: repeated headers are not counted */
+	/* Offsets into struct heads. count is 0 if the header may be repeated. */
 	size_t value, count;
 } wanted[] = {
 #define W(name, value)                                                   \
@@ -290,16 +290,18 @@ static enum MHD_Result call_begin(struct conn *c, const char *url, const char *m
 	return admit_all(c, url, method, version) == FAILED ? MHD_NO : MHD_YES;
 }
 
-/* Writes 413 to the socket of a client that does not stop sending. The library accepts no reply
- * in the middle of a body. */
-static enum MHD_Result too_large(struct conn *c)
+/* Writes a reply without a body to the socket, because the library cannot send one now. Returns
+ * MHD_NO, which makes the library close the connection. A client with TLS gets no reply. */
+static enum MHD_Result send_bare(struct conn *c, int status, const char *title)
 {
-	static const char text[] = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n"
-				   "Content-Length: 0\r\n\r\n";
+	char text[128];
+	int n = snprintf(text, sizeof(text),
+			 "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+			 status, title);
 
 	if (!c->from->tls)
-		send(c->fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	send_count(c, 413, 0);
+		send(c->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	send_count(c, status, 0);
 	return MHD_NO;
 }
 
@@ -311,7 +313,8 @@ static enum MHD_Result take_body(struct conn *c, const char *p, size_t *n)
 	if (k->received <= HTTP_BODY_MAX)
 		buf_add(&k->body, p, *n);
 	else if (k->received > DISCARD_MAX)
-		return too_large(c);
+		/* The library accepts no reply in the middle of a body. */
+		return send_bare(c, 413, "Content Too Large");
 	*n = 0;
 	return MHD_YES;
 }
@@ -325,8 +328,7 @@ static enum MHD_Result end_body(struct conn *c)
 				    HTTP_BODY_MAX);
 	if (k->body.err)
 		return MHD_NO;
-	if (k->q.tries == 0)
-		/* the client has sent everything; restart the deadline */
+	if (k->q.tries == 0) /* The client has sent everything: restart the deadline. */
 		conn_set_state(c, CONN_BUSY);
 	return dispatch(c);
 }
@@ -370,21 +372,13 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 		heads->bad = true;
 }
 
-/* True if the request header takes so much memory that the library has none for a reply. The
- * client then gets 431, written to the socket. */
-static bool is_too_long(struct conn *c)
+/* True if the request header takes so much memory that the library has none for a reply. */
+static bool is_too_long(const struct conn *c)
 {
-	static const char text[] = "HTTP/1.1 431 Request Header Fields Too Large\r\n"
-				   "Connection: close\r\nContent-Length: 0\r\n\r\n";
 	const union MHD_ConnectionInfo *size =
 		MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
 
-	if (!size || size->header_size + c->heads.lines * HEAD_LINE_SIZE <= HEAD_MAX)
-		return false;
-	if (!c->from->tls)
-		send(c->fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	send_count(c, 431, 0);
-	return true;
+	return size && size->header_size + c->heads.lines * HEAD_LINE_SIZE > HEAD_MAX;
 }
 
 /* Reads the headers. If a reply comes before the end of the request, the library closes the
@@ -394,7 +388,7 @@ static enum MHD_Result first_call(struct conn *c, const char *url, const char *m
 {
 	gather_headers(c, url, method, version);
 	if (is_too_long(c))
-		return MHD_NO;
+		return send_bare(c, 431, "Request Header Fields Too Large");
 	if (!c->heads.lengths && !c->heads.transfers)
 		return MHD_YES;
 	if (call_begin(c, url, method, version) != MHD_YES)
@@ -450,8 +444,8 @@ enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *u
 struct router {
 	const struct route *route;
 	unsigned mask;
-	int *slot; /* index of the first route with this path; -1: free slot */
-	int *same; /* per route, the index of the next route with the same path */
+	int *slot; /* hash table: index of the first route with a path; -1: free slot */
+	int *same; /* for each route: index of the next route with the same path; -1: none */
 	int *pattern;
 	unsigned patterns;
 };
@@ -569,7 +563,7 @@ static void split_path(const char *pattern, char *path, const char **arg)
 			pattern = segment_end(pattern);
 			if (!*end)
 				return;
-			*end = '\0'; /* pattern and path continue after the '/' */
+			*end = '\0'; /* The '/' ends the value; both texts continue after it. */
 			path = end;
 		}
 		pattern++;
@@ -587,22 +581,19 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 			return i;
 		methods |= r->route[i].method;
 	}
-	for (unsigned p = 0; p < r->patterns && methods == 0; p++) {
-		int first = r->pattern[p];
+	/* A path that a route has exactly is not compared with patterns. */
+	const unsigned patterns = methods ? 0 : r->patterns;
 
-		if (!path_matches(r->route[first].path, path))
+	for (unsigned p = 0; p < patterns; p++) {
+		const struct route *route = &r->route[r->pattern[p]];
+
+		if (!path_matches(route->path, path))
 			continue;
-		for (; p < r->patterns; p++) {
-			const struct route *route = &r->route[r->pattern[p]];
-
-			if (!path_matches(route->path, path))
-				continue;
-			if (route->method == method) {
-				split_path(route->path, path, arg);
-				return r->pattern[p];
-			}
-			methods |= route->method;
+		if (route->method == method) {
+			split_path(route->path, path, arg);
+			return r->pattern[p];
 		}
+		methods |= route->method;
 	}
 	*ret_methods = methods;
 	return -1;

@@ -140,11 +140,6 @@ bool check_value(const char *value, size_t n)
 	return true;
 }
 
-static size_t skip_space(const char *s)
-{
-	return strspn(s, " \t");
-}
-
 /* Returns the length of the text before the first ';' or ',', without trailing space. */
 static size_t name_length(const char *s)
 {
@@ -173,7 +168,7 @@ static const char *next_element(const char *s, struct element *e)
 		s += strspn(s, "; \t");
 		if ((*s == 'q' || *s == 'Q') && s[1] == '=')
 			e->q = number_parse(s + 2, &end);
-		if (*s == '"') /* a quoted string without a name: skip it */
+		if (*s == '"') /* Skip a quoted string that has no name. */
 			s++;
 		s += strcspn(s, ";,");
 	}
@@ -189,7 +184,9 @@ bool check_accepts(const char *accept, const char *type)
 {
 	size_t n = name_length(type), major = strcspn(type, "/") + 1;
 	struct element e;
-	int best = 0; /* how exact the best match is: 1 any type, 2 main type, 3 whole type */
+	/* How exactly the best element names the type: 1 any type, 2 main type, 3 whole
+	 * type. */
+	int best = 0;
 	double q = 0;
 	bool any = false;
 
@@ -240,7 +237,7 @@ bool check_etag(const char *match, const char *etag)
 			s += 2;
 		if (strncmp(s, etag, n) == 0)
 			return true;
-		if (*s == '*' && s[1 + skip_space(s + 1)] == '\0')
+		if (*s == '*' && s[1 + strspn(s + 1, " \t")] == '\0')
 			return true;
 	}
 	return false;
@@ -260,8 +257,6 @@ bool check_id(const char *id)
 
 bool check_json(const char *type)
 {
-	size_t n = type ? name_length(type) : 0;
-
-	return (n == 16 && strncasecmp(type, "application/json", n) == 0) ||
-	       (n > 5 && strncasecmp(type + n - 5, "+json", 5) == 0);
+	return type && name_length(type) == 16 &&
+	       strncasecmp(type, "application/json", 16) == 0;
 }

@@ -35,7 +35,7 @@ bool check_value(const char *value, size_t n);
  * ignored. */
 bool check_accepts(const char *accept, const char *type);
 
-/* True if Accept-Encoding allows gzip; NULL: it does not. */
+/* True if the header Accept-Encoding allows gzip. False if it is NULL (absent). */
 bool check_gzip(const char *encoding);
 
 /* True if the list If-None-Match contains the etag, which includes its quotes. Uses the weak
@@ -45,7 +45,7 @@ bool check_etag(const char *match, const char *etag);
 /* True if the id is safe in a header and a log line: at most 64 letters, digits and -_.:/+= */
 bool check_id(const char *id);
 
-/* True if this Content-Type is JSON. */
+/* True if this Content-Type (NULL: absent) is application/json. Its parameters are ignored. */
 bool check_json(const char *type);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The service refuses to be reachable from other machines without TLS and a token, unless the
  * configuration allows it. The library's timeouts restart with every byte, so a slow client
- * could stay for ever. Therefore each state has a list of its connections, oldest first, and a
- * maximum time; one timer serves all lists. */
+ * could stay connected forever. Therefore each state has a list of its connections, oldest
+ * first, and a maximum time; one timer serves all lists. */
 #include "http_impl.h"
 
 #include "base/text.h"
@@ -28,7 +28,7 @@
 #define ACCEPT_BATCH 64
 /* number of connections that are reserved for clients of a UNIX socket */
 #define UNIX_PLACES 16
-/* additional connections above the limit, only for routes with ROUTE_ALIVE */
+/* number of connections above the limit; they are answered only on routes with ROUTE_ALIVE */
 #define SPARE_PLACES 8
 #define BACKLOG      1024
 
@@ -384,7 +384,7 @@ static void conn_cut(struct conn *c)
 		c->http->load.cut += !c->spare;
 	}
 	shutdown(c->fd, SHUT_RDWR);
-	conn_set_state(c, c->state); /* moves the connection to the end of its list */
+	conn_set_state(c, c->state); /* Moves the connection to the end of its list. */
 	conn_resume(c);
 	http_poke(c->http);
 }
@@ -478,9 +478,10 @@ static uint64_t user_hash(uid_t uid)
 	return (uid + 1) * TEXT_HASH_PRIME;
 }
 
-/* Closes one connection that is not needed: the one that is idle longest, else the oldest one
- * without a request, else the oldest one with an incomplete body. Considers only peers with the
- * hash `bucket`; PEER_BUCKETS: all peers. Returns false if there is no such connection. */
+/* Closes one connection that is not needed: first a connection between two requests, else one
+ * without a request, else one with an incomplete body; the oldest one in each case. Considers
+ * only peers with the hash `bucket`; PEER_BUCKETS: all peers. Returns false if there is no such
+ * connection. */
 static bool close_unused(struct http *h, unsigned bucket, bool spare)
 {
 	static const enum conn_state order[] = { CONN_IDLE, CONN_HEAD, CONN_BODY };
@@ -558,8 +559,8 @@ static void add_connection(struct http *h, const struct listener *l, int fd,
 		h->counts.refused++;
 }
 
-/* No file descriptor is free: closes a connection that is not needed, and stops accepting for a
- * while. */
+/* Called if no file descriptor is free. Closes a connection that is not needed, and accepts no
+ * connections for 100 ms. */
 static void out_of_descriptors(struct http *h)
 {
 	close_unused(h, PEER_BUCKETS, false);

@@ -22,16 +22,17 @@
 #define REPLY_HEADERS 8
 #define REPLY_MAX     (32 * 1024 * 1024)
 #define PARAMS        32
-#define GZIP_LEAST    512 /* bytes; compressing a smaller body saves no packet */
-#define ID_SIZE       72
-#define ETAG_SIZE     48
-#define CACHE_NS      (100 * NS_PER_MS)
-#define PEER_BUCKETS  256
-/* bytes that the library allocates per connection for the headers of request and reply */
+#define GZIP_LEAST \
+	512 /* bytes; a smaller body is not compressed, because that saves no packet */
+#define ID_SIZE      72
+#define ETAG_SIZE    48
+#define CACHE_NS     (100 * NS_PER_MS)
+#define PEER_BUCKETS 256
+/* Bytes that the library allocates per connection, for the headers of request and reply. */
 #define POOL (12 * 1024)
-/* maximum bytes of a request header in POOL; the rest is for the reply */
+/* Maximum bytes of a request header in POOL. The rest of POOL is for the reply. */
 #define HEAD_MAX (9 * 1024)
-/* bytes of POOL that the library uses for each header and each query parameter */
+/* Bytes of POOL that the library uses for each header line and each query parameter. */
 #define HEAD_LINE_SIZE 64
 
 struct listener {
@@ -39,13 +40,13 @@ struct listener {
 	struct loop_source *source;
 	int fd;
 	bool unix_socket, tls;
-	bool loopback; /* only this machine can reach the address */
-	bool wildcard; /* the socket listens on all addresses of the machine */
-	/* the service created the UNIX socket file, so it removes the file at the end */
+	bool loopback; /* Only this machine can reach the address. */
+	bool wildcard; /* The socket listens on all addresses of the machine. */
+	/* The service created the UNIX socket file, so it removes the file at the end. */
 	bool ours;
 	char path[108];     /* path of the UNIX socket */
 	char host[64];      /* the address without port */
-	char host_port[72]; /* the form that a Host header has */
+	char host_port[72]; /* address and port as in a Host header */
 	char url[128];
 };
 
@@ -67,20 +68,21 @@ void router_free(struct router *r);
 /* Returns the index of the route with exactly this path and method; -1: none. */
 int router_exact(const struct router *r, const char *path, unsigned method);
 
-/* Finds a route. Splits path in place: arg gets the values of the pattern. Returns the index of
- * the route, or -1. In this case *ret_methods has the methods that the path allows; 0: no such
- * path. */
+/* Finds a route and returns its index. Splits path in place: arg gets the parts that match the
+ * pattern. Returns -1 if there is no route; *ret_methods then has the methods that the path
+ * allows; 0: there is no such path. */
 int router_find(const struct router *r, char *path, unsigned method, const char **arg,
 		unsigned *ret_methods);
 
 struct auth {
-	bool token;      /* a token is configured */
+	bool token;      /* A token is configured. */
 	char digest[65]; /* SHA-256 of the token */
 	struct {
 		uint64_t peer;
 		uint64_t since_ns;
 		unsigned failures;
-	} blocked[64]; /* indexed by a hash of the address; a new client replaces the old one */
+	} blocked
+		[64]; /* Indexed by a hash of the address. A new client replaces the old one. */
 };
 
 /* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
@@ -105,10 +107,11 @@ struct reply_impl {
 		char *name, *value;
 	} header[REPLY_HEADERS];
 	unsigned headers;
-	bool is_static; /* set by reply_static(), as are the next four members */
+	bool is_static; /* Set by reply_static(), together with the next four members. */
 	const void *p, *gz;
 	size_t n, gz_n;
-	uint64_t again_ns; /* set by reply_again(): time of the next call; 0: none */
+	/* Set by reply_again(): time of the next call of the handler. 0: none. */
+	uint64_t again_ns;
 	struct stream *stream;
 	uint64_t after;
 	unsigned topics;
@@ -121,7 +124,7 @@ void reply_done(struct reply *r);
  * tick, at most CACHE_NS. */
 struct entry {
 	struct entry *next; /* next entry of the same route, for another Accept header */
-	char *accept;       /* the Accept header of the request, for ROUTE_TEXT; else NULL */
+	char *accept; /* Accept header of the request; NULL: the route has no ROUTE_TEXT */
 	uint64_t tick, made_ns;
 	int status;
 	struct reply_impl headers;
@@ -130,19 +133,19 @@ struct entry {
 	 * when it is sent. */
 	char etag[ETAG_SIZE];
 	unsigned flags;            /* flags of the route */
-	struct blob *plain, *gzip; /* the body; gzip NULL: not compressed */
-	bool gzip_tried;           /* compression was tried; it is not tried again */
-	/* the library's replies, plain and gzipped; shared by all requests */
+	struct blob *plain, *gzip; /* the body; gzip NULL: it is not compressed */
+	bool gzip_tried;           /* Compression was tried. It is not tried again. */
+	/* The library's replies, plain and gzipped. All requests share them. */
 	struct MHD_Response *ready[2];
-	struct MHD_Response *same[2]; /* the same for status 304 */
+	struct MHD_Response *same[2]; /* the library's replies for status 304 */
 };
 
 /* Makes an entry from r, which is empty afterwards. NULL: out of memory. */
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* Makes the library's reply with all headers. id, origin: header values; NULL: no such header.
- * Returns NULL if out of memory. */
+/* Makes the library's reply with all headers. id and origin are values of headers; NULL: the
+ * reply does not have this header. Returns NULL if out of memory. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 
@@ -155,12 +158,12 @@ bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 void add_common_headers(struct MHD_Response *m);
 
 enum conn_state {
-	CONN_HEAD,   /* waits for the first request */
-	CONN_BODY,   /* reading the body of a request */
-	CONN_BUSY,   /* answering a request */
-	CONN_IDLE,   /* between requests */
-	CONN_STREAM, /* follows a stream */
-	CONN_PARKED, /* waits for reply_again() */
+	CONN_HEAD,   /* The connection waits for its first request. */
+	CONN_BODY,   /* The server reads the body of a request. */
+	CONN_BUSY,   /* The server answers a request. */
+	CONN_IDLE,   /* The connection waits for its next request. */
+	CONN_STREAM, /* The connection follows a stream. */
+	CONN_PARKED, /* The request waits for the time of reply_again(). */
 	CONN_STATES,
 };
 
@@ -169,32 +172,33 @@ struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
 	unsigned hosts, lengths, transfers, authorizations, origins, params, lines;
-	/* where the next header line must begin; NULL: lines are not checked */
+	/* The next header line must begin here. NULL: lines are not checked. */
 	const char *next;
-	bool bad; /* a line is invalid or contains a NUL */
+	bool bad; /* A line is invalid or contains a NUL. */
 };
 
 struct call;
 struct conn {
-	/* neighbours in the list of its state; the list is sorted, oldest first */
+	/* Neighbours in the list of connections in the same state, oldest first. */
 	struct conn *prev, *next;
 	struct http *http;
 	struct MHD_Connection *mhd;
 	const struct listener *from;
 	uint64_t since_ns;
-	/* hash of the client's address or, on a UNIX socket, of the client's user */
+	/* Hash of the client's address or, on a UNIX socket, of the client's user id. */
 	uint64_t peer;
 	struct call *call;
 	enum conn_state state;
-	bool spare; /* accepted above the limit, so only ROUTE_ALIVE is answered */
+	bool spare; /* Accepted above the limit: only routes with ROUTE_ALIVE are answered. */
 	int fd;
-	uid_t uid;      /* user of a client on a UNIX socket */
-	int64_t pid;    /* pid of that client, in our pid namespace; -1: unknown */
-	bool suspended; /* suspended in the library */
+	uid_t uid;      /* user id of a client on a UNIX socket */
+	int64_t pid;    /* process id of that client in our pid namespace; -1: unknown */
+	bool suspended; /* The library has suspended the connection. */
 	bool tls;
-	bool cut; /* shut down, but not closed yet */
+	bool cut; /* The socket is shut down, but not closed yet. */
 	bool replied;
-	/* close after the reply, because the begin of the next request is unknown */
+	/* Close the connection after the reply, because it is unknown where the next request
+	 * begins. */
 	bool closing;
 	size_t target_size;       /* bytes of the request target, up to the first NUL */
 	struct heads heads;       /* headers of the current request */
@@ -210,7 +214,7 @@ struct conn_list {
 struct call {
 	struct conn *conn;
 	int route; /* index of the route; -1: none */
-	bool head; /* the method is HEAD */
+	bool head; /* The method is HEAD. */
 	bool bad_query;
 	uint64_t received; /* bytes of the body received so far */
 	struct request q;
@@ -249,18 +253,20 @@ struct http_hooks {
 struct http_library {
 	struct MHD_Daemon *plain, *tls;
 	struct loop_source *plain_source, *tls_source;
-	/* the library leaves headers where they arrived and accepts invalid lines */
+	/* The library leaves headers where they arrived in memory, and accepts invalid
+	 * lines. */
 	bool in_place;
-	bool running; /* we are inside a call of the library */
-	bool poked;   /* http_poke() was called while running */
+	bool running; /* A call of the library is running. */
+	bool poked;   /* http_poke() was called while `running` was true. */
 };
 
 struct http_timers {
-	struct loop_source *again;    /* runs the library again because it has more to do */
-	struct loop_source *deadline; /* fires at the earliest deadline of all connections */
-	/* monotonic time at which `deadline` expires; 0: not set */
+	/* Runs the library again, because the library has more to do. */
+	struct loop_source *again;
+	struct loop_source *deadline; /* Expires at the earliest deadline of all connections. */
+	/* Monotonic time at which `deadline` expires. 0: not set. */
 	uint64_t deadline_ns;
-	struct loop_source *rest; /* resumes accepting after a pause */
+	struct loop_source *rest; /* Accepts connections again after a pause. */
 	struct loop_source *beat;
 };
 
@@ -280,7 +286,7 @@ struct http_settings {
 
 /* Numbers of connections, in addition to http_counts. */
 struct http_load {
-	unsigned cut; /* connections, except spares, that are shut down but not closed yet */
+	unsigned cut; /* connections below the limit that are shut down but not closed yet */
 	unsigned shaking;                  /* connections in a TLS handshake */
 	unsigned spares;                   /* connections above the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* number of connections by hash of the peer */
@@ -318,7 +324,7 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		 enum MHD_ConnectionNotificationCode code);
 void conn_accept(void *arg, int listener, uint32_t events);
 void conn_deadline(void *arg, uint64_t now_ns);
-void conn_rest(void *arg, uint64_t now_ns); /* resumes accepting */
+void conn_rest(void *arg, uint64_t now_ns); /* accepts connections again */
 
 /* http_run() runs the library now; http_poke() makes the loop run it soon. */
 void http_run(struct http *h);
@@ -348,7 +354,8 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	      size_t bytes, double seconds);
 
 /* cache_find() returns the cached entry of a route; NULL: none. cache_drop() drops the entries
- * of a route that are older than this tick; all: drops every entry, also of ROUTE_STATIC. */
+ * of a route that are older than this tick. If `all` is true, it drops every entry, also of
+ * ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 

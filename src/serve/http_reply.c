@@ -131,7 +131,8 @@ void reply_problem(struct reply *r, int status, const char *word, const char *re
 	r->status = status;
 	r->type = "application/problem+json";
 	if ((status == 429 || status == 503) && !has_header(r->impl, "Retry-After") &&
-	    !(word && strcmp(word, "no-gpu") == 0)) /* waiting does not bring a GPU */
+	    !(word &&
+	      strcmp(word, "no-gpu") == 0)) /* A later attempt would find no GPU either. */
 		reply_header(r, "Retry-After", status == 429 ? "10" : "1");
 }
 
@@ -190,8 +191,11 @@ static struct blob *blob_take(struct buf *b)
 	return blob;
 }
 
-static void blob_drop(struct blob *b)
+/* Takes a void pointer, because the library calls it too. */
+static void blob_drop(void *arg)
 {
+	struct blob *b = arg;
+
 	if (!b || --b->refs > 0)
 		return;
 	free(b->memory);
@@ -200,7 +204,7 @@ static void blob_drop(struct blob *b)
 
 static struct blob *blob_gzip(const struct blob *from)
 {
-	/* use the gzipped body only if it saves at least 1/16 */
+	/* The gzipped body is used only if it is at least 1/16 smaller. */
 	size_t room = from->size - from->size / 16;
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
@@ -224,11 +228,6 @@ static struct blob *blob_gzip(const struct blob *from)
 		return NULL;
 	}
 	return b;
-}
-
-static bool is_html(const char *type)
-{
-	return strncmp(type, "text/html", 9) == 0;
 }
 
 /* The state of the hash for ETags: two 64-bit lanes over words of 8 bytes. It is not
@@ -370,11 +369,6 @@ static void add_form_headers(struct MHD_Response *m, const struct entry *e, bool
 					e->flags & ROUTE_STATIC ? "no-cache" : "no-store");
 }
 
-static void drop_blob(void *b)
-{
-	blob_drop(b);
-}
-
 static struct MHD_Response *response_of(struct blob *b)
 {
 	/* A buffer lets the library send header and body with one sendmsg(). A body in a file
@@ -382,7 +376,7 @@ static struct MHD_Response *response_of(struct blob *b)
 	 * 128 KiB per call. In a measurement (bench/run metrics), this costs more than copying
 	 * up to 400 KiB. The cast is safe: the library does not write to the buffer. */
 	struct MHD_Response *m = MHD_create_response_from_buffer_with_free_callback_cls(
-		b->size, (void *)(uintptr_t)b->p, drop_blob, b);
+		b->size, (void *)(uintptr_t)b->p, blob_drop, b);
 
 	if (m)
 		b->refs++;
@@ -409,7 +403,8 @@ struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const
 					e->headers.header[i].value);
 	if (!same && e->type[0])
 		MHD_add_response_header(m, "Content-Type", e->type);
-	if (!same && is_html(e->type) && !has_header(&e->headers, "Content-Security-Policy"))
+	if (!same && strncmp(e->type, "text/html", 9) == 0 &&
+	    !has_header(&e->headers, "Content-Security-Policy"))
 		MHD_add_response_header(m, "Content-Security-Policy", csp);
 	if (id)
 		MHD_add_response_header(m, "X-Request-Id", id);
@@ -438,11 +433,6 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	r.body.len = bytes;
 	/* Round to microseconds, because the time has no higher precision. */
 	h->hook.log(h->hook.arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
-}
-
-static enum MHD_Result queue(struct conn *c, int status, struct MHD_Response *m)
-{
-	return MHD_queue_response(c->mhd, (unsigned)status, m);
 }
 
 /* Returns the library's reply for the entry. Makes it at the first use; later requests share
@@ -479,7 +469,7 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 
 		send_log(h, &q, status, e->type, bytes, 0);
 	}
-	return queue(c, status, m);
+	return MHD_queue_response(c->mhd, (unsigned)status, m);
 }
 
 /* True if the entry may still be sent. It expires after CACHE_NS even without a tick: a hanging
@@ -564,7 +554,7 @@ enum MHD_Result send_entry(struct conn *c, struct entry *e)
 	if (h->hook.log)
 		send_log(h, &k->q, status, e->type, bytes,
 			 (double)(clock_mono_ns(clock_real()) - k->start_ns) * 1e-9);
-	r = queue(c, status, m);
+	r = MHD_queue_response(c->mhd, (unsigned)status, m);
 	MHD_destroy_response(m);
 	return r;
 }

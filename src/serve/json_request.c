@@ -15,7 +15,7 @@
 
 struct json_request {
 	struct json_doc *root;
-	char text[TEXTS_MAX][24]; /* whole numbers in the body, converted to strings */
+	char text[TEXTS_MAX][24]; /* whole numbers of the body, converted to strings */
 	unsigned texts;
 	char message[256]; /* why the body is invalid */
 };

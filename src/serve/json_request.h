@@ -16,12 +16,14 @@ struct json_request;
 size_t json_request_words(char *list, const char *words[static JSON_REQUEST_KEYS]);
 
 /* True if every key of an object is one of the n keys. If not, writes a message with the most
- * similar key. where: the place of the object, for the message; "": not named. */
+ * similar key. The message begins with `where`, the place of the object; "": the message names
+ * no place. */
 bool json_request_keys_known(const struct json_doc *o, const char *const *keys, size_t n,
 			     const char *where, char *message, size_t size);
 
 /* Reads a text that must be an object. It may have only the keys in `keys`, which are separated
- * by spaces; "": the object must be empty. Free *ret with json_request_close(). Returns 0, -GW_E_PARSE with a message, or -GW_E_NOMEM. */
+ * by spaces; "": the object must be empty. Free *ret with json_request_close(). Returns 0,
+ * -GW_E_PARSE with a message, or -GW_E_NOMEM. */
 int json_request_open(const char *text, size_t n, const char *keys, struct json_request **ret,
 		      char *message, size_t size);
 void json_request_close(struct json_request *b);

@@ -21,7 +21,7 @@ struct manage_entry {
 	char uuid[96];
 	enum manage_what what;
 	double before[2]; /* the value to restore; NAN: the clock was not locked */
-	double after[2];  /* the value that gpuward set, or was about to set */
+	double after[2];  /* the value that gpuward has set, or tried to set */
 	/* The value that gpuward set before `after`. It is needed if the driver may not have
 	 * applied `after`. NAN: none. */
 	double earlier[2];
@@ -32,7 +32,8 @@ struct manage_entry {
 void manage_entry_id(const struct manage_entry *e, char out[static MANAGE_DOC_ID_SIZE]);
 void manage_entry_write(struct buf *out, const struct manage_entry *e);
 
-/* Reads a stored document. Returns 0, or -GW_E_PARSE: not written by manage_entry_write(). */
+/* Reads a stored document. Returns 0, or -GW_E_PARSE if manage_entry_write() has not written
+ * it. */
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret);
 
 /* Writes a value such as {"watts": 400}, or null if it is NAN. key NULL: as an array

@@ -1,5 +1,5 @@
-/* metrics: writes the metrics page. This file has the families of workloads, models, the service
- * itself and the host, and the families with old names (write_compatible()).
+/* metrics: writes the metrics page. This file has the families of workloads, models, the
+ * service itself and the host, and the families with old names (write_compatible()).
  *
  * The samples of a family must be contiguous, so the outer loop is over families and the inner
  * loop over GPUs. */
@@ -47,6 +47,15 @@ bool page_family(struct page *p, unsigned family)
 	metrics_table(family, &p->family);
 	metrics_family(&p->t, &p->family);
 	return true;
+}
+
+void page_gpus(struct page *p, unsigned family,
+	       double (*of)(const struct page *p, unsigned i, unsigned family))
+{
+	const bool wanted = page_family(p, family);
+
+	for (unsigned i = 0; wanted && i < p->gpus; i++)
+		metrics_sample(&p->t, p->base[i], NULL, of(p, i, family));
 }
 
 void page_one(struct page *p, unsigned family, double value)
@@ -128,41 +137,20 @@ static void put_sample(struct page *p, unsigned gpu, const char *kind, const str
 }
 
 /* Returns one figure of a workload; NAN: unknown. */
-typedef double row_figure(const struct workload_row *r);
-
-/* Rounds to microjoules or microseconds. The rounded counter still never decreases. */
-static double micro(double v)
+static double row_figure(const struct workload_row *r, unsigned metric)
 {
-	return rint(v * 1e6) / 1e6;
-}
-
-static double row_energy(const struct workload_row *r)
-{
-	return r->charged ? micro(r->joules - r->series_from_j) : (double)NAN;
-}
-
-static double row_seconds(const struct workload_row *r)
-{
-	return micro(r->gpu_seconds);
-}
-
-static double row_memory(const struct workload_row *r)
-{
-	return r->processes ? r->memory_bytes : (double)NAN;
-}
-
-static double row_sm(const struct workload_row *r)
-{
-	return r->processes ? r->sm_ratio : (double)NAN;
-}
-
-static double row_power(const struct workload_row *r)
-{
-	return r->processes ? r->power_w : (double)NAN;
+	switch (metric) {
+	case M_WORKLOAD_ENERGY:
+		return r->charged ? page_micro(r->joules - r->series_from_j) : (double)NAN;
+	case M_WORKLOAD_SECONDS: return page_micro(r->gpu_seconds);
+	case M_WORKLOAD_MEMORY: return r->processes ? r->memory_bytes : (double)NAN;
+	case M_WORKLOAD_SM: return r->processes ? r->sm_ratio : (double)NAN;
+	default: return r->processes ? r->power_w : (double)NAN;
+	}
 }
 
 /* Writes one family with a sample per workload. Returns false if the family is not served. */
-static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
+static bool put_rows(struct page *p, unsigned metric)
 {
 	const struct workload_energy *e = p->v->workloads;
 
@@ -172,17 +160,16 @@ static bool put_rows(struct page *p, unsigned metric, row_figure *figure)
 		for (unsigned k = 0; k < e->count; k++)
 			if (e->row[k].gpu == i && e->row[k].has_series)
 				put_sample(p, i, workload_kind_word(e->row[k].workload.kind),
-					   &e->row[k].workload, figure(&e->row[k]));
+					   &e->row[k].workload, row_figure(&e->row[k], metric));
 	return true;
 }
 
-/* Writes energy that belongs to no single workload (enum workload_rest). always: even if it is
- * 0 joules. Otherwise the series exists only from the first joule on, because most GPUs never
- * need it. */
+/* Writes energy that belongs to no single workload (enum workload_rest). If `always` is false,
+ * the series exists only from the first joule on, because most GPUs never need it. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)
-		put_sample(p, gpu, kind, NULL, micro(joules));
+		put_sample(p, gpu, kind, NULL, page_micro(joules));
 }
 
 /* Writes the energy that is in no workload's series, so that the sum is complete. Call it right
@@ -205,12 +192,12 @@ static void write_workloads(struct page *p)
 {
 	if (!p->v->workloads || !p->v->self.counts_known)
 		return;
-	if (put_rows(p, M_WORKLOAD_ENERGY, row_energy))
+	if (put_rows(p, M_WORKLOAD_ENERGY))
 		put_rests(p);
-	put_rows(p, M_WORKLOAD_SECONDS, row_seconds);
-	put_rows(p, M_WORKLOAD_MEMORY, row_memory);
-	put_rows(p, M_WORKLOAD_SM, row_sm);
-	put_rows(p, M_WORKLOAD_POWER, row_power);
+	put_rows(p, M_WORKLOAD_SECONDS);
+	put_rows(p, M_WORKLOAD_MEMORY);
+	put_rows(p, M_WORKLOAD_SM);
+	put_rows(p, M_WORKLOAD_POWER);
 }
 
 /* Models. rate(energy) / rate(tokens) is joules per token, because both counters of a model
@@ -241,7 +228,8 @@ static void put_energy(struct page *p, const struct model_energy *m, const struc
 
 		for (unsigned g = 0; uuid && g < m->gpus; g++)
 			if (strcmp(uuid, m->gpu[g]) == 0 && r->joules[g] > 0)
-				metrics_sample(&p->t, p->base[i], l.text, micro(r->joules[g]));
+				metrics_sample(&p->t, p->base[i], l.text,
+					       page_micro(r->joules[g]));
 	}
 }
 
@@ -306,26 +294,17 @@ static void write_service(struct page *p)
 	page_one(p, M_LET_GO, p->v->let_go);
 }
 
-static double call_count(const struct call_cost *c)
+static double call_figure(const struct call_cost *c, unsigned metric)
 {
-	return (double)c->count;
+	switch (metric) {
+	case M_NVML_CALLS: return (double)c->count;
+	case M_NVML_SECONDS: return (double)c->total_ns / 1e9;
+	case M_NVML_MAX: return (double)c->max_ns / 1e9;
+	default: return (double)c->errors;
+	}
 }
 
-static double call_seconds(const struct call_cost *c)
-{
-	return (double)c->total_ns / 1e9;
-}
-
-static double call_max(const struct call_cost *c)
-{
-	return (double)c->max_ns / 1e9;
-}
-
-static double call_errors(const struct call_cost *c)
-{
-	return (double)c->errors;
-}
-
+/* Writes one series per error code of a call. */
 static void call_codes(struct page *p, const struct call_cost *c)
 {
 	struct labels l;
@@ -342,28 +321,21 @@ static void call_codes(struct page *p, const struct call_cost *c)
 
 static void write_calls(struct page *p)
 {
-	static const struct {
-		unsigned metric;
-		/* returns the value; NULL: one series per error code */
-		double (*of)(const struct call_cost *c);
-	} rows[] = {
-		{ M_NVML_CALLS, call_count }, { M_NVML_SECONDS, call_seconds },
-		{ M_NVML_MAX, call_max },     { M_NVML_CALL_ERRORS, call_errors },
-		{ M_NVML_ERRORS, NULL },
-	};
+	static const unsigned metrics[] = { M_NVML_CALLS, M_NVML_SECONDS, M_NVML_MAX,
+					    M_NVML_CALL_ERRORS, M_NVML_ERRORS };
 	struct call_cost cost[CALL_COST_CALLS];
 	unsigned n = 0;
 
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		if (!page_family(p, rows[r].metric))
+	for (size_t r = 0; r < COUNT(metrics); r++) {
+		if (!page_family(p, metrics[r]))
 			continue;
 		n = n ? n : call_cost_list(p->v->ctx, cost, CALL_COST_CALLS);
 		for (unsigned i = 0; i < n; i++) {
-			if (rows[r].of)
-				page_labelled(p, NULL, "call", cost[i].name,
-					      rows[r].of(&cost[i]));
-			else
+			if (metrics[r] == M_NVML_ERRORS)
 				call_codes(p, &cost[i]);
+			else
+				page_labelled(p, NULL, "call", cost[i].name,
+					      call_figure(&cost[i], metrics[r]));
 		}
 	}
 }
@@ -455,54 +427,31 @@ static double all_errors(const struct page *p)
 	return sum;
 }
 
-/* Converts a ratio to percent. Rounds the result, because 0.29 times 100 is
- * 28.999999999999996. */
-static double percent(double ratio)
-{
-	return rint(ratio * 1e8) / 1e6;
-}
-
-static void write_old_figures(struct page *p)
-{
-	static const struct {
-		unsigned metric, quantity;
-	} rows[] = {
-		{ M_OLD_TEMPERATURE, GW_Q_TEMPERATURE_GPU },
-		{ M_OLD_UTILIZATION, GW_Q_UTILIZATION_GPU },
-		{ M_OLD_POWER, GW_Q_POWER },
-		{ M_OLD_FREE, GW_Q_MEMORY_FREE },
-		{ M_OLD_TOTAL, GW_Q_MEMORY_TOTAL },
-	};
-
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		if (!page_family(p, rows[r].metric))
-			continue;
-		for (unsigned i = 0; i < p->gpus; i++) {
-			double v = page_figure(p, i, rows[r].quantity);
-
-			metrics_sample(&p->t, p->base[i], NULL,
-				       rows[r].metric == M_OLD_UTILIZATION ? percent(v) : v);
-		}
-	}
-}
-
-static void write_old_evictions(struct page *p)
+static double old_figure(const struct page *p, unsigned i, unsigned family)
 {
 	const struct guard_view *g = p->v->guard;
 
-	if (!page_family(p, M_OLD_EVICTIONS))
-		return;
-	for (unsigned i = 0; i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL,
-			       g && g->evictions && i < g->devices ? g->evictions[i] : 0);
+	switch (family) {
+	case M_OLD_EVICTIONS: return g && g->evictions && i < g->devices ? g->evictions[i] : 0;
+	case M_OLD_TEMPERATURE: return page_figure(p, i, GW_Q_TEMPERATURE_GPU);
+	case M_OLD_UTILIZATION:
+		return page_micro(page_figure(p, i, GW_Q_UTILIZATION_GPU) * 100);
+	case M_OLD_POWER: return page_figure(p, i, GW_Q_POWER);
+	case M_OLD_FREE: return page_figure(p, i, GW_Q_MEMORY_FREE);
+	default: return page_figure(p, i, GW_Q_MEMORY_TOTAL);
+	}
 }
 
 static void write_compatible(struct page *p)
 {
 	if (page_family(p, M_OLD_OTHERS))
 		page_processes(p, true);
-	write_old_evictions(p);
-	write_old_figures(p);
+	page_gpus(p, M_OLD_EVICTIONS, old_figure);
+	page_gpus(p, M_OLD_TEMPERATURE, old_figure);
+	page_gpus(p, M_OLD_UTILIZATION, old_figure);
+	page_gpus(p, M_OLD_POWER, old_figure);
+	page_gpus(p, M_OLD_FREE, old_figure);
+	page_gpus(p, M_OLD_TOTAL, old_figure);
 	if (!p->v->self.counts_known)
 		return;
 	page_one(p, M_OLD_ERRORS, all_errors(p));

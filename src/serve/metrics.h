@@ -16,8 +16,8 @@ const char *metrics_type(enum metrics_form form);
 
 struct metric;
 
-/* Receives the samples of a page, one call per sample, in order. base and more: label pairs as
- * in metrics_text.h, or NULL. The arguments are valid only during the call. */
+/* Receives the samples of a page, one call per sample, in order. base and more are label pairs
+ * as in metrics_text.h, or NULL. The arguments are valid only during the call. */
 struct metrics_sink {
 	void (*sample)(void *arg, const struct metric *m, const char *base, const char *more,
 		       double value);

@@ -42,14 +42,16 @@ enum { DCGM_LAST_XID = GW_QUANTITIES, DCGM_ENERGY };
 #define METRIC_OF_DCGM(row)   (METRIC_OF_HOST(GW_HOST_QUANTITIES) + (unsigned)(row))
 #define METRIC_FAMILIES       METRIC_OF_DCGM(METRIC_DCGM_ROWS)
 
-/* TALLY: a counter whose name does not end in _total. OpenMetrics has no such type. */
+/* METRIC_TALLY is a counter whose name does not end in _total. OpenMetrics has no such type. */
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN, METRIC_TALLY };
 
-/* When a family is served, unless the configuration names it. */
+/* When a family is served if the configuration does not name it. metric.def explains the
+ * values. */
 enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS, METRIC_DCGM };
 
 struct metric {
-	const char *name; /* without _total and _info; NULL: the family has no series */
+	/* the name without _total and _info; NULL: the family has no series */
+	const char *name;
 	const char *help;
 	const char *labels; /* label names, separated by commas */
 	enum metric_type type;
@@ -77,8 +79,9 @@ enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };
 
 struct metrics_choice {
 	uint8_t family[METRIC_FAMILIES]; /* values of enum metric_wish */
-	bool dcgm;                       /* also serve the names of dcgm-exporter */
-	/* an enumeration also has series with value 0, for the words that do not apply */
+	bool dcgm;                       /* The metrics of dcgm-exporter are served too. */
+	/* A metric with one series per word also has series with value 0, for the words that do
+	 * not apply. */
 	bool zeros;
 };
 
@@ -90,7 +93,7 @@ struct metrics_choice {
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		    const char *const *exclude, bool dcgm);
 
-/* True if the family is served. workers: the guard has a worker. */
+/* True if the family is served. `workers` says whether the guard has a worker. */
 bool metrics_chosen(const struct metrics_choice *c, unsigned family, bool workers);
 
 /* True if a chosen family needs a reading of GW_TIER_PROFILE. */

@@ -46,15 +46,19 @@ static void put_info(struct page *p, unsigned i)
 	metrics_sample(&p->t, p->base[i], l.text, 1);
 }
 
+static double is_up(const struct page *p, unsigned i, unsigned family)
+{
+	(void)family;
+	return page_responds(p, i);
+}
+
 static void write_states(struct page *p)
 {
 	bool wanted = page_family(p, M_GPU);
 
 	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		put_info(p, i);
-	wanted = page_family(p, M_GPU_UP);
-	for (unsigned i = 0; wanted && i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL, page_responds(p, i));
+	page_gpus(p, M_GPU_UP, is_up);
 	wanted = page_family(p, M_GPU_STATE);
 	for (unsigned i = 0; wanted && i < p->gpus; i++)
 		for (unsigned s = GW_DEVICE_OK; s <= GW_DEVICE_CLOSED; s++)
@@ -73,20 +77,20 @@ static double last_seen(const struct page *p, const struct view_device *k)
 	return page_seconds(k->seen_ns < now ? wall - (now - k->seen_ns) : wall);
 }
 
-static double changes(const struct page *p, const struct view_device *k)
+/* Returns what the service counts for a GPU, also if the GPU does not respond. */
+static double counted_figure(const struct page *p, unsigned i, unsigned family)
 {
-	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
-}
+	const struct view_device *k = page_known(p, i);
 
-/* Returns the energy, rounded to microjoules. The rounded counter still never decreases. */
-static double energy(const struct page *p, const struct view_device *k)
-{
-	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
-}
-
-static double energy_seconds(const struct page *p, const struct view_device *k)
-{
-	return isnan(energy(p, k)) ? NAN : rint(k->energy_seconds * 1e6) / 1e6;
+	if (k && family == M_GPU_SEEN)
+		return last_seen(p, k);
+	if (!k || !p->v->self.counts_known)
+		return NAN;
+	switch (family) {
+	case M_GPU_CHANGES: return (double)k->state_changes;
+	case M_ENERGY: return page_micro(k->energy_joules);
+	default: return isnan(k->energy_joules) ? NAN : page_micro(k->energy_seconds);
+	}
 }
 
 static void query_errors(struct page *p)
@@ -100,34 +104,9 @@ static void query_errors(struct page *p)
 					      (double)page_known(p, i)->errors[a]);
 }
 
-/* Writes the counters of every GPU, also of GPUs that do not respond. */
-static void write_counts(struct page *p)
+static double quantity_figure(const struct page *p, unsigned i, unsigned family)
 {
-	static const struct {
-		unsigned metric;
-		double (*of)(const struct page *p, const struct view_device *k);
-	} rows[] = {
-		{ M_GPU_SEEN, last_seen },
-		{ M_GPU_CHANGES, changes },
-		{ M_ENERGY, energy },
-		{ M_ENERGY_SECONDS, energy_seconds },
-	};
-
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		bool wanted = page_family(p, rows[r].metric);
-
-		for (unsigned i = 0; wanted && i < p->gpus; i++)
-			if (page_known(p, i))
-				metrics_sample(&p->t, p->base[i], NULL,
-					       rows[r].of(p, page_known(p, i)));
-	}
-	query_errors(p);
-}
-
-static void write_numbers(struct page *p, unsigned q)
-{
-	for (unsigned i = 0; i < p->gpus; i++)
-		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
+	return page_figure(p, i, family - METRIC_OF_QUANTITY(0));
 }
 
 /* Writes the word for value `at` of an ENUM, or for bit `at` of a MASK. Returns false if there
@@ -179,12 +158,12 @@ static void write_figures(struct page *p)
 	enum metric_how how;
 
 	for (unsigned q = 0; q < GW_QUANTITIES; q++) {
-		if (!metrics_quantity(q, &how).name || !page_family(p, METRIC_OF_QUANTITY(q)))
+		if (!metrics_quantity(q, &how).name)
 			continue;
-		if (how == WORDS)
+		if (how != WORDS)
+			page_gpus(p, METRIC_OF_QUANTITY(q), quantity_figure);
+		else if (page_family(p, METRIC_OF_QUANTITY(q)))
 			write_words(p, q);
-		else
-			write_numbers(p, q);
 	}
 }
 
@@ -216,7 +195,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    /* no label would identify this instance */
+		    /* No label would identify this instance. */
 		    (!*g->uuid && g->gpu_instance < 0))
 			continue;
 		instance_labels(&l, g);
@@ -262,7 +241,11 @@ static void write_processes(struct page *p)
 void metrics_gpus(struct page *p)
 {
 	write_states(p);
-	write_counts(p);
+	page_gpus(p, M_GPU_SEEN, counted_figure);
+	page_gpus(p, M_GPU_CHANGES, counted_figure);
+	page_gpus(p, M_ENERGY, counted_figure);
+	page_gpus(p, M_ENERGY_SECONDS, counted_figure);
+	query_errors(p);
 	write_figures(p);
 	write_instances(p);
 	write_processes(p);
@@ -273,7 +256,7 @@ void metrics_gpus(struct page *p)
 struct group {
 	const char *name, *user;
 	uint64_t bytes;
-	double value; /* sum over the program's processes; NAN: unknown */
+	double value; /* sum over the processes of the program; NAN: unknown */
 	bool shown;
 };
 
@@ -354,7 +337,7 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 		       unsigned device, unsigned top, enum metrics_process_figure figure)
 {
 	const struct gw_process_list *list = v->processes;
-	/* the memory of all series must add up to the total, so an empty remainder is 0 */
+	/* The memory of all series must add up to the total, so an empty remainder is 0. */
 	struct groups g = { .other.value = figure == METRICS_PROCESS_MEMORY ? 0 : NAN };
 	struct group *row;
 
@@ -417,9 +400,9 @@ static void dcgm_host(char *out, size_t size)
 	utf8_clean(out, size, name);
 }
 
-/* Returns the workload of a GPU if all its processes belong to one workload; NULL: none or
- * several. *one_part: all these processes are also in the same part, such as one container of a
- * pod. */
+/* Returns the workload of a GPU if all its processes belong to one workload, else NULL. Sets
+ * *one_part to true if all these processes also belong to the same part of it, such as one
+ * container of a pod. */
 static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -504,13 +487,6 @@ static double dcgm_figure(const struct page *p, unsigned i, unsigned source)
 	return page_figure(p, i, source);
 }
 
-/* Converts to the unit of DCGM. Rounds the result, because 0.29 times 100 is
- * 28.999999999999996. */
-static double dcgm_value(double v, double factor)
-{
-	return rint(v * factor * 1e6) / 1e6;
-}
-
 /* Writes the memory of each MIG instance. Returns false, and writes nothing, if the GPU has no
  * instance or the figure is not about memory. */
 static bool dcgm_instances(struct page *p, unsigned i, const struct labels *base, unsigned row)
@@ -533,7 +509,7 @@ static bool dcgm_instances(struct page *p, unsigned i, const struct labels *base
 		labels_add(&l, "GPU_I_PROFILE", profile ? profile + 4 : "");
 		labels_add_number(&l, "GPU_I_ID", (unsigned)g->gpu_instance);
 		metrics_sample(&p->t, base->text, l.text,
-			       dcgm_value(bytes, dcgm_rows[row].factor));
+			       page_micro(bytes * dcgm_rows[row].factor));
 	}
 	return true;
 }
@@ -547,7 +523,8 @@ static void dcgm_family(struct page *p, unsigned row, const struct labels *base)
 		    dcgm_instances(p, i, &base[i], row))
 			continue;
 		v = dcgm_figure(p, i, dcgm_rows[row].source);
-		metrics_sample(&p->t, base[i].text, NULL, dcgm_value(v, dcgm_rows[row].factor));
+		metrics_sample(&p->t, base[i].text, NULL,
+			       page_micro(v * dcgm_rows[row].factor));
 	}
 }
 
@@ -562,7 +539,7 @@ void metrics_dcgm(struct page *p)
 		if (!base) {
 			base = calloc(p->gpus, sizeof(*base));
 			if (!base)
-				return; /* out of memory: the page omits these series */
+				return; /* Out of memory: the page omits these series. */
 			dcgm_host(host, sizeof(host));
 			for (unsigned i = 0; i < p->gpus; i++)
 				dcgm_labels(p, i, host, &base[i]);

@@ -19,10 +19,10 @@
 struct worker {
 	struct labels base;
 	struct guard_status s;
-	unsigned levels;                     /* bit n: the worker may be evicted at level n */
+	unsigned levels;                     /* Bit n: the worker may be evicted at level n. */
 	const struct counters_worker *tally; /* counters of the worker; NULL: none */
 	double quiet_s;
-	bool gpu; /* false: the guard observes no GPU, so the worker's memory is unknown */
+	bool gpu; /* False: the guard observes no GPU, so the worker's memory is unknown. */
 };
 
 static bool find_worker(const struct guard_view *g, unsigned i, struct worker *ret)
@@ -188,30 +188,21 @@ static void write_classes(struct page *p, const struct guard_view *g)
 	}
 }
 
-static void write_blind(struct page *p, const struct guard_view *g)
+static double is_blind(const struct page *p, unsigned i, unsigned family)
 {
-	bool wanted = page_family(p, M_GUARD_BLIND);
+	const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
 
-	for (unsigned i = 0; wanted && i < p->gpus; i++) {
-		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
-
-		if (uuid)
-			metrics_sample(&p->t, p->base[i], NULL, guard_blind(g->guard, uuid));
-	}
+	(void)family;
+	return uuid ? guard_blind(p->v->guard->guard, uuid) : (double)NAN;
 }
 
-static void write_unattributed(struct page *p, const struct guard_view *g)
+static double unattributed_bytes(const struct page *p, unsigned i, unsigned family)
 {
-	bool wanted = page_family(p, M_GPU_UNATTRIBUTED);
+	const struct scene *s;
+	int at = scene_gpu(p, p->v->guard, i, &s);
 
-	for (unsigned i = 0; wanted && i < p->gpus; i++) {
-		const struct scene *s;
-		int at = scene_gpu(p, g, i, &s);
-
-		if (at >= 0)
-			metrics_sample(&p->t, p->base[i], NULL,
-				       guard_view_unattributed(s, (unsigned)at));
-	}
+	(void)family;
+	return at >= 0 ? guard_view_unattributed(s, (unsigned)at) : (double)NAN;
 }
 
 static double movable_bytes(const struct capacity_gpu *c)
@@ -223,84 +214,64 @@ static double movable_bytes(const struct capacity_gpu *c)
 	return sum;
 }
 
-static double least_bytes(const struct page *p, const struct guard_view *g, unsigned i)
+static double least_bytes(const struct page *p, unsigned i)
 {
+	const struct guard_view *g = p->v->guard;
 	struct capacity_past past = { .mean_bytes = NAN };
 
-	if (g && i < g->devices && g->capacity[i])
+	if (g && g->guard && i < g->devices && g->capacity[i])
 		capacity_past(g->capacity[i], gw_snapshot_mono_ns(p->v->snap), LEAST_SPAN_NS,
 			      &past);
 	return isnan(past.mean_bytes) ? NAN : (double)past.min_bytes;
 }
 
-/* Writes the capacity of each GPU. A GPU without a current reading has no sample, because its
- * free memory is unknown. */
-static void capacity_metrics(struct page *p, const struct guard_view *g)
+/* Returns the capacity of a GPU. It is unknown without a current reading. */
+static double capacity_figure(const struct page *p, unsigned i, unsigned family)
 {
-	static const unsigned metrics[] = { M_CAPACITY_AVAILABLE, M_CAPACITY_LEAST,
-					    M_CAPACITY_EVICTABLE, M_CAPACITY_HEADROOM,
-					    M_CAPACITY_RESERVED };
 	struct capacity_gpu c;
 
-	for (size_t r = 0; r < COUNT(metrics); r++) {
-		bool wanted = page_family(p, metrics[r]);
-
-		for (unsigned i = 0; wanted && i < p->gpus; i++) {
-			double value;
-
-			guard_view_capacity(p->v, i, &c);
-			if (!c.known || !page_responds(p, i))
-				continue;
-			switch (metrics[r]) {
-			case M_CAPACITY_AVAILABLE:
-				value = (double)capacity_available(&c);
-				break;
-			case M_CAPACITY_LEAST: value = least_bytes(p, g, i); break;
-			case M_CAPACITY_EVICTABLE: value = movable_bytes(&c); break;
-			case M_CAPACITY_HEADROOM: value = (double)c.headroom_bytes; break;
-			default: value = (double)c.reserved_bytes;
-			}
-			metrics_sample(&p->t, p->base[i], NULL, value);
-		}
+	guard_view_capacity(p->v, i, &c);
+	if (!c.known || !page_responds(p, i))
+		return NAN;
+	switch (family) {
+	case M_CAPACITY_AVAILABLE: return (double)capacity_available(&c);
+	case M_CAPACITY_LEAST: return least_bytes(p, i);
+	case M_CAPACITY_EVICTABLE: return movable_bytes(&c);
+	case M_CAPACITY_HEADROOM: return (double)c.headroom_bytes;
+	default: return (double)c.reserved_bytes;
 	}
 }
 
-static bool get_health(const struct page *p, const struct guard_view *g, unsigned i,
-		       struct health_status *ret)
+static bool get_health(const struct page *p, unsigned i, struct health_status *ret)
 {
+	const struct guard_view *g = p->v->guard;
+
 	if (i >= g->devices || !g->health[i])
 		return false;
 	health_status(g->health[i], gw_snapshot_mono_ns(p->v->snap), ret);
 	return true;
 }
 
-static double health_figure(const struct health_status *h, unsigned metric)
+static double health_figure(const struct page *p, unsigned i, unsigned family)
 {
-	switch (metric) {
-	case M_GPU_THERMAL_MARGIN: return h->margin_c;
-	case M_GPU_QUARANTINE: return h->quarantine;
-	default: return h->xids;
+	struct health_status h;
+
+	if (!get_health(p, i, &h))
+		return NAN;
+	switch (family) {
+	case M_GPU_THERMAL_MARGIN: return h.margin_c;
+	case M_GPU_QUARANTINE: return h.quarantine;
+	default: return h.xids;
 	}
 }
 
-static void health_metrics(struct page *p, const struct guard_view *g)
+static void write_levels(struct page *p)
 {
-	static const unsigned metrics[] = { M_GPU_THERMAL_MARGIN, M_GPU_QUARANTINE,
-					    M_GPU_XIDS };
+	const bool wanted = page_family(p, M_GPU_HEALTH);
 	struct health_status h;
-	bool level;
 
-	for (size_t r = 0; r < COUNT(metrics); r++) {
-		bool wanted = page_family(p, metrics[r]);
-
-		for (unsigned i = 0; wanted && i < p->gpus; i++)
-			if (get_health(p, g, i, &h))
-				metrics_sample(&p->t, p->base[i], NULL,
-					       health_figure(&h, metrics[r]));
-	}
-	level = page_family(p, M_GPU_HEALTH);
-	for (unsigned i = 0; level && i < p->gpus; i++) {
-		bool known = get_health(p, g, i, &h);
+	for (unsigned i = 0; wanted && i < p->gpus; i++) {
+		bool known = get_health(p, i, &h);
 
 		for (unsigned l = 0; known && l <= HEALTH_QUARANTINE; l++)
 			page_word(p, p->base[i], "level", health_level_name(l), h.level == l);
@@ -325,20 +296,10 @@ static void xids_by_number(struct page *p, const struct guard_view *g)
 	}
 }
 
-static void write_remaps(struct page *p)
+static double remap_figure(const struct page *p, unsigned i, unsigned family)
 {
-	static const struct {
-		unsigned metric, quantity;
-	} rows[] = { { M_GPU_REMAP_PENDING, GW_Q_ROWS_PENDING },
-		     { M_GPU_REMAP_FAILURE, GW_Q_ROWS_FAILED } };
-
-	for (size_t r = 0; r < COUNT(rows); r++) {
-		bool wanted = page_family(p, rows[r].metric);
-
-		for (unsigned i = 0; wanted && i < p->gpus; i++)
-			metrics_sample(&p->t, p->base[i], NULL,
-				       page_figure(p, i, rows[r].quantity));
-	}
+	return page_figure(
+		p, i, family == M_GPU_REMAP_PENDING ? GW_Q_ROWS_PENDING : GW_Q_ROWS_FAILED);
 }
 
 void metrics_guard(struct page *p)
@@ -347,17 +308,25 @@ void metrics_guard(struct page *p)
 
 	if (g && !g->guard)
 		g = NULL;
-	capacity_metrics(p, g);
-	write_remaps(p);
+	page_gpus(p, M_CAPACITY_AVAILABLE, capacity_figure);
+	page_gpus(p, M_CAPACITY_LEAST, capacity_figure);
+	page_gpus(p, M_CAPACITY_EVICTABLE, capacity_figure);
+	page_gpus(p, M_CAPACITY_HEADROOM, capacity_figure);
+	page_gpus(p, M_CAPACITY_RESERVED, capacity_figure);
+	page_gpus(p, M_GPU_REMAP_PENDING, remap_figure);
+	page_gpus(p, M_GPU_REMAP_FAILURE, remap_figure);
 	if (!g)
 		return;
 	guard_metrics(p, g);
 	worker_words(p, g);
 	worker_figures(p, g);
-	write_blind(p, g);
+	page_gpus(p, M_GUARD_BLIND, is_blind);
 	write_classes(p, g);
-	write_unattributed(p, g);
-	health_metrics(p, g);
+	page_gpus(p, M_GPU_UNATTRIBUTED, unattributed_bytes);
+	page_gpus(p, M_GPU_THERMAL_MARGIN, health_figure);
+	page_gpus(p, M_GPU_QUARANTINE, health_figure);
+	page_gpus(p, M_GPU_XIDS, health_figure);
+	write_levels(p);
 	xids_by_number(p, g);
 }
 

@@ -8,17 +8,18 @@
 #include <math.h>
 
 #define PAGE_GPUS 256
-/* bytes of a GPU's labels: a UUID of 95 bytes, each escaped to at most three, and an index */
+/* Bytes of the labels of a GPU: a UUID of 95 bytes, of which each takes at most three bytes
+ * after escaping, and an index. */
 #define PAGE_BASE 320
 
 struct page {
 	struct metrics_text t;
 	const struct api *a;
 	const struct view *v;
-	unsigned gpus;        /* 0: there is no snapshot */
-	bool current;         /* the snapshot is at most two intervals old */
-	bool workers;         /* the guard has a worker */
-	struct metric family; /* the family whose samples are being written (page_family()) */
+	unsigned gpus;                   /* 0: there is no snapshot */
+	bool current;                    /* The snapshot is at most two intervals old. */
+	bool workers;                    /* The guard has a worker. */
+	struct metric family;            /* The family that page_family() began. */
 	char base[PAGE_GPUS][PAGE_BASE]; /* labels of each GPU */
 };
 
@@ -45,6 +46,13 @@ static inline double page_seconds(uint64_t wall_ns)
 	return (double)(wall_ns / NS_PER_MS) / 1e3;
 }
 
+/* Rounds to six decimal places, because 0.29 times 100 is 28.999999999999996. A rounded counter
+ * still never decreases. */
+static inline double page_micro(double v)
+{
+	return rint(v * 1e6) / 1e6;
+}
+
 /* Returns v, or NAN if v is 0, which means unknown for the figures that use this function. */
 static inline double page_above_zero(double v)
 {
@@ -54,6 +62,9 @@ static inline double page_above_zero(double v)
 /* Begins a family (a number of metrics_family.h). Returns false if it is not served; then the
  * caller must not compute or write its samples. */
 __attribute__((warn_unused_result)) bool page_family(struct page *p, unsigned family);
+/* Writes a family with one sample per GPU. `of` returns the value for GPU i; NAN: no sample. */
+void page_gpus(struct page *p, unsigned family,
+	       double (*of)(const struct page *p, unsigned i, unsigned family));
 /* Begins a family and writes its only sample. */
 void page_one(struct page *p, unsigned family, double value);
 
@@ -72,8 +83,8 @@ double page_figure(const struct page *p, unsigned i, unsigned q);
 /* True if the process list of this GPU is current. */
 bool page_listed(const struct page *p, unsigned i);
 
-/* Writes the number of processes on each GPU. not_ours: does not count this process and the
- * guard's workers. */
+/* Writes the number of processes on each GPU. If not_ours is true, this process and the guard's
+ * workers do not count. */
 void page_processes(struct page *p, bool not_ours);
 
 /* Parts of the page. metrics_gpus() needs a snapshot. */

@@ -290,10 +290,11 @@ static double read_quality(struct piece x)
 	return end != text && q >= 0 && q <= 1 ? q : 1;
 }
 
-struct range { /* one element of the Accept header */
+/* One element of the Accept header. */
+struct range {
 	struct piece type;
 	double q;
-	/* the range names a version that the service supports, or names no version */
+	/* The element names a version that the service supports, or no version. */
 	bool ours;
 };
 
@@ -318,8 +319,8 @@ static struct range read_range(struct piece x)
 enum metrics_form metrics_negotiate(const char *accept)
 {
 	double open = 0, text = 0;
-	/* how exactly a range names plain text: 0 not at all, 1 any type, 2 any text, 3
-	 * text/plain */
+	/* How exactly an element names plain text: 0 not at all, 1 any type, 2 any text, 3
+	 * text/plain. */
 	int exact = 0;
 	const char *end;
 

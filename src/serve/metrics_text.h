@@ -25,16 +25,18 @@ void labels_add_number(struct labels *l, const char *name, uint64_t value);
 
 struct metrics_text {
 	struct buf *out;
-	const struct metrics_sink *sink; /* receives the samples instead of `out`; NULL: none */
+	/* Receives the samples instead of `out`. NULL: `out` receives them. */
+	const struct metrics_sink *sink;
 	enum metrics_form form;
 	const struct metric *family;
-	bool begun; /* the header of the family is written */
+	bool begun; /* The header of the family was written. */
 };
 
-/* Begins a family; each family only once. m must stay valid until the next family begins. */
+/* Begins a family. A page has each family only once. m must stay valid until the next family
+ * begins. */
 void metrics_family(struct metrics_text *t, const struct metric *m);
 
-/* Adds a sample to the family. base and more: label pairs, NULL or "" for none. A value that is
+/* Adds a sample to the family. base and more are label pairs; NULL or "": none. A value that is
  * not finite is unknown, and no sample is written. */
 void metrics_sample(struct metrics_text *t, const char *base, const char *more, double value);
 

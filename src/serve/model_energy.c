@@ -10,7 +10,7 @@
 /* Time between two marks (struct model_mark). Eight marks cover more than a minute. */
 #define MARK_NS (10 * NS_PER_S)
 
-/* index of the row that sums the models without a row of their own */
+/* Index of the row that sums the models without a row of their own. */
 #define OTHER MODEL_ENERGY_ROWS
 
 const char *model_direction_name(unsigned d)
@@ -59,14 +59,22 @@ static struct model_row *row_find(struct model_energy *m, const char *worker, co
 	return NULL;
 }
 
-/* Adds the totals of a row to the row OTHER. */
-static void row_fold(struct model_energy *m, const struct model_row *r)
+/* Returns the row OTHER. */
+static struct model_row *row_other(struct model_energy *m)
 {
 	struct model_row *o = &m->row[OTHER];
 
 	if (o->method == MODEL_NOTHING)
 		row_name(o, "other", "other");
 	o->method = MODEL_SUM;
+	return o;
+}
+
+/* Adds the totals of a row to the row OTHER. */
+static void row_fold(struct model_energy *m, const struct model_row *r)
+{
+	struct model_row *o = row_other(m);
+
 	o->counted = o->counted || r->counted;
 	o->changed = true;
 	for (unsigned i = 0; i < MODEL_DIRECTIONS; i++)
@@ -105,12 +113,8 @@ static struct model_row *row_get(struct model_energy *m, const char *worker, con
 	if (r)
 		return r;
 	r = row_free(m);
-	if (!r) {
-		if (m->row[OTHER].method == MODEL_NOTHING)
-			row_name(&m->row[OTHER], "other", "other");
-		m->row[OTHER].method = MODEL_SUM;
-		return &m->row[OTHER];
-	}
+	if (!r)
+		return row_other(m);
 	row_name(r, worker, model);
 	r->begin = row_mark(r, now_ns);
 	r->seen_ns = now_ns;
@@ -208,7 +212,8 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 		p = &w->pending[w->pendings++];
 		*p = (struct model_pending){ .pid = pid, .gpu = (unsigned)gpu };
 	}
-	/* all entries are in use: add the energy to the worker's entry without a process */
+	/* All entries are in use: add the energy to an entry of the same GPU, or to the first
+	 * one. That entry then sums several processes. */
 	if (!p) {
 		for (unsigned i = 0; i < w->pendings && !p; i++)
 			if (w->pending[i].gpu == (unsigned)gpu)
@@ -223,7 +228,7 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 /* The models of one server while its waiting energy is charged to them. */
 struct settlement {
 	struct model_row *row[MODEL_ENERGY_ROWS];
-	/* prompt and generated tokens of each model since the last charge */
+	/* Prompt and generated tokens of each model since the last charge, added together. */
 	double tokens[MODEL_ENERGY_ROWS];
 	const struct model_list *list;
 	uint64_t now_ns;
@@ -314,7 +319,7 @@ static void settle_process(struct model_energy *m, const struct model_worker *w,
 			return;
 		}
 		if (l->of[i].pid)
-			continue; /* another process runs this model */
+			continue; /* Another process runs this model. */
 		candidates++;
 		last = i;
 		tokens += s->tokens[i];

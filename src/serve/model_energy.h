@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* number of models with a row of their own; one more row sums all others */
+/* Number of models with a row of their own. One more row sums all others. */
 #define MODEL_ENERGY_ROWS    64
 #define MODEL_ENERGY_GPUS    64
 #define MODEL_ENERGY_WORKERS 32
@@ -27,14 +27,14 @@ const char *model_direction_name(unsigned d); /* "prompt", "generated" */
 
 /* How energy was charged to a model. */
 enum model_method {
-	MODEL_NOTHING, /* nothing was charged to the model yet */
-	MODEL_ONLY,    /* the server has only this model */
-	MODEL_PROCESS, /* the model has a process of its own */
-	MODEL_SPLIT,   /* the models of a process share its energy by their tokens */
+	MODEL_NOTHING, /* Nothing was charged to the model yet. */
+	MODEL_ONLY,    /* The server has only this model. */
+	MODEL_PROCESS, /* The model has a process of its own. */
+	MODEL_SPLIT,   /* The models of a process share its energy by their tokens. */
 	/* Charged to no model: none is loaded, or several share a process and no tokens show
 	 * which of them worked. */
 	MODEL_NO_MODEL,
-	MODEL_SUM, /* the sum of several models */
+	MODEL_SUM, /* The row is the sum of several models. */
 	MODEL_METHODS
 };
 const char *model_method_name(unsigned m); /* "only model", ...; NULL for MODEL_NOTHING */
@@ -47,29 +47,30 @@ struct model_mark {
 
 struct model_row {
 	char worker[MODEL_WORKER];
-	char model[MODEL_NAME]; /* "": energy of the worker that belongs to no model */
+	/* "": the row has the energy of the worker that no model caused */
+	char model[MODEL_NAME];
 	/* Totals, including earlier runs of this service and of the server. */
 	double tokens[MODEL_DIRECTIONS];
-	double joules[MODEL_ENERGY_GPUS]; /* indexed like model_energy.gpu */
-	bool counted;                     /* the tokens are known */
+	double joules[MODEL_ENERGY_GPUS]; /* same indices as model_energy.gpu */
+	bool counted;                     /* The tokens are known. */
 	enum model_method method;         /* method of the last charge */
-	/* how the energy of the process was determined; NULL: nothing was charged yet */
+	/* How the energy of the process was determined. NULL: nothing was charged yet. */
 	const char *share;
-	bool listed; /* the model is in the server's last list */
-	/* last value of the server's counters; NAN: not read */
+	bool listed; /* The last list of the server contains the model. */
+	/* Last values of the server's token counters. NAN: not read. */
 	double counter[MODEL_DIRECTIONS];
-	struct model_mark begin; /* the totals when this run of the service began */
-	/* the totals at recent times, oldest first */
+	struct model_mark begin; /* totals when this run of the service began */
+	/* Totals at recent times, oldest first. */
 	struct model_mark mark[MODEL_ENERGY_MARKS];
 	unsigned marks;
 	uint64_t seen_ns; /* monotonic time of the last charge or reading */
-	bool changed;     /* the row changed since the caller cleared this flag */
+	bool changed;     /* The row has changed since the caller cleared this flag. */
 };
 
 struct model_worker {
 	char name[MODEL_WORKER];
-	bool present; /* the worker is in the current configuration */
-	/* the worker has reported its models at least once since the service started */
+	bool present; /* The current configuration has this worker. */
+	/* The worker has reported its models at least once since the service started. */
 	bool reported;
 	char why[240]; /* why the tokens are unknown; "": they are known, or not read yet */
 	struct model_pending {
@@ -83,7 +84,7 @@ struct model_worker {
 
 struct model_energy {
 	struct model_row row[MODEL_ENERGY_ROWS + 1];
-	/* number of rows in use, without the last row, which sums the other models */
+	/* Number of rows in use. The last row, which sums the other models, does not count. */
 	unsigned rows;
 	struct model_worker worker[MODEL_ENERGY_WORKERS];
 	unsigned workers;
@@ -94,7 +95,8 @@ struct model_energy {
 /* A model as its server reports it. */
 struct model_report {
 	char model[MODEL_NAME];
-	int64_t pid;                     /* the model's own process; 0: none is known */
+	/* id of the process that runs only this model; 0: no such process is known */
+	int64_t pid;
 	double tokens[MODEL_DIRECTIONS]; /* counters of the server; NAN: not read */
 };
 
@@ -102,7 +104,7 @@ struct model_report {
 struct model_list {
 	struct model_report of[MODEL_ENERGY_ROWS];
 	unsigned count;
-	/* the server started after this service, so its counters started at 0 */
+	/* The server started after this service, so its counters began with 0. */
 	bool fresh;
 };
 
@@ -110,8 +112,8 @@ struct model_list {
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
 /* Adds energy that a process of the worker used on a GPU. The energy waits until
- * model_energy_settle() charges it to models. share: how the energy of the process was
- * determined; a constant string. */
+ * model_energy_settle() charges it to models. share is a constant string that says how the
+ * energy of the process was determined. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);
 

@@ -29,22 +29,22 @@ static const struct parameter {
 	const char *in, *name, *schema, *example, *description;
 } parameters[] = {
 	{ "query", "gpu", "{\"type\":\"string\"}", "\"0\"",
-	  "Only these GPUs: index, UUID or its beginning, or PCI id; several separated by "
-	  "commas." },
+	  "Only these GPUs: index, UUID, beginning of a UUID, or PCI id; several are separated "
+	  "by commas." },
 	{ "query", "processes", "{\"type\":\"boolean\",\"default\":true}", "false",
 	  "0 or false omits the processes." },
 	{ "query", "quantity", "{\"type\":\"string\",\"default\":\"power_watts\"}",
 	  "\"power_watts,temperature_gpu_celsius\"", "Quantities, separated by commas." },
 	{ "query", "from", "{\"type\":\"string\",\"default\":\"-15m\"}", "\"-1h\"",
-	  "Begin: RFC 3339, seconds since 1970, or relative to now such as -1h." },
+	  "Begin of the range: RFC 3339, seconds since 1970, or relative to now such as -1h." },
 	{ "query", "to", "{\"type\":\"string\",\"default\":\"now\"}", "\"now\"",
-	  "End, same format as from." },
+	  "End of the range, in the same format as from." },
 	{ "query", "step", "{\"type\":\"string\"}", "\"10s\"",
 	  "Distance between points, such as 10s or 1m; default: one that gives at most 1000 "
 	  "points." },
 	{ "query", "tier",
 	  "{\"type\":\"string\",\"enum\":[\"auto\",\"second\",\"minute\",\"hour\"]}",
-	  "\"minute\"", "A named step." },
+	  "\"minute\"", "The step by its name, instead of step." },
 	{ "query", "after", "{\"type\":\"integer\",\"minimum\":0}", "0",
 	  "Only events with a higher id." },
 	{ "query", "topics", "{\"type\":\"string\"}", "\"tick,event,window\"",
@@ -69,12 +69,12 @@ static const struct parameter {
 	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Id of the window." },
 	{ "query", "worker", "{\"type\":\"string\"}", "\"ollama\"", "Only this worker." },
 	{ "query", "bytes", "{\"type\":\"integer\",\"minimum\":1}", "8589934592",
-	  "Amount of memory." },
+	  "Amount of memory in bytes." },
 	{ "path", "worker", "{\"type\":\"string\"}", "\"ollama\"",
-	  "Its name in the configuration." },
-	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Id." },
-	{ "path", "game", "{\"type\":\"string\"}", "\"4711\"", "Process id." },
-	{ "path", "operation", "{\"type\":\"string\"}", "\"1\"", "Id." },
+	  "Name of the worker in the configuration." },
+	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Id of the reservation." },
+	{ "path", "game", "{\"type\":\"string\"}", "\"4711\"", "Id of the game's process." },
+	{ "path", "operation", "{\"type\":\"string\"}", "\"1\"", "Id of the operation." },
 	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"",
 	  "Name of the setting." },
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
@@ -94,10 +94,10 @@ static const struct {
 	    "it lasts." } },
 	{ "getEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
-	    "The last event that a returning client has received." } },
+	    "Id of the last event that a reconnecting client has received." } },
 	{ "getGuardEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
-	    "The last event that a returning client has received." } },
+	    "Id of the last event that a reconnecting client has received." } },
 };
 
 static const struct {
@@ -478,7 +478,7 @@ void api_openapi(void *arg, const struct request *q, struct reply *r)
 		openapi_render(&a->openapi);
 	}
 	if (a->openapi.err)
-		reply_problem(r, 503, "no-memory", NULL, "out of memory");
+		api_no_memory(r);
 	else
 		reply_static(r, "application/json", a->openapi.p, a->openapi.len, NULL, 0);
 }

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 
 struct openapi_text {
-	const char *name, *json; /* a table ends with NULL */
+	const char *name, *json; /* The last row of a table has name NULL. */
 };
 extern const struct openapi_text openapi_schemas[];
 extern const struct openapi_text openapi_examples[];

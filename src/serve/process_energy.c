@@ -36,19 +36,20 @@ static void shares_remove(struct process_energy *e, unsigned i)
 	memset(&e->row[last], 0, sizeof(e->row[last]));
 }
 
-static void shares_give_up(struct process_energy *e, unsigned i)
+/* Frees row i and adds its energy to `former_joules`. */
+static void shares_release(struct process_energy *e, unsigned i)
 {
 	e->former_joules += e->shares.row[i].joules;
 	shares_remove(e, i);
 }
 
-/* Gives up the rows of processes that have exited and whose start time is unknown, because a
- * new process with the same pid would look like the old one. */
-static void shares_give_up_unknown(struct process_energy *e)
+/* Frees the rows of exited processes with an unknown start time, because a new process with the
+ * same pid would be taken for the old one. */
+static void shares_release_unknown(struct process_energy *e)
 {
 	for (unsigned i = e->shares.count; i-- > 0;)
 		if (e->row[i].seen != e->steps && e->shares.row[i].id.start_ticks == 0)
-			shares_give_up(e, i);
+			shares_release(e, i);
 }
 
 /* Frees the row of the process that exited first. Returns false if all processes with a row are
@@ -64,7 +65,7 @@ static bool shares_make_room(struct process_energy *e)
 			oldest = i;
 	if (e->row[oldest].seen == e->steps)
 		return false;
-	shares_give_up(e, oldest);
+	shares_release(e, oldest);
 	return true;
 }
 
@@ -104,7 +105,7 @@ static size_t shares_select(struct process_energy *e, const struct attribute_use
 			kept[count++] = uses[i];
 		}
 	}
-	shares_give_up_unknown(e);
+	shares_release_unknown(e);
 	for (size_t i = 0; i < n; i++) {
 		if (shares_find(e, uses[i].id) >= 0)
 			continue;
@@ -157,7 +158,7 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 		return;
 	if (!e->begun || !(joules >= 0) || !(seconds >= 0)) {
 		e->begun = true;
-		e->earlier_joules += joules; /* all parts together must equal the counter */
+		e->earlier_joules += joules; /* All parts together must equal the counter. */
 		e->counter_j = e->mark_j[0] = e->mark_j[1] = counter_j;
 		e->mark_s = counter_s;
 		e->steps++;
@@ -358,7 +359,7 @@ double process_history_at(const struct process_history_row *r, unsigned figure, 
 
 	if (step < r->first || step > r->last || step + PROCESS_HISTORY_POINTS <= r->last)
 		return NAN;
-	/* round to the precision of a float; further digits only make documents longer */
+	/* Round, because a float has no more digits. */
 	return round((double)r->figure[figure].mean[step % PROCESS_HISTORY_POINTS] *
 		     scale[figure]) /
 	       scale[figure];

@@ -2,8 +2,8 @@
  * keeps the recent history of the largest processes (process_history_*, below).
  *
  * It follows the energy counter of the GPU and divides each increase among the processes that
- * are on the GPU (attribute.h). Memory is bounded: when a row is needed, a process that exited
- * loses its row, and its energy is added to `former`. Rows, former, idle, unattributed and
+ * are on the GPU (attribute.h). Memory is bounded: when a row is needed, the row of an exited
+ * process is freed, and its energy is added to `former`. Rows, former, idle, unattributed and
  * earlier always add up to the counter. */
 #ifndef GW_SERVE_PROCESS_ENERGY_H
 #define GW_SERVE_PROCESS_ENERGY_H
@@ -24,10 +24,11 @@ struct process_energy {
 	struct attribute shares;
 	struct process_energy_row {
 		double begin_j; /* value of the counter when the row began */
-		/* joules of the row at the two times of process_energy.mark_j */
+		/* Joules of the row at the two times of process_energy.mark_j. */
 		double mark_j[2];
 		double before_j; /* joules of the row before the last step */
-		/* number of the last step (process_energy.steps) with this process */
+		/* Number of the last step (process_energy.steps) in which the process was
+		 * present. */
 		uint64_t seen;
 	} row[ATTRIBUTE_ROWS]; /* same indices as shares.row */
 	uint64_t steps;
@@ -35,7 +36,7 @@ struct process_energy {
 	 * A share of the power is the mean since the older time, because the joules of a GPU
 	 * arrive in batches. */
 	double mark_j[2], mark_s;
-	double former_joules;  /* joules of processes that lost their row */
+	double former_joules;  /* joules of rows that were freed */
 	double earlier_joules; /* value of the counter at the first process_energy_add() */
 	double counter_j, counter_s;
 	bool begun;
@@ -45,12 +46,13 @@ struct process_energy {
 struct process_energy_sums {
 	double processes_joules, former_joules, idle_joules, unattributed_joules;
 	double earlier_joules;
-	bool idle_known; /* false: the processes' shares include the idle power of the GPU */
-	bool known;      /* false: no energy was counted yet */
+	/* False: the shares of the processes include the idle power of the GPU. */
+	bool idle_known;
+	bool known; /* False: no energy was counted yet. */
 };
 
-/* no_context_w, context_w: idle power of the GPU without and with a CUDA context, as in
- * attribute_init(). */
+/* no_context_w and context_w are the idle power of the GPU without and with a CUDA context, as
+ * in attribute_init(). */
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
 
 /* Divides the increase of the counter since the last call among the processes that are on the
@@ -64,8 +66,8 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 /* Adds to the counter the joules and seconds that an earlier run of the service counted. */
 void process_energy_shift(struct process_energy *e, double joules, double seconds);
 
-/* Returns the row of a process; NULL: the process has no row. *ret_ratio: the process's share
- * of the energy of the GPU in the last seconds; NAN: unknown. */
+/* Returns the row of a process; NULL: the process has no row. Sets *ret_ratio to the process's
+ * share of the GPU's energy in the last seconds; NAN: unknown. */
 const struct attribute_row *process_energy_find(const struct process_energy *e,
 						struct proc_id id, double *ret_ratio);
 
@@ -89,7 +91,7 @@ void process_energy_sum(const struct process_energy *e, struct process_energy_su
 
 enum process_history_figure {
 	PROCESS_HISTORY_MEMORY, /* bytes */
-	PROCESS_HISTORY_SM,     /* busy share of the multiprocessors, 0 to 1 */
+	PROCESS_HISTORY_SM,     /* share of time in which multiprocessors were busy, 0 to 1 */
 	PROCESS_HISTORY_POWER,  /* watts */
 	PROCESS_HISTORY_FIGURES
 };
@@ -105,7 +107,8 @@ struct process_history_row {
 	double bytes;         /* memory at the last reading; 0: unknown */
 	struct {
 		unsigned count; /* number of readings in the last step */
-		/* mean per step, indexed by step number modulo the size; NAN: unknown */
+		/* Mean of each step, at index step number modulo PROCESS_HISTORY_POINTS. NAN:
+		 * unknown. */
 		float mean[PROCESS_HISTORY_POINTS];
 	} figure[PROCESS_HISTORY_FIGURES];
 };

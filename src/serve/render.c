@@ -20,6 +20,11 @@ bool render_shows(const struct render_filter *filter, unsigned device)
 	return !filter || device >= sizeof(filter->selected) || filter->selected[device];
 }
 
+void render_text(struct json *j, const char *key, const char *text)
+{
+	json_string(j, key, text && *text ? text : NULL);
+}
+
 void render_head(struct json *j, const struct gw_snapshot *snap)
 {
 	json_object(j, NULL);
@@ -51,7 +56,7 @@ void render_source(struct json *j, const struct gw_snapshot *snap)
 	json_string(j, "backend", s->backend);
 	json_bool(j, "simulated", s->simulated);
 	json_string(j, "cause", s->cause == GW_CAUSE_NONE ? NULL : c->key);
-	json_string(j, "message", *s->message ? s->message : NULL);
+	render_text(j, "message", s->message);
 	json_string(j, "remedy", s->cause == GW_CAUSE_NONE ? NULL : c->remedy);
 	json_string(j, "driver_version", s->driver_version);
 	json_string(j, "cuda_driver_version", s->cuda_version);
@@ -122,7 +127,7 @@ static void write_mig(struct json *j, const struct gw_device *d, unsigned device
 		json_object(j, NULL);
 		json_uint(j, "index", m->index);
 		json_string(j, "uuid", m->uuid);
-		json_string(j, "name", *m->name ? m->name : NULL);
+		render_text(j, "name", m->name);
 		json_int_if(j, "gpu_instance", m->gpu_instance >= 0, m->gpu_instance);
 		json_int_if(j, "compute_instance", m->compute_instance >= 0,
 			    m->compute_instance);
@@ -177,7 +182,7 @@ static void write_device(struct json *j, const struct gw_device *d, unsigned dev
 	json_string(j, "state", gw_device_state_name(d->state));
 	json_string(j, "cause",
 		    d->cause == GW_CAUSE_NONE ? NULL : gw_cause_info(d->cause)->key);
-	json_string(j, "message", *d->message ? d->message : NULL);
+	render_text(j, "message", d->message);
 	json_int_if(j, "cuda_ordinal", d->cuda_ordinal >= 0, d->cuda_ordinal);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (d->value_absence[q] == GW_HAVE)
@@ -216,9 +221,9 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
 	json_array_end(j);
 }
 
-/* The summary: nine flat figures for simple clients. They describe the first GPU that responds;
- * gpu_count shows whether there are more. "gb" is 2^30 bytes, as in the programs that use these
- * keys. */
+/* The next two functions write a summary of nine figures for simple clients. It describes the
+ * first GPU that responds; gpu_count shows whether there are more. "gb" means 2^30 bytes, as in
+ * the programs that use these keys. */
 
 static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {
@@ -310,10 +315,10 @@ enum gw_absence render_read_absence(const char *key)
 void render_workload_keys(struct json *j, const struct workload *w)
 {
 	json_string(j, "kind", workload_kind_word(w->kind));
-	json_string(j, "id", *w->id ? w->id : NULL);
-	json_string(j, "namespace", *w->space ? w->space : NULL);
-	json_string(j, "name", *w->name ? w->name : NULL);
-	json_string(j, "part", *w->part ? w->part : NULL);
+	render_text(j, "id", w->id);
+	render_text(j, "namespace", w->space);
+	render_text(j, "name", w->name);
+	render_text(j, "part", w->part);
 }
 
 static void write_process_workload(struct json *j, const struct workload *w)
@@ -404,7 +409,7 @@ void render_processes(struct json *j, struct render_process_list processes,
 		if (render_shows(filter, gw_process_list_get(list, i)->device))
 			write_process(j, &processes, i, snap);
 	json_array_end(j);
-	json_object(j, "processes_absent"); /* devices without a process list */
+	json_object(j, "processes_absent"); /* The GPUs without a process list. */
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const char *uuid = gw_device_text(gw_snapshot_device(snap, i), GW_T_UUID);
 		enum gw_absence why = gw_process_list_absence(list, i);
@@ -415,7 +420,8 @@ void render_processes(struct json *j, struct render_process_list processes,
 	json_object_end(j);
 }
 
-/* Returns the row of a process in the reply, or NULL.  hint: where the row probably is. */
+/* Returns the row of a process in the reply; NULL: there is none. The search begins at row
+ * `hint`, because the row is probably there. */
 static const struct json_doc *find_row(const struct json_doc *doc, const struct gw_process *p,
 				       const char *uuid, size_t hint)
 {
@@ -465,20 +471,22 @@ static void read_text(const struct json_doc *d, const char *path, char *out, siz
 	snprintf(out, size, "%s", text ? text : "");
 }
 
-static void read_workload(const struct json_doc *d, struct workload *ret)
+bool render_read_workload(const struct json_doc *d, struct workload *ret)
 {
-	const char *kind = d ? json_doc_string(d, "workload.kind") : NULL;
+	const char *kind = json_doc_string(d, "kind");
+	bool known = false;
 
 	*ret = (struct workload){ .kind = WORKLOAD_NONE };
 	for (unsigned k = 0; kind && k < WORKLOAD_KINDS; k++)
-		if (strcmp(workload_kind_word(k), kind) == 0)
+		if (strcmp(workload_kind_word(k), kind) == 0) {
 			ret->kind = k;
-	if (!kind)
-		return;
-	read_text(d, "workload.id", ret->id, sizeof(ret->id));
-	read_text(d, "workload.namespace", ret->space, sizeof(ret->space));
-	read_text(d, "workload.name", ret->name, sizeof(ret->name));
-	read_text(d, "workload.part", ret->part, sizeof(ret->part));
+			known = true;
+		}
+	read_text(d, "id", ret->id, sizeof(ret->id));
+	read_text(d, "namespace", ret->space, sizeof(ret->space));
+	read_text(d, "name", ret->name, sizeof(ret->name));
+	read_text(d, "part", ret->part, sizeof(ret->part));
+	return known;
 }
 
 static bool make_room(struct render_process_rows *r, unsigned rows)
@@ -515,7 +523,7 @@ int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *
 		const struct json_doc *d = find_row(doc, p, uuid, i);
 
 		rows->energy[i] = read_energy(d);
-		read_workload(d, &rows->workload[i]);
+		render_read_workload(json_doc_get(d, "workload"), &rows->workload[i]);
 	}
 	known->energy = rows->energy;
 	known->workload = rows->workload;
@@ -700,7 +708,7 @@ static void render_times(struct json *j, const char *key, const struct gw_interv
 static void render_rates(struct json *j, const struct energy_cost *c)
 {
 	json_double(j, "price_per_kwh", or_unknown(c->price_per_kwh));
-	json_string(j, "price_currency", *c->currency ? c->currency : NULL);
+	render_text(j, "price_currency", c->currency);
 	json_double(j, "gco2_per_kwh", or_unknown(c->gco2_per_kwh));
 }
 

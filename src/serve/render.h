@@ -17,15 +17,22 @@ struct json_doc;
 struct view_process;
 struct workload;
 
-/* The devices to show; NULL: all. */
+/* The devices to show. A NULL pointer to it means all devices. */
 struct render_filter {
 	bool selected[256];
 };
 
 bool render_shows(const struct render_filter *filter, unsigned device);
 
+/* Writes a string; null if it is NULL or "". */
+void render_text(struct json *j, const char *key, const char *text);
+
 /* Writes the keys that identify a workload, into an open object. */
 void render_workload_keys(struct json *j, const struct workload *w);
+
+/* Reads these keys. Returns false if the kind is unknown; the workload then has the kind
+ * WORKLOAD_NONE. d may be NULL. */
+bool render_read_workload(const struct json_doc *d, struct workload *ret);
 
 /* Writes the array "types" of a process; type is a set of enum gw_process_type. */
 void render_process_types(struct json *j, unsigned type);
@@ -35,18 +42,19 @@ bool render_read_types(const struct json_doc *types, unsigned *ret);
 /* Returns the absence with this key; GW_ABSENT_NO_DATA if there is none (key may be NULL). */
 enum gw_absence render_read_absence(const char *key);
 
-/* render_head() begins a document: its head (the object stays open) and the object "source". */
+/* Begins a document: writes its first keys. The object stays open. */
 void render_head(struct json *j, const struct gw_snapshot *snap);
 /* Begins a stored document with its kind, tool and time. version NULL: this program. */
 void render_kept_head(struct json *j, const char *kind, const char *version, uint64_t wall_ns,
 		      bool simulated);
+/* Writes the object "source": backend, driver and the cause of a problem. */
 void render_source(struct json *j, const struct gw_snapshot *snap);
 
 /* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
-/* The processes on the GPUs. energy and workload have one row per process of the list. energy
- * NULL: energy and workload are unknown, because only the service finds them; so is a row with
- * the absence GW_ABSENT_NEEDS_SERVICE. */
+/* The processes on the GPUs. energy and workload have one row per process of the list. If
+ * energy is NULL, energy and workload are unknown, because only the service determines them.
+ * The same is true for a row with the absence GW_ABSENT_NEEDS_SERVICE. */
 struct render_process_list {
 	const struct gw_process_list *list;
 	const struct view_process *energy;
@@ -79,7 +87,7 @@ void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
 /* Each writes one whole document. */
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter);
-/* processes.list NULL: without processes. */
+/* processes.list NULL: the document has no processes. */
 void render_snapshot(struct json *j, const struct gw_snapshot *snap,
 		     struct render_process_list processes, const struct render_filter *filter);
 void render_environment(struct json *j, const struct gw_environment *env,
@@ -88,7 +96,7 @@ void render_environment(struct json *j, const struct gw_environment *env,
 /* Writes {low, best, high}, or null if unknown. */
 void render_interval(struct json *j, const char *key, const struct gw_interval *v);
 
-/* maximum bytes of a currency name with its NUL */
+/* Maximum bytes of the name of a currency, with its NUL. */
 #define ENERGY_COST_CURRENCY 17
 #define ENERGY_COST_TEXT     160
 
@@ -100,8 +108,8 @@ struct energy_cost {
 	char currency[ENERGY_COST_CURRENCY]; /* "": not given */
 };
 
-/* Writes "0.00222 kWh, 0.000689 EUR, 0.844 g CO2".  Writes "" if nothing is configured or the
- * energy is unknown. */
+/* Writes a text such as "0.00222 kWh, 0.000689 EUR, 0.844 g CO2". Writes "" if nothing is
+ * configured or the energy is unknown. */
 void energy_cost_text(const struct energy_cost *c, double joules,
 		      char out[static ENERGY_COST_TEXT]);
 

@@ -233,15 +233,6 @@ static void write_pairs(struct json *j, const struct ab_report *r)
 	json_array_end(j);
 }
 
-static void code_keys(struct json *j, uint64_t codes)
-{
-	json_array(j, "codes");
-	for (unsigned c = 0; c < GW_CODES; c++)
-		if (codes & UINT64_C(1) << c)
-			json_string(j, NULL, gw_code_info(c)->key);
-	json_array_end(j);
-}
-
 static void write_runs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "runs");
@@ -262,7 +253,7 @@ static void write_runs(struct json *j, const struct ab_report *r)
 		json_double(j, "residual_ratio", run->residual_ratio);
 		json_double(j, "temperature_begin_celsius", run->temperature_c);
 		json_string(j, "validity", gw_validity_name(run->validity));
-		code_keys(j, run->codes);
+		render_codes(j, run->codes);
 		json_object_end(j);
 	}
 	json_array_end(j);

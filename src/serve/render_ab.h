@@ -15,23 +15,24 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define AB_LOOKS 16 /* maximum number of interim estimates; more than can occur */
+#define AB_LOOKS 16 /* maximum number of interim estimates; a comparison never reaches it */
 
 /* One run of one of the commands. */
 struct ab_record {
 	struct ab_step step;
-	bool used; /* the pair of this run counts in the comparison */
+	bool used; /* The comparison uses the pair of this run. */
 	uint64_t begin_wall_ns;
 	double seconds, power_w;
-	/* sum of all GPUs for comparisons: without the errors of gain and offset */
+	/* Sum of all GPUs. Its interval omits the errors of gain and offset, because they are
+	 * the same in both runs of a pair. */
 	struct gw_interval energy;
 	/* sum of all GPUs with the errors of gain and offset; not in the document */
 	struct gw_interval absolute;
 	double u_j; /* standard uncertainty of the best value */
-	/* energy from samples / energy from counter - 1; NAN: only one is known */
+	/* Energy from samples / energy from counter - 1. NAN: only one of them is known. */
 	double residual_ratio;
 	double temperature_c;      /* temperature of the warmest GPU when the run began */
-	enum gw_validity validity; /* worst of all GPUs */
+	enum gw_validity validity; /* the worst validity of all GPUs */
 	uint64_t codes;            /* codes of all GPUs together */
 };
 
@@ -48,24 +49,27 @@ struct ab_report {
 	const char *gate;  /* the gate as given on the command line; NULL: no gate */
 	const char *part;  /* the compared part; NULL: whole runs */
 	double iterations; /* iterations per run; NAN: not given */
-	unsigned warmup;   /* number of warm-up runs of each command, which do not count */
-	bool cooled;       /* the GPUs cool down before each run */
-	/* temperature to cool down to before a run; NAN: the temperature at the first start */
+	/* number of runs of each command before the comparison; they do not count */
+	unsigned warmup;
+	bool cooled; /* The comparison waits before each run until the GPUs have cooled down. */
+	/* The comparison waits for this temperature before a run. NAN: the temperature at the
+	 * begin of the first run. */
 	double cool_to_c;
-	/* total time for which the comparison waited for the GPUs to cool down */
+	/* Total time for which the comparison waited until the GPUs had cooled down. */
 	double cool_s;
-	unsigned cool_late; /* number of waits for cooling that ended by a time limit */
+	unsigned cool_late; /* number of such waits that ended because of a time limit */
 	const struct measured_room *room; /* NULL: none requested */
 	struct ab_result result;
 	struct ab_estimate look[AB_LOOKS];
 	unsigned looks;
-	struct ab_record *run; /* in order of execution */
+	struct ab_record *run; /* the runs, in order of execution */
 	unsigned runs;
-	bool failed; /* a command failed; the next three members describe it */
+	bool failed; /* A command failed. The next three members describe the failure. */
 	enum ab_arm failed_arm;
-	/* exit status of the command as in a shell; 0: it succeeded, but its run is unusable */
+	/* Exit status of the command, as in a shell. 0: the command succeeded, but its run
+	 * cannot be used. */
 	int failed_status;
-	char failure[160]; /* what happened */
+	char failure[160]; /* a sentence about the failure */
 	int interrupted;   /* signal that interrupted the comparison; 0: none */
 	int exit_code;
 };

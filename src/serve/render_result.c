@@ -9,11 +9,6 @@
 
 #include "render_sensor.h"
 
-static const char *given(const char *text)
-{
-	return text && *text ? text : NULL;
-}
-
 /* Numbers in one object. */
 struct row {
 	const char *key;
@@ -60,7 +55,7 @@ static void write_process(struct json *j, const struct attribute_row *r)
 	json_object(j, NULL);
 	json_int(j, "pid", r->id.pid);
 	json_uint_if(j, "start_ticks", r->id.start_ticks, r->id.start_ticks);
-	json_string(j, "name", given(r->name));
+	render_text(j, "name", r->name);
 	json_double(j, "joules", r->joules);
 	json_string(j, "how", attribute_how_name(r->how));
 	json_object_end(j);
@@ -105,7 +100,7 @@ static void column_end(struct json *j, bool pretty)
 	j->pretty = pretty;
 }
 
-/* Rounds to the step, because further digits mean nothing: a microsecond, a milliwatt. */
+/* Rounds to a multiple of the step, because the readings have no higher precision. */
 static double rounded(double v, double step)
 {
 	return round(v / step) * step;
@@ -134,24 +129,16 @@ static void power_series(struct json *j, const struct run_trace_copy *s, uint64_
 	json_object_end(j);
 }
 
-static double tick_temperature(const struct run_trace_tick *t)
-{
-	return (double)t->temperature_c;
-}
+enum tick_column { TICK_TEMPERATURE, TICK_CLOCK, TICK_UTILIZATION, TICK_MEMORY, TICK_COLUMNS };
 
-static double tick_clock(const struct run_trace_tick *t)
+static double tick_figure(const struct run_trace_tick *t, enum tick_column column)
 {
-	return (double)t->clock_sm_hz;
-}
-
-static double tick_utilization(const struct run_trace_tick *t)
-{
-	return round((double)t->utilization * 1e4) / 1e4;
-}
-
-static double tick_memory(const struct run_trace_tick *t)
-{
-	return t->memory_bytes;
+	switch (column) {
+	case TICK_TEMPERATURE: return (double)t->temperature_c;
+	case TICK_CLOCK: return (double)t->clock_sm_hz;
+	case TICK_UTILIZATION: return round((double)t->utilization * 1e4) / 1e4;
+	default: return t->memory_bytes;
+	}
 }
 
 static void throttle_words(struct json *j, double reasons)
@@ -170,15 +157,9 @@ static void throttle_words(struct json *j, double reasons)
 
 static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t begin_ns)
 {
-	static const struct {
-		const char *key;
-		double (*of)(const struct run_trace_tick *t);
-	} columns[] = {
-		{ "temperature_celsius", tick_temperature },
-		{ "clock_sm_hertz", tick_clock },
-		{ "utilization_ratio", tick_utilization },
-		{ "memory_used_bytes", tick_memory },
-	};
+	static const char *const keys[TICK_COLUMNS] = { "temperature_celsius", "clock_sm_hertz",
+							"utilization_ratio",
+							"memory_used_bytes" };
 	uint64_t first = s->ticks ? s->tick[0].t_ns : begin_ns;
 	bool pretty;
 
@@ -188,10 +169,10 @@ static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t
 	for (size_t i = 0; i < s->ticks; i++)
 		json_double(j, NULL, since(s->tick[i].t_ns, first));
 	column_end(j, pretty);
-	for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++) {
-		pretty = column_begin(j, columns[c].key);
+	for (unsigned c = 0; c < TICK_COLUMNS; c++) {
+		pretty = column_begin(j, keys[c]);
 		for (size_t i = 0; i < s->ticks; i++)
-			json_double(j, NULL, columns[c].of(&s->tick[i]));
+			json_double(j, NULL, tick_figure(&s->tick[i], (enum tick_column)c));
 		column_end(j, pretty);
 	}
 	pretty = column_begin(j, "throttle");
@@ -276,8 +257,8 @@ static void energy_group(struct json *j, unsigned i, const struct gw_energy *e)
 	json_object_end(j);
 }
 
-/* True for words, codes and intervals outside of inner objects: they come first in a
- * document. */
+/* True if the field comes first in a document: a word, codes or an interval that is not in an
+ * inner object. */
 static bool is_headline(const struct gw_energy_field *f)
 {
 	return group_length(f) == 0 && (f->kind == GW_FIELD_WORD || f->kind == GW_FIELD_CODES ||
@@ -324,10 +305,10 @@ static void write_device(struct json *j, const struct measured_device *d, uint64
 
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "uuid", given(d->uuid));
-	json_string(j, "name", given(d->name));
+	render_text(j, "uuid", d->uuid);
+	render_text(j, "name", d->name);
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
-	json_string(j, "driver_version", given(d->driver));
+	render_text(j, "driver_version", d->driver);
 	render_energy(j, e);
 	write_baseline(j, &d->baseline);
 	render_energy_detail(j, e);
@@ -352,7 +333,7 @@ static void write_codes(struct json *j, const struct measured_run *r)
 		json_string(j, "code", info->key);
 		json_string(j, "level", gw_validity_name(c->level));
 		json_string(j, "sentence", info->sentence);
-		json_string(j, "evidence", given(c->evidence));
+		render_text(j, "evidence", c->evidence);
 		if (c->device >= 0)
 			json_uint(j, "device", r->device[c->device].index);
 		else
@@ -367,7 +348,7 @@ static void write_host(struct json *j, const struct host_energy *h)
 	json_object(j, "host");
 	json_double(j, "joules", h->joules);
 	json_string(j, "absence", h->why == GW_HAVE ? NULL : gw_absence_key(h->why));
-	json_string(j, "remedy", h->why == GW_HAVE ? NULL : given(h->remedy));
+	render_text(j, "remedy", h->why == GW_HAVE ? NULL : h->remedy);
 	json_array(j, "domains");
 	for (unsigned i = 0; i < h->count; i++) {
 		const struct host_domain *d = &h->domain[i];
@@ -425,7 +406,7 @@ static void write_count(struct json *j, const struct measured_count *c)
 		return;
 	json_string(j, "source", c->source);
 	json_string(j, "url", c->place);
-	json_string(j, "counter", given(c->name));
+	render_text(j, "counter", c->name);
 	json_uint_if(j, "series", c->series, c->series);
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
@@ -493,7 +474,7 @@ static void room_worker(struct json *j, const struct measured_worker *w)
 	json_string(j, "hold_before", w->hold);
 	json_double(j, "hold_before_seconds", w->hold_left_s);
 	json_string(j, "held_by", w->held ? "measurement" : "others");
-	json_string(j, "broken", given(w->broken));
+	render_text(j, "broken", w->broken);
 	json_object_end(j);
 }
 

@@ -26,7 +26,7 @@ struct measured_code {
 
 /* The idle power of a GPU, and the energy above it. */
 struct measured_baseline {
-	const char *kind; /* NULL: no baseline, and the other members are not set */
+	const char *kind; /* NULL: there is no baseline, and the other members are not set */
 	double power_w, u_w, age_s, seconds;
 	struct gw_interval net_joules;
 	double adjusted_joules;
@@ -41,7 +41,7 @@ struct measured_device {
 	struct measured_baseline baseline;
 	double power_limit_w;
 	struct sensor sensor;
-	bool processes; /* the processes on the GPU were read */
+	bool processes; /* The processes on the GPU were read. */
 	struct attribute who;
 	struct run_trace_copy series;
 };
@@ -49,32 +49,35 @@ struct measured_device {
 /* A part of a run that the command marked. */
 struct measured_window {
 	const char *label;
-	double begin_s, seconds;        /* time since the run began; duration */
-	bool unfinished;                /* the run ended before the command ended the part */
-	const struct gw_energy *energy; /* one per device */
+	double begin_s, seconds; /* begin_s: time since the run began; seconds: duration */
+	bool unfinished;         /* The run ended before the command ended the part. */
+	const struct gw_energy *energy; /* one energy per device */
 };
 
 /* Iterations or tokens of a run, from a counter that was read before and after the run. */
 struct measured_count {
 	const char *source; /* the option that names the counter; NULL: no counter */
-	/* where the counter was read, without secrets; NULL: not part of the result */
+	/* Address or file from which the counter was read, without secrets. NULL: not part of
+	 * the result. */
 	const char *place;
 	char name[640];  /* name of the counter with the selected labels; "": none */
 	unsigned series; /* number of series in the sum; 0: unknown */
-	bool iterations; /* true: the counter counts iterations; false: tokens */
+	bool iterations; /* True: the counter counts iterations. False: it counts tokens. */
 	double number;   /* iterations or tokens of the run; NAN: unknown */
-	double edge;     /* upper bound of what was counted outside the run */
-	/* processes of this machine that answer at `place`; they are part of the measurement */
+	double edge;     /* upper bound of the number that was counted outside of the run */
+	/* Processes of this machine that answer at `place`. They are part of the
+	 * measurement. */
 	int64_t server_pid[METER_SERVERS];
-	unsigned servers; /* number of server_pid; 0: unknown, or on another machine */
-	/* number of series that appeared during the run; their whole value counts */
+	unsigned servers; /* number of server_pid; 0: they are unknown, or on another machine */
+	/* Number of series that began during the run, and the sum of their values, which counts
+	 * completely. */
 	unsigned fresh;
 	double fresh_number;
-	bool fresh_assumed; /* the server does not report when these series began */
+	bool fresh_assumed; /* The server does not report when these series began. */
 	char why[320];      /* why `number` is unknown */
 };
 
-/* Room for every code on eight GPUs; further codes are dropped, except child-failed. */
+/* Enough for every code on eight GPUs. Further codes are dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
 /* Sums over the devices of a run. */
@@ -88,7 +91,8 @@ struct measured_sum {
 
 /* The work of a run, and the energy and time per unit of work. */
 struct measured_work {
-	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
+	double iterations,
+		tokens; /* from an option, from marks or from a counter; NAN: unknown */
 	struct measured_count count;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval iteration_joules, token_joules;
@@ -96,14 +100,16 @@ struct measured_work {
 
 struct measured_run {
 	unsigned trial;
-	/* begin of the run in monotonic time and in wall time */
+	/* Begin of the run, in monotonic time and in wall time. */
 	uint64_t begin_ns, begin_wall_ns;
-	const char *part; /* the run is only this marked part; NULL: the whole command */
-	/* number of parts with that name; the run is the first of them */
+	/* The run is only this marked part. NULL: the run is the whole command. */
+	const char *part;
+	/* Number of parts with that name. The run is the first of them. */
 	unsigned parts;
 	double seconds;
-	double window_s;              /* length of the energy window; 0: equal to seconds */
-	int exit_status, exit_signal; /* exit_status -1: none; exit_signal 0: none */
+	double window_s; /* length of the energy window; 0: equal to seconds */
+	/* exit_status -1: none; exit_signal 0: no signal ended the command */
+	int exit_status, exit_signal;
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
@@ -119,16 +125,18 @@ struct measured_run {
 /* A worker of the guard that was kept off the measured GPUs. */
 struct measured_worker {
 	char name[128];
-	/* state and hold when the measurement began; hold: "none", "evicted" or "manual" */
+	/* State and hold of the worker when the measurement began. hold is "none", "evicted" or
+	 * "manual". */
 	char state[24], hold[16];
-	double hold_left_s; /* remaining time of that hold; NAN: no end, or no hold */
-	bool held;          /* the measurement holds the worker; false: an earlier hold does */
-	/* why the worker was on the GPUs at some time; "": the worker was never on them */
+	/* remaining time of that hold; NAN: the hold has no end, or there is none */
+	double hold_left_s;
+	bool held; /* True: the measurement holds the worker. False: an earlier hold does. */
+	/* Why the worker was on the measured GPUs at some time. "": it never was. */
 	char broken[200];
 };
 
 struct measured_room {
-	bool asked; /* --clean-room was given; if not, the other members are not set */
+	bool asked; /* --clean-room was given. If not, the other members are not set. */
 	double waited_s;
 	struct measured_worker worker[POLICY_WORKERS];
 	unsigned workers;
@@ -140,13 +148,14 @@ bool measured_room_kept(const struct measured_room *r);
 /* Calibration of the sensor with an external meter. cli/calibrate.h explains the figures. */
 #define MEASURED_NOTES 3
 struct measured_calibration {
-	const char *trace; /* path of the meter's file, as given */
+	const char *trace; /* path of the meter's file, as the user gave it */
 	char sha256[65];
-	size_t points, passed_over; /* points used; lines not used */
+	/* number of points that were used, and of lines that were not used */
+	size_t points, passed_over;
 	double lag_s, correlation, residual_w, span_s;
 	double gain, gain_u, offset_w, offset_u_w, pivot_w, reference_u, measured_offset_w;
 	bool offset_alone, wider;
-	char note[MEASURED_NOTES][320]; /* notes; "" after the last */
+	char note[MEASURED_NOTES][320]; /* The notes. "" after the last one. */
 };
 
 struct measured {
@@ -156,11 +165,12 @@ struct measured {
 	const char *const *tags; /* "key=value" */
 	unsigned tag_count;
 	double model_size_bytes;
-	double iterations, tokens; /* as given; NAN: not given */
+	double iterations, tokens; /* from the options; NAN: not given */
 	const char *command_name;
-	const char *command;     /* NULL: not part of the result */
-	const char *service;     /* address of the service that measured; NULL: no service */
-	const char *environment; /* environment as JSON, instead of env; NULL: env is used */
+	const char *command; /* NULL: not part of the result */
+	const char *service; /* address of the service that measured; NULL: no service */
+	/* The environment as JSON. NULL: render_result() writes its argument env. */
+	const char *environment;
 	enum gw_validity validity;
 	const struct measured_room *room;
 	struct measured_run *run;
@@ -176,7 +186,7 @@ void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);
 
-/* Writes the energy per process, as the array "processes"; who NULL: null. */
+/* Writes the energy per process as the array "processes". Writes null if who is NULL. */
 void render_shares(struct json *j, const struct attribute *who);
 
 /* Writes the keys of a set of codes, as the array "codes". */
@@ -185,7 +195,7 @@ void render_codes(struct json *j, uint64_t codes);
 /* Writes the key "clean_room"; null if it was not requested. */
 void render_room(struct json *j, const struct measured_room *r);
 
-/* Writes the calibration; c NULL: null. */
+/* Writes the calibration; null if c is NULL. */
 void render_calibration(struct json *j, const char *key, const struct measured_calibration *c);
 
 /* Writes the whole document. env may be NULL. */

@@ -71,7 +71,7 @@ static void write_rates(struct json *j, const struct sensor *s)
 	for (unsigned i = 0; i < SENSOR_RATES; i++) {
 		const struct sensor_rate *r = &s->rate[i];
 
-		if (isnan(r->every_s)) /* the measurement was not tried */
+		if (isnan(r->every_s)) /* The rate was not measured. */
 			continue;
 		json_object(j, NULL);
 		json_double(j, "every_seconds", r->every_s);
@@ -100,17 +100,12 @@ static void write_counter(struct json *j, const struct sensor *s)
 	json_object_end(j);
 }
 
-static void write_text(struct json *j, const char *key, const char *s)
-{
-	json_string(j, key, *s ? s : NULL);
-}
-
 void sensor_json(struct json *j, const char *key, const struct sensor *s)
 {
 	json_object(j, key);
-	write_text(j, "uuid", s->uuid);
-	write_text(j, "driver_version", s->driver);
-	write_text(j, "vbios_version", s->vbios);
+	render_text(j, "uuid", s->uuid);
+	render_text(j, "driver_version", s->driver);
+	render_text(j, "vbios_version", s->vbios);
 	json_string(j, "origin", sensor_origin_name(s->origin));
 	json_time(j, "learned_utc", s->wall_ns);
 	write_ring(j, s);

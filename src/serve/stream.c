@@ -11,14 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* bytes of a message with its header */
+#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* maximum bytes of a message with its header */
 #define TOPICS      8
 
 struct message {
 	struct message *next; /* next message that has an id */
 	unsigned refs;
 	enum stream_topic topic;
-	uint64_t number; /* number among all messages, from 1 */
+	uint64_t number; /* Messages are numbered from 1, in order of arrival. */
 	uint64_t id;
 	size_t size;
 	char text[];
@@ -33,7 +33,6 @@ struct stream {
 	uint64_t lost_id;      /* id of the latest dropped message */
 	uint64_t lost[TOPICS]; /* number of the latest dropped message of each topic */
 	struct follower *followers;
-	unsigned count;
 };
 
 static struct message *message_new(const char *text, size_t size)
@@ -173,7 +172,7 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 		return;
 	m = render_message(name, id, json, size);
 	s->numbers++;
-	if (!m) { /* out of memory: the message is lost, and followers get a gap */
+	if (!m) { /* Out of memory: the message is lost, and followers get a gap. */
 		if (id) {
 			while (s->oldest)
 				drop_oldest(s);
@@ -202,16 +201,11 @@ bool stream_is_followed(const struct stream *s, enum stream_topic topic)
 	return false;
 }
 
-unsigned stream_followers(const struct stream *s)
-{
-	return s->count;
-}
-
 void follower_start(struct follower *f, struct stream *s, uint64_t after, unsigned topics,
 		    void (*wake)(struct follower *f))
 {
 	*f = (struct follower){ .stream = s, .topics = topics, .wake = wake };
-	/* begin with the next tick, because the stored one may be old */
+	/* Begin with the next tick, because the stored one may be old. */
 	f->seen = f->seen_tick = s->numbers;
 	if (after != UINT64_MAX) {
 		f->seen = lost_number(s, topics);
@@ -223,7 +217,6 @@ void follower_start(struct follower *f, struct stream *s, uint64_t after, unsign
 	if (f->next)
 		f->next->prev = f;
 	s->followers = f;
-	s->count++;
 }
 
 void follower_stop(struct follower *f)
@@ -240,7 +233,6 @@ void follower_stop(struct follower *f)
 		s->followers = f->next;
 	if (f->next)
 		f->next->prev = f->prev;
-	s->count--;
 	f->stream = NULL;
 }
 

@@ -27,13 +27,12 @@ int stream_new(size_t bytes, struct stream **ret);
 /* Ends the stream: follower_read() of each follower then returns -1. */
 void stream_free(struct stream *s);
 
-/* Adds a message and wakes the followers. topic: one or several bits. id 0: a message without
- * an id (a tick). name: name of the event. json: one line of at most VIEW_DOCUMENT_MAX bytes; a
- * longer one is dropped. */
+/* Adds a message and wakes the followers. topic has one or several bits. id is 0 for a message
+ * without an id (a tick). name is the name of the event. json is one line of at most
+ * VIEW_DOCUMENT_MAX bytes; a longer one is dropped. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
-unsigned stream_followers(const struct stream *s);
 /* True if a follower wants messages of this topic. */
 bool stream_is_followed(const struct stream *s, enum stream_topic topic);
 
@@ -44,11 +43,12 @@ struct follower {
 	struct follower *prev, *next;
 	struct message *sending; /* current message, or NULL */
 	size_t sent;             /* bytes of the current message that were sent */
-	/* numbers of the latest messages that were sent to this follower */
+	/* Numbers of the latest messages that were sent to this follower: with an id, and
+	 * without one. */
 	uint64_t seen, seen_tick;
-	bool gap; /* messages were lost, and the gap is not reported yet */
+	bool gap; /* Messages were lost, and the follower was not informed yet. */
 	unsigned topics;
-	bool waiting; /* nothing to read: the next message calls wake() */
+	bool waiting; /* There is nothing to read. The next message calls wake(). */
 	void (*wake)(struct follower *f);
 };
 

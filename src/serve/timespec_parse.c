@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SPAN_MOST_S (400.0 * 86400 * 365) /* longer than any history; fits in 64 bits as ns */
+#define SPAN_MOST_S (400.0 * 86400 * 365) /* longer than any history; fits into 64 bits in ns */
 
 static const struct {
 	const char *word;

@@ -24,7 +24,7 @@ bool view_is_error(unsigned absence)
 	case GW_ABSENT_LOST:
 	case GW_ABSENT_STALLED:
 	case GW_ABSENT_NO_DRIVER: return true;
-	/* not a failure: a property of the device, the machine or the configuration */
+	/* Other reasons are properties of the device, the machine or the configuration. */
 	default: return false;
 	}
 }
@@ -148,7 +148,8 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	return out;
 }
 
-/* The guard: which workers would leave, in which order, and how much memory is free. */
+/* The next functions compute the capacity of a GPU: its free memory, and the workers that would
+ * leave, in their order. */
 
 /* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
@@ -365,7 +366,8 @@ const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
 	return "a person";
 }
 
-/* Writes which process the worker leaves for. evidence is a text of demand.c, which has the process. */
+/* Writes which process the worker leaves for. evidence is a text of demand.c, which has the
+ * process. */
 static void contention_text(const char *evidence, char *out, size_t size)
 {
 	unsigned long long mib;

@@ -33,25 +33,29 @@ enum view_history {
 #undef X
 		VIEW_HISTORIES
 };
-extern const unsigned view_history_quantity[VIEW_HISTORIES]; /* enum gw_quantity of each */
+extern const unsigned
+	view_history_quantity[VIEW_HISTORIES]; /* the enum gw_quantity of each column */
 
 struct process_history;
 struct model_energy;
 struct workload;
 struct workload_energy;
 
-/* What the service knows about a device in addition to the snapshot; same index. */
+/* What the service knows about a device in addition to the snapshot. The array has the same
+ * indices as the devices of the snapshot. */
 struct view_device {
 	int meter;        /* index of the GPU in view.meter; -1: not measured */
 	uint64_t seen_ns; /* monotonic time of the GPU's last response; 0: never */
 	/* Counters that continue across restarts. */
-	/* energy that the service has measured; NAN: the GPU has no power reading */
+	/* Energy that the service has measured. NAN: the GPU has no power reading. */
 	double energy_joules;
-	double energy_seconds;        /* time in which this energy was measured */
-	uint64_t energy_since_ns;     /* wall time of the GPU's first joule; 0: not recorded */
-	uint64_t errors[GW_ABSENCES]; /* failed readings by reason; see view_is_error() */
+	double energy_seconds;    /* duration of this measurement */
+	uint64_t energy_since_ns; /* wall time of the GPU's first joule; 0: not recorded */
+	/* number of failed readings by reason; see view_is_error() */
+	uint64_t errors[GW_ABSENCES];
 	uint64_t state_changes;
-	struct process_energy_sums shares;  /* where energy_joules went */
+	/* how energy_joules divides among processes and idle time */
+	struct process_energy_sums shares;
 	const struct process_history *past; /* history of its processes; NULL: not read yet */
 };
 
@@ -60,8 +64,8 @@ struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
 	double power_w;         /* mean power of the last seconds; NAN: unknown */
-	enum attribute_how how; /* valid with GW_HAVE */
-	double step_joules;     /* joules that the process gained at this tick */
+	enum attribute_how how; /* valid if absence is GW_HAVE */
+	double step_joules;     /* joules that were added at this tick */
 };
 
 /* True if this absence is a failure that counts; false if it is a property of the device, the
@@ -70,11 +74,11 @@ bool view_is_error(unsigned absence);
 
 /* The cost of nvidia-smi, where it is the source of the values. */
 struct view_program {
-	/* number of started nvidia-smi processes; 0: nvidia-smi is not used */
+	/* Number of started nvidia-smi processes. 0: nvidia-smi is not used. */
 	uint64_t starts;
-	double run_seconds;     /* duration of the runs that ended */
-	double stream_seconds;  /* CPU time of the process that keeps running */
-	uint64_t stream_stalls; /* how often the running nvidia-smi stopped writing */
+	double run_seconds;     /* total duration of the nvidia-smi processes that ended */
+	double stream_seconds;  /* CPU time of the nvidia-smi process that keeps running */
+	uint64_t stream_stalls; /* number of times that this process stopped writing */
 };
 
 /* The cost of the service. */
@@ -83,14 +87,14 @@ struct view_self {
 	double cpu_seconds; /* user and system time of all threads */
 	uint64_t rss_bytes, rss_peak_bytes;
 	uint64_t wakeups;             /* number of rounds of the main loop */
-	uint64_t ticks, ticks_missed; /* completed and skipped readings */
+	uint64_t ticks, ticks_missed; /* number of completed and of skipped readings */
 	double tick_seconds;          /* duration of the last reading of all GPUs */
 	double tick_max_seconds;
 	unsigned threads, descriptors;
 	uint64_t store_bytes;    /* size of the database; 0: none */
-	uint64_t store_dropped;  /* batches that could not be stored */
+	uint64_t store_dropped;  /* number of batches that could not be stored */
 	const char *store_state; /* "ok", or why nothing is stored */
-	bool counts_known;       /* false: counts of earlier runs are missing */
+	bool counts_known;       /* False: the counts of earlier runs could not be read. */
 	struct view_program program;
 };
 
@@ -116,10 +120,11 @@ struct view_event {
 	const char *text;     /* one sentence */
 	const struct log_pair *pair; /* key-value pairs for the log only */
 	unsigned pairs;
-	bool simulated; /* set by emit: the GPUs were simulated at that time */
+	bool simulated; /* Set by emit(): the GPUs were simulated at that time. */
 };
 
-struct view_point { /* point of the history; wall time, because it survives a reboot */
+/* A point of the history. Its time is wall time, because the history survives a reboot. */
+struct view_point {
 	uint64_t begin_wall_ns, span_ns;
 	double mean, min, max;
 	unsigned count;
@@ -132,9 +137,9 @@ struct view_point { /* point of the history; wall time, because it survives a re
  * the index. */
 struct view_find {
 	const char *kind;
-	const char *from; /* smallest id; NULL: all */
-	const char *glob; /* pattern of the ids, with * ? and [...]; NULL: all */
-	bool ids_only;    /* pass only ids: json is NULL, and no document is read */
+	const char *from; /* smallest id; NULL: there is no smallest id */
+	const char *glob; /* pattern of the ids, with *, ? and [...]; NULL: all ids */
+	bool ids_only;    /* Pass only the ids: json is NULL, and no document is read. */
 };
 /* Returns false to end the search. */
 typedef bool view_found_fn(void *arg, const char *id, const char *json);
@@ -142,12 +147,13 @@ typedef bool view_found_fn(void *arg, const char *id, const char *json);
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
-	/* one request: if the readings are old because no client used them, a tick that reads
-	 * every tier follows at once; requests in quick succession count as VIEW_WATCH_TICKS */
+	/* One request. If the readings are old because no client used them, a tick that reads
+	 * every tier follows at once. Requests less than 5 s apart count as
+	 * VIEW_WATCH_TICKS. */
 	VIEW_WATCH_ONCE,
-	/* like VIEW_WATCH_ONCE, and the reply shows what the guard observed */
+	/* Like VIEW_WATCH_ONCE; the reply also shows what the guard observed. */
 	VIEW_WATCH_SCENE,
-	VIEW_WATCH_TICKS, /* every tick is needed, for example by a stream */
+	VIEW_WATCH_TICKS, /* A client, such as a stream, needs every tick. */
 };
 
 struct view;
@@ -186,30 +192,31 @@ struct view_ops {
 	 * -GW_E_STATE: too many requests. The outcome is in the view when view_request_done()
 	 * is true for this number. */
 	int (*request)(void *engine, enum view_request what);
-	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket
-	 * above 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many under way). */
+	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket above
+	 * 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many changes are running). */
 	int (*manage)(void *engine, const struct manage_order *order);
-	/* Returns 1 with *ret: done; 0: not yet; -GW_E_NOENT: no such ticket. Call it until it
-	 * returns 1. */
+	/* Returns 1 and sets *ret if the change is done, 0 if it is still running, or
+	 * -GW_E_NOENT if there is no such ticket. Call it until it returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
-	/* Reports that a client looks at the processes: for the next half minute, each tick
-	 * reads their SM utilisation, which costs 2 ms per GPU. now: the caller waits for the
-	 * utilisation, so a tick follows at once if no client looked before. */
+	/* Reports that a client shows the processes. For the next half minute, each tick reads
+	 * their SM utilisation, which costs 2 ms per GPU. If `now` is true, the caller waits
+	 * for the utilisation, so a tick follows at once if no client showed the processes
+	 * before. */
 	void (*look)(void *engine, bool now);
 	/* Reports that a client uses the readings. While no client uses them, a tick comes only
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
-	/* True if the counters of the view are in the file, or cannot be written. Before that, a
-	 * client must not see them: after kill -9 they would continue from a lower value, and
-	 * Prometheus takes a counter that falls for one that began at 0. */
+	/* True if the counters of the view are in the file, or cannot be written. Before that,
+	 * a client must not see them: after kill -9 they would continue from a lower value, and
+	 * Prometheus would count the lower value again from 0. */
 	bool (*counts_stored)(void *engine);
 };
 
-/* What the service cannot do because memory or threads are missing, each as a sentence; NULL:
- * no problem. The service tries again. */
+/* Sentences about what the service cannot do because memory or threads are missing. NULL: no
+ * problem. The service tries again. */
 struct view_problems {
-	const char *guard; /* the guard does not run */
-	const char *meter; /* the energy is not measured */
+	const char *guard; /* why the guard does not run */
+	const char *meter; /* why the energy is not measured */
 };
 
 struct view {
@@ -224,33 +231,35 @@ struct view {
 	/* The meter for windows; NULL: no meter. When the meter changes, the windows on the old
 	 * meter no longer exist. */
 	struct gw_meter *meter;
-	struct gw_ctx *ctx; /* only for device/driver_call.h; NULL: not open yet */
-	const struct view_device *device; /* one per device of snap */
+	/* context of the drivers, only for call_cost_list(); NULL: not open yet */
+	struct gw_ctx *ctx;
+	const struct view_device *device; /* one entry per device of snap */
 	unsigned devices;
 	uint64_t interval_ns; /* time between two ticks while a client uses the readings */
 	struct view_pace {
-		/* time from this tick to the next; longer while no client uses the readings */
+		/* Time from this tick to the next one. It is longer while no client uses the
+		 * readings. */
 		uint64_t next_ns;
-		bool full; /* this tick read every tier that was due */
+		bool full; /* This tick read every tier that was due. */
 	} pace;
-	bool let_go; /* the drivers are released on request */
+	bool let_go; /* The drivers are released, because a client requested it. */
 	struct view_requests {
 		int error;     /* result of the last view_ops.request: 0 or an error */
 		unsigned done; /* number of finished requests */
-		unsigned made; /* number of requests; equal to done if none is under way */
+		unsigned made; /* number of requests; equal to `done` if none is running */
 	} requests;
-	/* number of failed attempts to open a driver, including earlier runs */
+	/* Number of failed attempts to open a driver, including earlier runs of the service. */
 	uint64_t init_failures;
 	const char *unopened; /* why there is no reading yet; NULL: there is a reading */
 	struct view_problems problems;
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
-	/* NULL: no guard; then guard_ops and guarding are NULL too */
+	/* NULL: there is no guard; then guard_ops and guarding are NULL too. */
 	const struct guard_view *guard;
 	const struct guard_view_ops *guard_ops;
-	void *guarding; /* argument of guard_ops */
-	/* tokens and energy of the inference servers; NULL: no guard */
+	void *guarding; /* first argument of the functions in guard_ops */
+	/* Tokens and energy of the inference servers. NULL: there is no guard. */
 	const struct model_energy *models;
 };
 
@@ -260,8 +269,8 @@ static inline bool view_request_done(const struct view *v, int number)
 	return (int)(v->requests.done - (unsigned)number) >= 0;
 }
 
-/* Returns NULL if the readings are current, else why not; names a hanging driver call. now_ns:
- * monotonic. */
+/* Returns NULL if the readings are current, else a sentence that says why not. The sentence
+ * names a hanging driver call. now_ns: monotonic time. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
 /* True if a GPU is simulated, or was read from another root directory: its figures are not

@@ -86,8 +86,8 @@ static void move_to_front(struct windows *w, struct windows_entry *e)
 	w->first = e;
 }
 
-/* Removes the oldest ended windows if there are too many. Must not be called during a walk
- * through the list. */
+/* Removes the oldest ended windows if there are too many. Must not be called inside a loop
+ * over the list. */
 static void trim_ended(struct windows *w, const struct view *v)
 {
 	struct windows_entry *e = w->first, *next;
@@ -141,13 +141,11 @@ static void set_end(struct windows_entry *e, uint64_t end_ns, const char *by)
 static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, uint64_t now_ns)
 {
 	set_end(e, end_ns, by);
-	e->time.give_up_ns = now_ns + WINDOWS_WAIT_NS;
-	window_hurry(e->window); /* a client may wait for the result */
+	e->time.wait_until_ns = now_ns + WINDOWS_WAIT_NS;
+	window_hurry(e->window); /* A client may wait for the result. */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-		/* if there is only one part, it is the whole window and needs no separate
-		 * result */
-	} else {
+	} else { /* The only part is the whole window, so it needs no result of its own. */
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}
@@ -175,7 +173,7 @@ static bool advance_window(struct windows *w, const struct view *v, struct windo
 	for (struct windows_part *p = e->parts; p; p = p->next)
 		if (p->window && p->end_ns && window_done(p->window))
 			windows_settle_part(e, p);
-	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->time.give_up_ns))
+	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->time.wait_until_ns))
 		finish_window(w, v, e);
 	return e->state == WINDOWS_HAS_ENDED;
 }
@@ -211,7 +209,8 @@ void windows_meter_gone(struct windows *w, const struct view *v)
 	w->meter = NULL;
 }
 
-/* Forgets the windows, because the meter has already freed them. */
+/* Sets the pointers to the meter's windows to NULL, because the meter has already freed these
+ * windows. */
 static void lose_windows(struct windows_entry *e)
 {
 	e->window = NULL;

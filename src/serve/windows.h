@@ -20,7 +20,7 @@
 #define WINDOWS_TAGS_MAX     16
 #define WINDOWS_LABEL        64            /* maximum bytes of a label, with its NUL */
 #define WINDOWS_LIMIT_MOST_S (7 * 86400.0) /* maximum duration of a window */
-/* maximum wait for the sample that covers the end of a window */
+/* Maximum time that an ended window waits for the sample that covers its end. */
 #define WINDOWS_WAIT_NS (3 * NS_PER_S)
 
 struct windows;
@@ -35,21 +35,23 @@ void windows_stream(struct windows *w, struct stream *s);
 
 /* A request to open a window. Strings are borrowed for the call. */
 struct windows_ask {
-	const char *label;   /* may be NULL */
-	const char *key;     /* Idempotency-Key; NULL: none */
-	const char *request; /* the body of the request, to detect reuse of the key */
+	const char *label; /* may be NULL */
+	const char *key;   /* Idempotency-Key; NULL: none */
+	/* the body of the request; another body with the same key is refused */
+	const char *request;
 	size_t request_size;
-	const bool *position; /* for each device of the snapshot: true if measured; NULL: all */
+	/* For each device of the snapshot: true if it is measured. NULL: all are. */
+	const bool *position;
 	uint64_t limit_ns;
-	/* the window ends if no client requests it for this time; 0: no lease */
+	/* The window ends if no client sends a request for it during this time. 0: no lease. */
 	uint64_t lease_ns;
 	const char *tag[WINDOWS_TAGS_MAX], *value[WINDOWS_TAGS_MAX];
 	unsigned tags;
 };
 
-/* Opens a window. Returns 0, -GW_E_SIZE (too many are open), -GW_E_NODEV (no meter, or it has
- * none of the devices), -GW_E_ARG (the key was used with another request) or -GW_E_NOMEM.
- * *ret_new: false if the key was known; *ret is then the window of that key. */
+/* Opens a window. Returns 0, -GW_E_SIZE (too many windows are open), -GW_E_NODEV (there is no
+ * meter, or it measures none of the devices), -GW_E_ARG (the key was used with another request)
+ * or -GW_E_NOMEM. If the key is known, *ret is the window of that key and *ret_new is false. */
 int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
 		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new);
 
@@ -64,15 +66,16 @@ void windows_asked(struct windows_entry *e, uint64_t now_ns);
 int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,
 		 const char *label, uint64_t now_ns);
 
-/* Ends the window now; no effect on an ended one. True: the result is complete. False: call
- * again. */
+/* Ends the window now. An ended window stays as it is. Returns true if the result is complete.
+ * If it returns false, call it again later. */
 bool windows_stop(struct windows *w, const struct view *v, struct windows_entry *e,
 		  uint64_t now_ns);
 
+/* Deletes the window and its stored document. */
 void windows_forget(struct windows *w, const struct view *v, struct windows_entry *e);
 
-/* Called with each new view: follows a changed meter, ends windows past their limit, completes
- * results. */
+/* Call it with each new view. Ends the windows of a meter that was replaced and windows that
+ * reached their limit, and completes results. */
 void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns);
 
 /* Ends every open window with the available data, because the meter is about to stop. */
@@ -85,7 +88,7 @@ unsigned windows_open_count(const struct windows *w);
  * parts do not fit, they are omitted and parts_left_out is true. */
 enum windows_form {
 	WINDOWS_WHOLE,
-	WINDOWS_SHORT, /* for lists and streams: without parts */
+	WINDOWS_SHORT, /* for lists and streams: the parts are omitted */
 };
 void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form);
 
@@ -93,7 +96,7 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 void windows_mark_json(struct json *j, const struct windows_entry *e);
 
 /* Calls each() until it returns false, latest first: for open windows, then for at most `ended`
- * ended ones. True: there are more ended ones. */
+ * ended ones. Returns true if there are more windows. */
 bool windows_each(struct windows *w, bool open, unsigned ended,
 		  bool (*each)(void *arg, const struct windows_entry *e), void *arg);
 

@@ -30,7 +30,7 @@ static const struct gw_energy *energy_of(struct gw_window *w, const struct windo
 
 static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 {
-	if (!x) { /* the meter of the window is gone */
+	if (!x) { /* The meter of the window no longer exists. */
 		sum->joules.best = sum->relative.best = sum->power_w = NAN;
 		sum->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 		sum->validity = GW_NO_RESULT;
@@ -48,7 +48,7 @@ static void sum_devices(const struct windows_entry *e, struct gw_window *w,
 			struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
-	if (e->devices == 0) /* without devices there is no result */
+	if (e->devices == 0) /* Without devices there is no result. */
 		add_device(ret, NULL);
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(w, &e->device[i]));
@@ -65,8 +65,8 @@ static void device_json(struct json *j, const struct windows_device *d,
 {
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "uuid", *d->uuid ? d->uuid : NULL);
-	json_string(j, "name", *d->name ? d->name : NULL);
+	render_text(j, "uuid", d->uuid);
+	render_text(j, "name", d->name);
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
 	if (x) {
 		render_energy(j, x);
@@ -105,7 +105,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	gw_window_wait(p->window, 0);
 	json_init(&j, &p->devices, false);
 	part_devices(&j, NULL, e, p->window);
-	if (p->devices.err) /* truncated JSON is invalid */
+	if (p->devices.err) /* Truncated JSON is invalid. */
 		buf_done(&p->devices);
 	gw_window_free(p->window);
 	p->window = NULL;
@@ -185,13 +185,13 @@ static const struct attribute *process_shares(const struct windows_device *d,
 		       : NULL;
 }
 
-/* Writes the details of a device. w: the completed window on the meter; NULL: not ended, or the
- * meter is gone. */
+/* Writes the details of a device. w is the completed window on the meter; NULL if the window
+ * has not ended or the meter no longer exists. */
 static void detail_json(struct json *j, const struct windows_device *d, struct gw_window *w)
 {
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
-	json_string(j, "driver_version", *d->driver ? d->driver : NULL);
+	render_text(j, "driver_version", d->driver);
 	json_double(j, "power_limit_watts", d->power_limit_w);
 	evidence_json(j, d, w);
 	sensor_json(j, "sensor", &d->sensor);
@@ -214,7 +214,7 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 	for (unsigned i = 0; i < e->devices && !out->err; i++)
 		detail_json(&j, &e->device[i], w);
 	json_array_end(&j);
-	if (out->err) /* truncated JSON is invalid */
+	if (out->err) /* Truncated JSON is invalid. */
 		buf_done(out);
 }
 
@@ -230,7 +230,7 @@ static void head_json(struct json *j, const struct windows_entry *e, const char 
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(j, "kind", "window");
 	json_string(j, "id", e->id);
-	json_string(j, "label", *e->label ? e->label : NULL);
+	render_text(j, "label", e->label);
 	json_string(j, "state", state);
 	json_string(j, "ended_by", ended_by);
 	json_time(j, "begin_time", e->time.begin_wall_ns);
@@ -326,7 +326,7 @@ static void windows_crash_json(struct json *j, const struct windows_entry *e)
 	add_device(&sum, NULL);
 	json_object(j, NULL);
 	head_json(j, e, "ended", "crash");
-	json_null(j, "end_time"); /* unknown after a crash */
+	json_null(j, "end_time"); /* The end is unknown after a crash. */
 	json_null(j, "seconds");
 	settings_json(j, e);
 	sum_json(j, &sum);
@@ -364,8 +364,9 @@ int windows_make_document(struct windows_entry *e)
 	return err;
 }
 
-#define KIND "window" /* kind of stored documents */
-/* kind of the stored documents of open windows, which are reported after a crash */
+/* Kinds of the stored documents: ended windows, and open ones, which are reported after a
+ * crash. */
+#define KIND      "window"
 #define KIND_OPEN "window-open"
 
 static int put_document(const struct view *v, const char *kind, const struct windows_entry *e,

@@ -1,4 +1,4 @@
-/* windows_impl: shared by the files of the windows; no other file includes it.
+/* windows_impl: declarations shared by windows*.c; no other file includes it.
  *
  *   windows.c      opening, marking, ending, removing
  *   windows_doc.c  documents, sums over GPUs, storing, loading, events */
@@ -11,21 +11,22 @@
 
 enum windows_state { WINDOWS_IS_OPEN, WINDOWS_IS_ENDING, WINDOWS_HAS_ENDED };
 
-struct windows_device {  /* a measured GPU, as it was when the window began */
+/* A measured GPU, as it was when the window began. */
+struct windows_device {
 	unsigned number; /* index in the meter */
 	unsigned index;
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* power limit when the window began; NAN: unknown */
-	/* what was known about the sensor when the window began, or when the window ended if it
-	 * has ended */
+	/* What was known about the sensor when the window began; for an ended window, when it
+	 * ended. */
 	struct sensor sensor;
 };
 
 struct windows_part {
 	struct windows_part *next;
 	char label[WINDOWS_LABEL];
-	bool labelled; /* false: before the first mark */
+	bool labelled; /* False: the part is before the first mark. */
 	uint64_t begin_ns, end_ns;
 	struct gw_window *window; /* window of the meter; NULL: the part is complete */
 	struct buf devices;       /* the JSON array of devices, when the part is complete */
@@ -35,8 +36,8 @@ struct windows_part {
 struct windows_sum {
 	struct gw_interval joules, relative;
 	double power_w;
-	/* time that the energy covers: the mean over the devices, because each device has its own
-	 * last sample; 0: the energy is unknown */
+	/* Seconds that the energy covers. It is the mean over the devices, because each device
+	 * has its own last sample. 0: the energy is unknown. */
 	double seconds;
 	uint64_t codes;
 	enum gw_validity validity;
@@ -44,8 +45,8 @@ struct windows_sum {
 
 /* Times and durations of a window; monotonic clock except begin_wall_ns. */
 struct windows_times {
-	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
-	/* lease_ns 0: no lease; asked_ns: time of the last request */
+	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, wait_until_ns;
+	/* lease_ns 0: no lease. asked_ns: time of the last request for the window. */
 	uint64_t lease_ns, asked_ns;
 };
 
@@ -66,19 +67,20 @@ struct windows_entry {
 	struct gw_window *window;
 	struct windows_part *parts, *last;
 
-	/* Ended. */
+	/* The next members are used after the window has ended. */
 	struct windows_sum sum;
-	/* replaces all members above except id and hashes; NULL: out of memory */
+	/* The document of the window. It replaces all members above except id and hashes. NULL:
+	 * out of memory. */
 	char *document;
 	size_t head_bytes; /* bytes of the document before its parts; 0: unknown */
-	bool cut;          /* the document has parts */
+	bool cut;          /* The document has parts; a short document omits them. */
 };
 
 struct windows {
-	struct windows_entry *first; /* latest first */
+	struct windows_entry *first; /* list of all windows, latest first */
 	struct gw_meter *meter;      /* meter of the open windows */
-	unsigned parts;
-	bool loaded; /* the stored windows were loaded */
+	unsigned parts;              /* number of parts of all open windows */
+	bool loaded;                 /* The stored windows were loaded. */
 	struct stream *stream;
 };
 
@@ -96,7 +98,8 @@ int windows_make_document(struct windows_entry *e);
 int windows_keep(const struct view *v, const struct windows_entry *e);
 void windows_unkeep(const struct view *v, const struct windows_entry *e);
 
-/* Emits an event: the window began, or how it ended and whether it is stored. */
+/* Emits the event that the window began or ended. kept false: the event says that the window
+ * could not be stored. */
 void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
 		      bool kept);
 

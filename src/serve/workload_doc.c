@@ -36,13 +36,13 @@ struct figures {
 static void write_figures(struct json *j, const struct figures *f)
 {
 	const bool alone = f->high_j <= f->joules * (1 + 1e-9);
-	/* an ended workload has no current figures */
+	/* An ended workload has no current figures. */
 	const enum gw_absence now = f->processes ? GW_ABSENT_NO_DATA : GW_ABSENT_NOT_PRESENT;
 	const enum gw_absence energy = f->charged ? GW_HAVE : f->absence;
 	const struct {
 		const char *key;
 		double v;
-		enum gw_absence why; /* used if v is unknown */
+		enum gw_absence why; /* The reason, if v is unknown. */
 	} row[] = {
 		{ "memory_bytes", f->memory_bytes, now },
 		{ "memory_peak_bytes", f->memory_peak_bytes, GW_ABSENT_NO_DATA },
@@ -112,7 +112,7 @@ void workload_doc_write(struct json *j, const struct view *v, const struct workl
 	workload_energy_sum(e, row, &s);
 	json_object(j, NULL);
 	render_workload_keys(j, &r->workload);
-	json_string(j, "user", *r->user ? r->user : NULL);
+	render_text(j, "user", r->user);
 	json_string(j, "state", s.processes ? "running" : "ended");
 	json_time(j, "begin_utc", s.begin_wall_ns);
 	json_time(j, "end_utc", s.processes ? 0 : s.end_wall_ns);
@@ -210,7 +210,7 @@ void workload_doc_name(const char *json, char *out, size_t size)
 		copy_string(p + sizeof(key) - 1, out, size);
 }
 
-/* The numbers of a row that survive a restart: one row per key. */
+/* The numbers of a row that survive a restart. The name of the member is the key in JSON. */
 /* clang-format off */
 #define ROW_NUMBERS(X) \
 	X(gpu_seconds) X(charged_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
@@ -258,26 +258,9 @@ void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigne
 	json_end(&j);
 }
 
-static void load_text(char *out, size_t size, const struct json_doc *d, const char *key)
-{
-	const char *s = json_doc_string(d, key);
-
-	snprintf(out, size, "%s", s ? s : "");
-}
-
 static double load_number(const struct json_doc *d, const char *key)
 {
 	return json_doc_is_number(d, key) ? json_doc_number(d, key) : (double)NAN;
-}
-
-static bool load_kind(const char *word, enum workload_kind *ret)
-{
-	for (unsigned k = 0; word && k < WORKLOAD_KINDS; k++)
-		if (strcmp(workload_kind_word(k), word) == 0) {
-			*ret = k;
-			return true;
-		}
-	return false;
 }
 
 static enum gw_absence load_absence(const struct json_doc *d)
@@ -295,18 +278,15 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 {
 	double begin = load_number(d, "begin"), end = load_number(d, "end"),
 	       how = load_number(d, "how");
+	const char *user = json_doc_string(d, "user");
 
 	*ret = (struct workload_row){ .gpu = gpu };
-	load_text(ret->workload.id, sizeof(ret->workload.id), d, "id");
-	load_text(ret->workload.space, sizeof(ret->workload.space), d, "namespace");
-	load_text(ret->workload.name, sizeof(ret->workload.name), d, "name");
-	load_text(ret->workload.part, sizeof(ret->workload.part), d, "part");
-	load_text(ret->user, sizeof(ret->user), d, "user");
+	snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");
 #define X(member) ret->member = load_number(d, #member);
 	ROW_NUMBERS(X)
 #undef X
-	if (!load_kind(json_doc_string(d, "kind"), &ret->workload.kind) || !(begin >= 0) ||
-	    !(end >= 0) || !(ret->joules >= 0) || !(how >= 0 && how < ATTRIBUTE_HOWS) ||
+	if (!render_read_workload(d, &ret->workload) || !(begin >= 0) || !(end >= 0) ||
+	    !(ret->joules >= 0) || !(how >= 0 && how < ATTRIBUTE_HOWS) ||
 	    isnan(ret->series_from_j) || isnan(ret->gpu_seconds) || isnan(ret->charged_seconds))
 		return false;
 	ret->begin_wall_ns = (uint64_t)begin * NS_PER_MS;

@@ -8,7 +8,7 @@
 
 #include "base/json.h"
 
-/* kind of the stored documents of ended workloads */
+/* Kind of the stored documents of ended workloads. */
 #define WORKLOAD_DOC_ENDED "workload"
 
 /* Writes the workload of a row over all its GPUs as an object. The same object is in replies
@@ -28,8 +28,8 @@ void workload_doc_device(struct json *j, const struct view *v, unsigned i);
 #define WORKLOAD_DOC_ID 80
 void workload_doc_id(const struct workload_energy *e, unsigned row,
 		     char out[static WORKLOAD_DOC_ID]);
-/* Writes the smallest id of workloads that ended since then, and the pattern of the ids of a
- * kind (NULL: all), for struct view_find. */
+/* For struct view_find: writes the smallest id of workloads that ended at or after since_ms,
+ * and the pattern of the ids of a kind (NULL: all kinds). */
 void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],
 		      char glob[static WORKLOAD_DOC_ID]);
 /* Reads the name from a stored document without parsing all of it. "": the document has no

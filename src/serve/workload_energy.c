@@ -67,7 +67,8 @@ static void row_remove(struct workload_energy *e, unsigned i)
 	e->row[i] = e->row[--e->count];
 }
 
-static void row_give_up(struct workload_energy *e, unsigned i)
+/* Frees row i and adds its joules to the rests of the GPU. */
+static void row_release(struct workload_energy *e, unsigned i)
 {
 	struct workload_gpu *g = &e->gpu[e->row[i].gpu];
 
@@ -78,8 +79,8 @@ static void row_give_up(struct workload_energy *e, unsigned i)
 	row_remove(e, i);
 }
 
-/* Gives up all rows of the workload of row i. */
-static void workload_give_up(struct workload_energy *e, unsigned i)
+/* Reports that the workload of row i has ended, and frees all its rows. */
+static void workload_release(struct workload_energy *e, unsigned i)
 {
 	const struct workload w = e->row[i].workload;
 
@@ -87,11 +88,11 @@ static void workload_give_up(struct workload_energy *e, unsigned i)
 		e->ended(e->arg, e, i);
 	for (unsigned k = e->count; k-- > 0;)
 		if (row_is(&e->row[k], &w))
-			row_give_up(e, k);
+			row_release(e, k);
 }
 
-/* Returns the time of the last process of the workload of row i on any GPU; UINT64_MAX: it has
- * not ended. */
+/* Returns when the last process of row i's workload ended, on any GPU; UINT64_MAX: the workload
+ * still runs. */
 static uint64_t workload_end(const struct workload_energy *e, unsigned i)
 {
 	uint64_t end = 0;
@@ -107,7 +108,8 @@ static uint64_t workload_end(const struct workload_energy *e, unsigned i)
 	return end;
 }
 
-/* Frees a row by giving up the workload that ended first. */
+/* Makes space for one more row. If all rows are in use, frees those of the workload that ended
+ * first. Returns false if no workload has ended. */
 static bool row_make_room(struct workload_energy *e)
 {
 	uint64_t first = UINT64_MAX;
@@ -125,7 +127,7 @@ static bool row_make_room(struct workload_energy *e)
 	}
 	if (first == UINT64_MAX)
 		return false;
-	workload_give_up(e, oldest);
+	workload_release(e, oldest);
 	return true;
 }
 
@@ -177,13 +179,14 @@ static void row_add_process(struct workload_row *r, const struct workload_use *u
 /* Ends the tick of a row that has processes. */
 static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 {
-	if (r->sm_ratio > 1) /* the readings of different processes overlap a little in time */
+	if (r->sm_ratio > 1) /* The readings of processes overlap in time. */
 		r->sm_ratio = 1;
 	r->end_wall_ns = s->wall_ns;
 	r->gpu_seconds += s->seconds;
 	if (r->charged)
 		r->charged_seconds += s->seconds;
-	r->memory_peak_bytes = fmax(r->memory_peak_bytes, r->memory_bytes); /* skips NAN */
+	r->memory_peak_bytes =
+		fmax(r->memory_peak_bytes, r->memory_bytes); /* fmax() skips NAN. */
 	if (!isnan(r->sm_ratio)) {
 		r->sm_sum += r->sm_ratio * s->seconds;
 		r->sm_seconds += s->seconds;
@@ -191,7 +194,7 @@ static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 }
 
 /* Makes the missing rows. The rows of present workloads are marked first, so that no such row
- * is given up for a new workload. */
+ * is freed for a new workload. */
 static void rows_make(struct workload_energy *e, unsigned gpu, uint64_t wall_ns,
 		      const struct workload_use *uses, size_t n)
 {
@@ -225,7 +228,7 @@ static void rows_add_processes(struct workload_energy *e, unsigned gpu, uint64_t
 
 		if (i < 0)
 			continue;
-		e->row[i].workload = *uses[k].workload; /* the name may become known only now */
+		e->row[i].workload = *uses[k].workload; /* The name may be new. */
 		row_add_process(&e->row[i], &uses[k]);
 	}
 }
@@ -251,7 +254,7 @@ static double charge_rows(struct workload_energy *e, unsigned gpu, double gain,
 	for (size_t k = 0; k < n; k++) {
 		const int i = row_find(e, gpu, uses[k].workload);
 		struct workload_row *r = i >= 0 ? &e->row[i] : NULL;
-		/* the shares add up to more than the gain only by rounding errors */
+		/* Because of rounding errors, the steps can add up to more than the gain. */
 		const double scale = sum > gain ? gain / sum : 1;
 		const double joules = uses[k].step_joules * scale;
 
@@ -314,10 +317,11 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s)
 {
 	for (unsigned i = e->count; i-- > 0;)
-		/* a workload of this tick runs, even if nothing is kept after its end */
+		/* A workload with a process in this tick has the age 0 and stays, even if
+		 * keep_s is 0. */
 		if (i < e->count && age_s(wall_ns, e->row[i].end_wall_ns) > keep_s &&
 		    age_s(wall_ns, workload_end(e, i)) > keep_s)
-			workload_give_up(e, i);
+			workload_release(e, i);
 }
 
 static bool same_labels(const struct workload *a, const struct workload *b)
@@ -345,7 +349,8 @@ static struct workload_row *series_with_labels(struct workload_energy *e, unsign
 	return NULL;
 }
 
-/* Finds a place for one more series. Returns false if there is none. */
+/* Makes space for one more series on a GPU. If all are in use, ends the series of the workload
+ * that ended first. Returns false if no series can end yet. */
 static bool series_make_room(struct workload_energy *e, unsigned gpu, uint64_t wall_ns)
 {
 	struct workload_row *oldest = NULL;
@@ -368,7 +373,8 @@ static bool series_make_room(struct workload_energy *e, unsigned gpu, uint64_t w
 	return true;
 }
 
-/* Gives series to running workloads while there is room, those with the most joules first. */
+/* Chooses the running workloads that get a series, while there is space; those with the most
+ * joules come first. */
 static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall_ns)
 {
 	for (;;) {
@@ -392,8 +398,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* the joules so far stay in other_j, because its series must not
-			 * fall */
+			/* The joules so far stay in other_j, because the counter of its series
+			 * must not decrease. */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}
@@ -421,7 +427,8 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 	sum += e->gpu[i].other_j;
 	for (unsigned k = 0; k < e->count; k++)
 		if (e->row[k].gpu == i)
-			sum -= e->row[k].series_from_j; /* also part of the row's joules */
+			sum -= e->row[k]
+				       .series_from_j; /* The joules of the row include them. */
 	return fmax(0, sum);
 }
 

@@ -3,7 +3,7 @@
  * It sums the steps of the processes (process_energy.h) per GPU and workload, so a process that
  * moves to another control group is charged to the new workload from then on. The rows of a GPU
  * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
- * bounded: the rows of a workload that ended some time ago are given up, and their joules are
+ * bounded: the rows of a workload that ended some time ago are freed, and their joules are
  * added to WORKLOAD_FORMER. */
 #ifndef GW_SERVE_WORKLOAD_ENERGY_H
 #define GW_SERVE_WORKLOAD_ENERGY_H
@@ -14,17 +14,19 @@
 #include <gpuward.h>
 
 #define WORKLOAD_ROWS_MAX 512
-/* rows per GPU that have their own series in the metrics; the other rows share one series */
+/* Number of rows per GPU with a series of their own in the metrics. The other rows share one
+ * series. */
 #define WORKLOAD_SERIES_MAX 20
-/* time for which the series of an ended workload is kept even if another workload needs it */
+/* The series of an ended workload exists for at least this time, even if another workload needs
+ * a series. */
 #define WORKLOAD_SERIES_S 60
 
 /* Energy of a GPU that is in no row. */
 enum workload_rest {
-	WORKLOAD_IDLE,         /* no process was on the GPU, and the GPU was idle */
-	WORKLOAD_UNATTRIBUTED, /* it is unknown which process used the energy */
-	WORKLOAD_FORMER,       /* energy of ended workloads whose rows were given up */
-	WORKLOAD_EARLIER,      /* energy from before the accounting began */
+	WORKLOAD_IDLE,         /* No process was on the GPU, and the GPU was idle. */
+	WORKLOAD_UNATTRIBUTED, /* It is unknown which process used the energy. */
+	WORKLOAD_FORMER,       /* Energy of ended workloads whose rows were freed. */
+	WORKLOAD_EARLIER,      /* Energy from before the service began to count. */
 	WORKLOAD_RESTS
 };
 
@@ -34,42 +36,44 @@ struct workload_row {
 	struct workload workload;
 	char user[32]; /* user of its first process; "": unknown */
 	unsigned gpu;
-	/* wall time of the first and the last tick with a process */
+	/* Wall time of the first and of the last tick with a process. */
 	uint64_t begin_wall_ns, end_wall_ns;
-	/* time in which the workload had a process on the GPU */
+	/* Time in which the workload had a process on the GPU. */
 	double gpu_seconds;
 	double joules; /* energy that was charged to the workload */
-	/* part of `joules` that was charged while no other workload was on the GPU */
+	/* The part of `joules` that was charged while no other workload was on the GPU. */
 	double alone_joules;
-	/* energy of the whole GPU while other workloads were on it too */
+	/* Energy of the whole GPU while other workloads were on it too. */
 	double shared_joules;
 	enum attribute_how how; /* the least exact method by which energy was charged */
-	bool charged;           /* energy was charged; false: `absence` says why not */
-	double charged_seconds; /* part of gpu_seconds for which energy was charged */
+	bool charged;           /* Energy was charged. False: `absence` says why not. */
+	double charged_seconds; /* the part of gpu_seconds for which energy was charged */
 	enum gw_absence absence;
-	double memory_peak_bytes;  /* highest memory_bytes so far; NAN: unknown */
-	double sm_sum, sm_seconds; /* sum of sm_ratio times seconds, and of the seconds */
+	double memory_peak_bytes; /* highest memory_bytes so far; NAN: unknown */
+	/* sm_sum: sum of sm_ratio times seconds; sm_seconds: sum of these seconds */
+	double sm_sum, sm_seconds;
 	/* Figures of this tick. NAN: unknown for at least one process. */
 	unsigned processes; /* number of processes on the GPU; 0: none */
 	double memory_bytes, sm_ratio, power_w;
-	/* For the metrics: the series of the row counts the joules above series_from_j. */
+	/* Used by the metrics. The series of the row counts the joules above series_from_j. */
 	bool has_series;
 	double series_from_j;
 };
 
 struct workload_gpu {
-	bool begun;       /* the counter was read at least once */
-	bool was_empty;   /* no process was on the GPU at the last tick */
+	bool begun;       /* The counter was read at least once. */
+	bool was_empty;   /* No process was on the GPU at the last tick. */
 	double counter_j; /* energy counter at the last tick */
-	/* energy that is in no row; WORKLOAD_FORMER has only what series of rows counted */
+	/* Energy that is in no row. WORKLOAD_FORMER has only energy that was in a series of a
+	 * row. */
 	double rest_j[WORKLOAD_RESTS];
-	/* energy that no series of a row counted: of rows that were given up without a series,
-	 * and of rows before they got one */
+	/* Energy that was never in a series of a row: of rows that were freed without a series,
+	 * and of rows before they got one. */
 	double other_j;
 };
 
 struct workload_energy;
-/* Called before the rows of an ended workload are given up; row: one of them. */
+/* Called before the rows of an ended workload are freed. `row` is one of these rows. */
 typedef void workload_ended_fn(void *arg, const struct workload_energy *e, unsigned row);
 
 struct workload_energy {
@@ -85,7 +89,7 @@ struct workload_energy {
 struct workload_use {
 	const struct workload *workload;
 	const char *user;        /* NULL: unknown */
-	double step_joules;      /* NAN: unknown, see `absence` */
+	double step_joules;      /* NAN: unknown; `absence` says why */
 	enum gw_absence absence; /* why the energy is unknown */
 	enum attribute_how how;
 	double memory_bytes, sm_ratio, power_w; /* NAN: unknown */
@@ -95,8 +99,8 @@ struct workload_step {
 	double counter_j; /* energy counter of the GPU; NAN: unknown */
 	double seconds;   /* time since the last tick */
 	uint64_t wall_ns;
-	bool processes_known; /* the process list was read; false: `uses` is empty */
-	bool still;           /* the readings show that the GPU was idle */
+	bool processes_known; /* The process list was read. False: `uses` is empty. */
+	bool still;           /* The readings show that the GPU was idle. */
 };
 
 /* Returns 0 or -GW_E_NOMEM. ended may be NULL. */
@@ -108,13 +112,14 @@ void workload_energy_done(struct workload_energy *e);
 void workload_energy_reset(struct workload_energy *e, unsigned i);
 
 /* Adds one tick of GPU i: charges the steps of its processes, and the rest of what the counter
- * gained. If the counter fell, nothing is charged, and WORKLOAD_EARLIER follows the counter. A
- * workload that finds no room is charged to WORKLOAD_UNATTRIBUTED. */
+ * gained. If the counter decreased, nothing is charged, and the decrease is subtracted from
+ * WORKLOAD_EARLIER. The energy of a workload for which no row is free is added to
+ * WORKLOAD_UNATTRIBUTED. */
 void workload_energy_tick(struct workload_energy *e, unsigned i, const struct workload_step *s,
 			  const struct workload_use *uses, size_t n);
 
-/* Gives up the workloads that ended keep_s ago on all GPUs. Call it after the ticks of all
- * GPUs. */
+/* Frees the rows of workloads that ended more than keep_s seconds ago. Call it after the ticks
+ * of all GPUs. */
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s);
 
 /* Restores the rests and the counter that an earlier run stored for GPU i;
@@ -124,8 +129,7 @@ void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double kee
  * stored. May also be called after the first ticks, if the store became readable late. */
 void workload_energy_restore(struct workload_energy *e, unsigned i,
 			     const struct workload_gpu *stored, double counter_j);
-/* Returns false if there was no room; the joules of the row are then added to
- * WORKLOAD_FORMER. */
+/* Returns false if no row was free; the joules of the row are then added to WORKLOAD_FORMER. */
 bool workload_energy_restore_row(struct workload_energy *e, const struct workload_row *row);
 
 /* Returns the joules of a rest. All rests and rows together add up to the counter. */
@@ -133,10 +137,10 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 			    enum workload_rest rest);
 /* For metrics: returns the joules of GPU i that are in no series of a row. The counter is the
  * sum of this value, of joules - series_from_j of each row with a series, and of rest_j of the
- * GPU. None of these values falls while its row exists. */
+ * GPU. None of these values decreases while its row exists. */
 double workload_energy_series_other(const struct workload_energy *e, unsigned i);
 
-/* Returns the word of a rest in JSON and metrics. */
+/* Returns the word for a rest, which JSON and metrics use. */
 const char *workload_rest_word(enum workload_rest rest);
 
 /* One workload over all GPUs. */
@@ -149,13 +153,13 @@ struct workload_sum {
 	bool charged;
 	enum gw_absence absence;
 	unsigned gpus, processes;
-	/* current figures; sm_ratio: mean over the GPUs with a process */
+	/* Current figures. sm_ratio is the mean over the GPUs with a process. */
 	double memory_bytes, sm_ratio, power_w;
 };
 void workload_energy_sum(const struct workload_energy *e, unsigned row,
 			 struct workload_sum *ret);
 
-/* True if two rows are of the same workload and the same part. */
+/* True if two rows belong to the same workload and the same part of it. */
 bool workload_row_same(const struct workload_row *a, const struct workload_row *b);
 
 #endif

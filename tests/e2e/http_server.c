@@ -130,11 +130,13 @@ static void answer_push(void *arg, const struct request *q, struct reply *r)
 {
 	const char *id = request_param(q, "id");
 	struct server *s = arg;
+	struct http_counts c;
 
+	http_counts(s->http, &c);
 	stream_push(s->stream, STREAM_EVENT, "event", id ? strtoull(id, NULL, 10) : 1, q->body,
 		    q->size);
 	r->status = 202;
-	buf_addf(&r->body, "{\"followers\":%u}\n", stream_followers(s->stream));
+	buf_addf(&r->body, "{\"followers\":%u}\n", c.streams);
 }
 
 static void answer_counts(void *arg, const struct request *q, struct reply *r)

@@ -203,7 +203,7 @@ def test_without_the_token_the_buttons_show_that_they_need_it(panel, guarded):
     wait(lambda: panel.js("document.querySelector('#token').open"), "the question for the token")
     assert panel.text("#token-why").startswith("Moving a worker needs the token of this service.")
     panel.find("#token button[value=cancel]").click()
-    wait(lambda: panel.text("#guard-note") == "Nothing was changed: that needs the token.", "a sentence")
+    wait(lambda: panel.text("#guard-note") == "Nothing was changed, because no token was entered.", "a sentence")
     assert guarded.now() == "active"
 
 

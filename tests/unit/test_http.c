@@ -194,7 +194,7 @@ TEST(ids_and_types)
 	assert_true(check_id(longest));
 	assert_true(check_json("application/json"));
 	assert_true(check_json("Application/JSON; charset=utf-8"));
-	assert_true(check_json("application/merge-patch+json"));
+	assert_false(check_json("application/merge-patch+json"));
 	assert_false(check_json(NULL));
 	assert_false(check_json("text/plain"));
 	assert_false(check_json("application/jsonx"));
