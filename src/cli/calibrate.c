@@ -230,8 +230,8 @@ static double refine_lag(const struct task *t, double lag_s, double step_s, size
 	return lag_s;
 }
 
-/* Returns the smallest lag among the highest peaks, because a periodic load has many equal
- * peaks. */
+/* Returns the lag nearest to 0 among the highest peaks of the correlation, because a periodic
+ * load has many peaks that are almost equal. A lag can be negative. */
 static double find_lag(const struct task *t, size_t least)
 {
 	double step = fmin(fmax(t->spacing_s / 4, 0.02), 0.25), most = -1, best = INFINITY;
@@ -585,8 +585,8 @@ static void write_notes(struct measured_calibration *t)
 			 t->measured_offset_w);
 	if (t->passed_over)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "%zu line%s of the trace %s ignored: no time and power, or not later "
-			 "than the line before",
+			 "%zu line%s of the trace %s ignored: time or power is missing, or the "
+			 "time is not later than that of the last line used",
 			 t->passed_over, t->passed_over == 1 ? "" : "s",
 			 t->passed_over == 1 ? "was" : "were");
 }

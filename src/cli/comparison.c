@@ -63,7 +63,7 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 {
 	switch (m) {
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
-	case METRIC_POWER: return comparison_knows_sd(c) ? "Power (s.d. of the load)" : "Power";
+	case METRIC_POWER: return comparison_knows_sd(c) ? "Power (s.d. over time)" : "Power";
 	case METRIC_ENERGY: return c->per_iteration ? "Energy per iteration" : "Energy per run";
 	case METRIC_NET:
 		return c->per_iteration ? "Net energy per iteration" : "Net energy per run";

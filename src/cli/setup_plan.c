@@ -472,9 +472,10 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 
 	if (!can_be_named(s)) {
 		add_note(p,
-			 "%s (process %lld) is left out: its command line is not UTF-8, so the "
-			 "configuration cannot name it. Start it with names in UTF-8, or as a "
-			 "systemd unit of its own, and run setup again.",
+			 "%s (process %lld) is left out: its command line, model file or unit "
+			 "has a name that is not UTF-8, and the configuration allows only "
+			 "UTF-8. "
+			 "Rename it, start the server again, and run setup again.",
 			 title, (long long)s->pid);
 		return;
 	}

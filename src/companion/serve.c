@@ -305,8 +305,8 @@ static int (*const verbs[])(struct serving *s) = {
 	[WIRE_UNIT_VERB] = do_unit,
 };
 
-/* Describes a request for the log, such as "signal 15 of 812 and 2 more" or "stop
- * ollama.service". */
+/* Describes a request for the log, such as "signal 15 of process 812 and 2 more"
+ * or "stop ollama.service". */
 static void describe_request(const struct wire_request *r, char *out, size_t size)
 {
 	int n;
@@ -318,7 +318,7 @@ static void describe_request(const struct wire_request *r, char *out, size_t siz
 	n = snprintf(out, size, "%s", wire_verb_name(r->verb));
 	if (r->verb == WIRE_SIGNAL)
 		n += snprintf(out + n, size - (size_t)n, " %u", r->signal);
-	n += snprintf(out + n, size - (size_t)n, " of %" PRId64, r->target[0].pid);
+	n += snprintf(out + n, size - (size_t)n, " of process %" PRId64, r->target[0].pid);
 	if (r->targets > 1)
 		snprintf(out + n, size - (size_t)n, " and %u more", r->targets - 1);
 }

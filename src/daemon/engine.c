@@ -30,8 +30,8 @@
 /* A client that sends two requests within this time keeps the reader awake. If no request comes
  * for this time, the reader reads less often. */
 #define WATCH_NS (5 * NS_PER_S)
-/* Time between two checks whether the store has written the counters, and the time after which
- * a view is published without them, because the disk is slow. */
+/* Time between two checks whether the store has written the counters. If the disk is slow, the
+ * view is published after STORED_MAX_NS, even if its counters are not written yet. */
 #define STORED_CHECK_NS NS_PER_MS
 #define STORED_MAX_NS   (300 * NS_PER_MS)
 /* What the engine remembers about a GPU between ticks. */

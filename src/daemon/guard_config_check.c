@@ -116,10 +116,12 @@ static const struct {
 	  "the container that is stopped and started" },
 	{ KIND_COMMANDS, GUARD_KEY_evict_command, false, "the program that frees the GPU" },
 	{ KIND_COMMANDS, GUARD_KEY_resume_command, true,
-	  "the program that takes the GPU again, or resume = \"lazy\" or \"never\"" },
+	  "the program that makes the worker use the GPU again; or set resume to \"lazy\" or "
+	  "\"never\"" },
 	{ KIND_SIGNALS, GUARD_KEY_evict_signal, false, "the signal that frees the GPU" },
 	{ KIND_SIGNALS, GUARD_KEY_resume_signal, true,
-	  "the signal that takes the GPU again, or resume = \"lazy\" or \"never\"" },
+	  "the signal that makes the worker use the GPU again; or set resume to \"lazy\" or "
+	  "\"never\"" },
 };
 
 static void check_needs(struct config_reader *r, const struct guard_entry *e, unsigned kind)

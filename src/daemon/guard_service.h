@@ -3,7 +3,7 @@
  * 
  * It runs on the main thread, except for the scene thread, the action threads and the event
  * watch. An order is carried out only after its record is in the store. If nothing can be
- * stored, evictions above level 2 are refused. Health and capacity are updated at the
+ * stored, evictions above level 2 (unload) are refused. Health and capacity are updated at the
  * engine's ticks. */
 #ifndef GW_DAEMON_GUARD_SERVICE_H
 #define GW_DAEMON_GUARD_SERVICE_H

@@ -470,7 +470,7 @@ static bool unrecorded(const struct guard_service *g, const struct guard_order *
 		!store_lasting(g->config.store));
 }
 
-#define NOT_KEPT "the journal cannot be written; orders above level 2 are refused"
+#define NOT_KEPT "the journal cannot be written; evictions above level 2 (unload) are refused"
 
 static void continue_learnt(struct guard_service *g)
 {
@@ -579,11 +579,11 @@ void guard_service_journal_view(struct guard_service *g)
 	bool kept =
 		!g->journal.failed && !g->journal.unsaved && strcmp(store_state(s), "ok") == 0;
 
-	g->view.journal =
-		!store_lasting(s)
-			? "there is no journal file; evictions above level 2 are refused"
-		: kept ? "ok"
-		       : "the journal cannot be written; evictions above level 2 are refused";
+	g->view.journal = !store_lasting(s) ? "there is no journal file; evictions above level "
+					      "2 (unload) are refused"
+			  : kept            ? "ok"
+				 : "the journal cannot be written; evictions above level 2 "
+				   "(unload) are refused";
 }
 
 void guard_service_pump(struct guard_service *g)

@@ -52,7 +52,8 @@ static bool lock_directory(unsigned i, char *out, size_t size)
 	case 2: snprintf(out, size, "/tmp"); break;
 	default: return false;
 	}
-	return geteuid() != 0; /* Root does not use directories that every user can write. */
+	return geteuid() !=
+	       0; /* Root uses only the first directory: anyone can write to /tmp. */
 }
 
 /* Opens a lock file that belongs to this user. EACCES in the first directory means that the

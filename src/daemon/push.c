@@ -106,7 +106,8 @@ static void make_record(struct push *p, bool end)
 			p->config.arg, t < 0 ? LOG_WARNING : LOG_INFO,
 			t < 0 ? "push: the clock was set back; nothing is pushed until it "
 				"has reached the time of the last sample"
-			      : "push: the clock has reached the time of the last sample");
+			      : "push: the clock has reached the time of the last sample; "
+				"metrics are pushed again");
 	if (t < 0) {
 		push_note_dropped(p, p->main.samples, "");
 		return;

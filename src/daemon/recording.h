@@ -72,9 +72,9 @@ struct recording_file {
 	uint64_t size;
 };
 
-/* Opens the file for appending and removes half a line that a killed service left. Refuses a
- * pipe with EINVAL or ENXIO, because it would block until it has a reader. Returns 0, or -1
- * with errno. */
+/* Opens the file for appending and removes half a line that a killed service left. Never
+ * blocks. Returns 0, or -1 with errno. A pipe is refused: errno is ENXIO if it has no reader,
+ * EINVAL if it has one. */
 int recording_file_open(struct recording_file *r, const char *path);
 void recording_file_close(struct recording_file *r);
 

@@ -620,7 +620,8 @@ static int read_state(struct recording_reader *t, const char *line)
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
 	r = guard_state_read(&t->state, t->guard, line);
-	/* False after the last state line. An incomplete state cannot be used. */
+	/* r > 0: this was the last line of the state. After an error in_state stays true, so
+	 * that other lines are refused until the next "begin". */
 	t->in_state = r <= 0;
 	if (r <= 0)
 		return r;

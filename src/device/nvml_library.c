@@ -142,8 +142,8 @@ void nvml_runtime_setting(const char *container, const char *visible, const char
 			       "(docker) or --runtime=nvidia");
 }
 
-/* Sets the cause if no candidate exists. In a container the cause also says which setting of
- * the container runtime is missing. */
+/* Called if none of the candidates exists; the cause is already GW_CAUSE_NO_LIBRARY. In a
+ * container, adds to the message which setting of the container runtime is missing. */
 static void no_library(struct backend *b)
 {
 	char container[32], setting[300];

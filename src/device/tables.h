@@ -1,4 +1,5 @@
-/* tables: names of enum values that gpuward.h does not export. */
+/* tables: names of the values of enum gw_process_type. gpuward.h has the enum, but no function
+ * for the names. */
 #ifndef GW_DEVICE_TABLES_H
 #define GW_DEVICE_TABLES_H
 

@@ -118,8 +118,9 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Checks whether a client uses a worker that was evicted because it was idle. Returns true if
- * the worker runs again. */
+/* If a client uses a worker that was evicted because it was idle, removes the reason idle. If the
+ * model is loaded again and no other reason keeps the worker out, also sets the worker to
+ * running, reports this and returns true. */
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
 {
 	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;

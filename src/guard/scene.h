@@ -82,11 +82,11 @@ struct scene_process {
 enum scene_how {
 	ROOT_FOUND, /* found by its port, pidfile, unit or name */
 	ROOT_KEPT,  /* a descendant of a root that ended */
-	/* the process still runs, but no match finds it, so it belongs to no worker */
+	/* was a root of this worker; it still runs, but the worker's match no longer finds it */
 	ROOT_FORMER,
 };
 
-/* A process that belongs to a worker, on a GPU or not. */
+/* A process that belongs to a worker, or did so before; on a GPU or not. */
 struct scene_root {
 	unsigned worker; /* position of the worker in the policy */
 	enum scene_how how;

@@ -324,7 +324,8 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 
 /* Files of baselines: one per state in which a GPU was idle. The name contains the GPU, the
  * kind and a hash of the other members of the key, so one open() finds a baseline. If there is
- * no such file, the other files of that GPU show how their states differ. The first line is a
+ * no such file, another file of the same GPU and kind is compared with the wanted state, to say
+ * what is different. The first line is a
  * hash of the other lines, so that a truncated file is ignored. */
 #define FILE_BYTES 4096
 #define PATH_BYTES 1024

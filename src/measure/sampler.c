@@ -22,8 +22,9 @@
 #define COARSE_S 0.5
 /* A sample is in the ring buffer at the latest this long after its timestamp. On an H200 the
  * newest sample is 10 to 18 ms old. */
-#define RING_AGE_NS   (20 * NS_PER_MS)
-#define RING_YOUNG_NS (8 * NS_PER_MS) /* a sample is in the ring buffer at the earliest then */
+#define RING_AGE_NS (20 * NS_PER_MS)
+/* A sample is in the ring buffer at the earliest this long after its timestamp. */
+#define RING_YOUNG_NS (8 * NS_PER_MS)
 /* A read of the ring buffer is not repeated within this time. */
 #define FRESH_NS     (20 * NS_PER_MS)
 #define SETTLE_TRIES 5 /* number of attempts to read both clocks at the same time */

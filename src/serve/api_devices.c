@@ -140,8 +140,9 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* Writes how the energy of a GPU divides into processes, idle and unattributed energy. The
- * parts add up to the total. */
+/* Writes the energy of a GPU and its five parts: from before the accounting began, of processes
+ * on the GPU, of processes that left it, idle, and unattributed. The parts add up to the
+ * total. */
 static void device_energy(struct json *j, const struct api *a, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);

@@ -160,7 +160,7 @@ struct guard_view {
 		*tally;            /* counts that include earlier runs; NULL in tests */
 	const struct moves *moves; /* durations of moves; NULL in tests */
 	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
-	const char *journal; /* "ok", or why evictions above level 2 are refused */
+	const char *journal; /* "ok", or why evictions above level 2 (unload) are refused */
 };
 
 /* Functions that carry out requests of clients. Only the main thread calls them. */

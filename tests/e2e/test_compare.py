@@ -373,9 +373,9 @@ def test_the_spread_of_the_load_is_not_shown_as_an_interval(tmp_path):
     text = compare(path).stdout
     assert "POWER (S.D.)" in text and " 300.0 W (12.0) " in text
     marked = compare(path, "--format=markdown").stdout
-    assert "Power (s.d. of the load)" in marked and " 300.0 W (12.0) " in marked
+    assert "Power (s.d. over time)" in marked and " 300.0 W (12.0) " in marked
     page = gpuward("report", path).stdout
-    assert "Power (s.d. of the load)" in page and ">(12.0)<" in page
+    assert "Power (s.d. over time)" in page and ">(12.0)<" in page
     for out in (text, marked, page):
         assert "±" not in out
 

@@ -62,7 +62,7 @@ def test_a_worker_that_only_a_name_identifies_is_accepted_with_a_warning(config)
     named = '[guard]\nmode = "observe"\n[[worker]]\nname = "w"\nkind = "checkpoint"\nmatch.name = "holder"\n'
     done = config("check", config.write(named))
     assert done.returncode == OK and "gpuward.toml:6:" in done.stderr, done.stderr
-    assert "every user can have this name" in done.stderr and "match.uid" in done.stderr
+    assert "any user can start a process with this name" in done.stderr and "match.uid" in done.stderr
     done = config("check", config.write(named + "match.uid = 1000\n"))
     assert done.returncode == OK and "can have this name" not in done.stderr, done.stderr
     guide = " ".join((TOP / "docs/GUARD.md").read_text().split())

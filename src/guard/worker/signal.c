@@ -321,8 +321,8 @@ static int signal_resume(struct worker_call *c)
 	if (order.targets)
 		return send_signal(&call, c->worker->resume_signal);
 	return worker_fail(c, -GW_E_STATE,
-			   "none of its processes can be signalled: send it signal %d by hand, "
-			   "or start it again",
+			   "the guard found no process of the worker that handles signal %d: "
+			   "send it by hand to the right process, or start the worker again",
 			   c->worker->resume_signal);
 }
 
