@@ -9,6 +9,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+double interval_u(const struct gw_interval *v)
+{
+	return (v->high - v->best) / NORMAL_95;
+}
+
 void moments_init(struct moments *m)
 {
 	*m = (struct moments){ .min = INFINITY, .max = -INFINITY };
