@@ -340,11 +340,6 @@ uint32_t random_below(struct random *r, uint32_t n)
 	return (uint32_t)(m >> 32);
 }
 
-double random_unit(struct random *r)
-{
-	return (double)(random_next(r) >> 11) * 0x1p-53;
-}
-
 static double mean_of(const double *x, size_t n)
 {
 	double sum = 0;

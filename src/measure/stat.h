@@ -141,9 +141,6 @@ uint64_t random_next(struct random *r);
 /* Returns 0 to n - 1, all equally likely; n >= 1. */
 uint32_t random_below(struct random *r, uint32_t n);
 
-/* Returns a number in [0, 1), a multiple of 2^-53. */
-double random_unit(struct random *r);
-
 #define BOOTSTRAP_RESAMPLES 10000
 
 struct bootstrap {
