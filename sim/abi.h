@@ -218,8 +218,8 @@ abi_return abi_leave(abi_return code);
 			return ABI_INVALID_ARGUMENT;                      \
 		if (!(can))                                               \
 			return ABI_NOT_SUPPORTED;                         \
-		*first = (type)(first_value);                             \
-		*second = (type)(second_value);                           \
+		*first = (type)abi_u32(c, first_value);                   \
+		*second = (type)abi_u32(c, second_value);                 \
 		return ABI_SUCCESS;                                       \
 	}
 

@@ -107,7 +107,7 @@ U64_CALL(nvmlDeviceGetSupportedClocksThrottleReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F)
 
 PAIR_CALL(nvmlDeviceGetPowerManagementLimitConstraints, uint32_t, LIMITS,
-	  abi_u32(c, c->d->p.limit.min_w * 1e3), abi_u32(c, c->d->p.limit.max_w * 1e3))
+	  c->d->p.limit.min_w * 1e3, c->d->p.limit.max_w * 1e3)
 
 /* True if the caller may not see the memory of the whole board: in MIG mode, only privileged
  * callers may. */
@@ -163,7 +163,8 @@ DEVICE_CALL(nvmlDeviceGetBAR1MemoryInfo, (struct abi_bar1 * out), out)
 	/* An instance has the same share of the BAR as of the memory. */
 	total = c->mig == NULL ? c->d->p.bar1_mib << 20
 			       : (c->d->p.bar1_mib << 20) / 8 * c->mig->slices;
-	*out = (struct abi_bar1){ total, total - (UINT64_C(1) << 20), UINT64_C(1) << 20 };
+	*out = (struct abi_bar1){ abi_u64(c, total), abi_u64(c, total - (UINT64_C(1) << 20)),
+				  abi_u64(c, UINT64_C(1) << 20) };
 	return ABI_SUCCESS;
 }
 
@@ -318,11 +319,12 @@ DEVICE_CALL(nvmlDeviceGetEncoderStats,
 {
 	if (!sessions || !average_fps || !average_latency)
 		return ABI_INVALID_ARGUMENT;
-	*sessions = *average_fps = *average_latency = 0;
+	*sessions = *average_fps = *average_latency = abi_u32(c, 0);
 	return ABI_SUCCESS;
 }
 
-STRUCT_CALL(nvmlDeviceGetFBCStats, struct abi_capture, true, 0)
+STRUCT_CALL(nvmlDeviceGetFBCStats, struct abi_capture, true, abi_u32(c, 0), abi_u32(c, 0),
+	    abi_u32(c, 0))
 
 #define NO_SESSIONS_CALL(symbol)                                                 \
 	DEVICE_CALL(symbol, (uint32_t * count, void *sessions), count, sessions) \
@@ -350,6 +352,13 @@ NO_SESSIONS_CALL(nvmlDeviceGetFBCSessions)
 		return ABI_SUCCESS;                           \
 	}
 
+static void fill_sram_status(const struct ctx *c, struct abi_sram_status *out)
+{
+	for (size_t i = 0; i < sizeof(out->counter) / sizeof(out->counter[0]); i++)
+		out->counter[i] = abi_u64(c, 0);
+	out->threshold_exceeded = abi_u32(c, 0);
+}
+
 TAGGED_CALL(nvmlDeviceGetTemperatureV, struct abi_temperature, 1, out->sensor == 0,
 	    out->celsius = (int32_t)abi_u32(c, die_c(c->d, 0)))
 TAGGED_CALL(nvmlDeviceGetMarginTemperature, struct abi_margin, 1, HAS(TRAIT_TLIMIT),
@@ -358,9 +367,9 @@ TAGGED_CALL(nvmlDeviceGetMarginTemperature, struct abi_margin, 1, HAS(TRAIT_TLIM
 TAGGED_CALL(nvmlDeviceGetFanSpeedRPM, struct abi_fan_rpm, 1, out->fan < c->d->p.fans,
 	    out->rpm = abi_u32(c, fan_percent(c->d) * 30))
 TAGGED_CALL(nvmlDeviceGetRepairStatus, struct abi_repair, 1, HAS(TRAIT_ROWS),
-	    (out->channel = 0, out->tpc = 0))
+	    (out->channel = abi_u32(c, 0), out->tpc = abi_u32(c, 0)))
 TAGGED_CALL(nvmlDeviceGetSramEccErrorStatus, struct abi_sram_status, 1, HAS(TRAIT_ROWS),
-	    (memset(out->counter, 0, sizeof(out->counter)), out->threshold_exceeded = 0))
+	    fill_sram_status(c, out))
 
 DEVICE_CALL(nvmlDeviceGetUtilizationRates, (struct abi_utilization * out), out)
 {
@@ -484,7 +493,8 @@ DEVICE_CALL(nvmlDeviceGetRemappedRows,
 }
 
 STRUCT_CALL(nvmlDeviceGetRowRemapperHistogram, struct abi_row_histogram, HAS(TRAIT_ROWS),
-	    .max = 3072 - c->d->errors.remapped, .high = c->d->errors.remapped)
+	    abi_u32(c, 3072 - c->d->errors.remapped), abi_u32(c, c->d->errors.remapped),
+	    abi_u32(c, 0), abi_u32(c, 0), abi_u32(c, 0))
 
 DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 {
@@ -492,7 +502,8 @@ DEVICE_CALL(nvmlDeviceGetConfComputeMemSizeInfo, (void *out), out)
 	return ABI_NOT_SUPPORTED;
 }
 
-STRUCT_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, struct abi_memory, true, 0)
+STRUCT_CALL(nvmlDeviceGetConfComputeProtectedMemoryUsage, struct abi_memory, true,
+	    abi_u64(c, 0), abi_u64(c, 0), abi_u64(c, 0))
 
 DEVICE_CALL(nvmlDeviceGetViolationStatus, (uint32_t kind, struct abi_violation *out), kind, out)
 {

@@ -362,12 +362,20 @@ DEVICE_CALL(nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device * out), ou
 
 DEVICE_CALL(nvmlDeviceGetAttributes_v2, (struct abi_mig_attributes * out), out)
 {
+	uint32_t slices, none;
+
 	if (out == NULL || c->mig == NULL)
 		return out == NULL ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED;
-	*out = (struct abi_mig_attributes){ .multiprocessors = c->mig->slices * 16,
-					    .copy_engines = c->mig->slices,
-					    .gpu_instance_slices = c->mig->slices,
-					    .compute_instance_slices = c->mig->slices,
-					    .memory_mb = c->mig->bytes >> 20 };
+	slices = abi_u32(c, c->mig->slices);
+	none = abi_u32(c, 0);
+	*out = (struct abi_mig_attributes){ .multiprocessors = abi_u32(c, c->mig->slices * 16),
+					    .copy_engines = slices,
+					    .decoders = none,
+					    .encoders = none,
+					    .jpeg = none,
+					    .ofa = none,
+					    .gpu_instance_slices = slices,
+					    .compute_instance_slices = slices,
+					    .memory_mb = abi_u64(c, c->mig->bytes >> 20) };
 	return ABI_SUCCESS;
 }

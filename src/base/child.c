@@ -1,6 +1,7 @@
 #include "child.h"
 
 #include "clock.h"
+#include "file.h"
 
 #include <gpuward.h>
 
@@ -24,18 +25,6 @@
 #define POLL_NS (10 * NS_PER_MS)
 
 extern char **environ;
-
-static int error_of(int e)
-{
-	switch (e) {
-	case ENOENT:
-	case ENOTDIR: return -GW_E_NOENT;
-	case EACCES:
-	case EPERM: return -GW_E_PERM;
-	case ENOMEM: return -GW_E_NOMEM;
-	default: return -GW_E_IO;
-	}
-}
 
 /* True if a string of extra ("NAME=value") sets the same variable as entry. */
 static bool child_overrides(const char *entry, const char *const extra[])
@@ -134,12 +123,12 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC) != 0)
-		return error_of(errno);
+		return file_error(errno);
 	e = child_spawn(argv, environ_extra, ends[1], &pid);
 	close(ends[1]);
 	if (e) {
 		close(ends[0]);
-		return error_of(e);
+		return file_error(e);
 	}
 	fcntl(ends[0], F_SETFL, O_NONBLOCK);
 	c->pid = pid;

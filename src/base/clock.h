@@ -51,6 +51,14 @@ static inline void clock_sleep_until(const struct clock *c, uint64_t mono_ns)
 	c->sleep_until(c->ctx, mono_ns);
 }
 
+/* Returns the milliseconds until a monotonic time, rounded up; 0 if it has passed. */
+static inline uint64_t clock_ms_until(const struct clock *c, uint64_t mono_ns)
+{
+	uint64_t now = clock_mono_ns(c), left = mono_ns > now ? mono_ns - now : 0;
+
+	return left / NS_PER_MS + (left % NS_PER_MS != 0);
+}
+
 /* Converts a time or duration for system calls. */
 static inline struct timespec clock_timespec(uint64_t ns)
 {

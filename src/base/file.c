@@ -29,14 +29,27 @@ const char *file_strerror(int e)
 	}
 }
 
+int file_error(int e)
+{
+	switch (e) {
+	case ENOENT:
+	case ENOTDIR:
+	case ESRCH: return -GW_E_NOENT;
+	case EACCES:
+	case EPERM:
+	case EROFS: return -GW_E_PERM;
+	case ENOMEM: return -GW_E_NOMEM;
+	default: return -GW_E_IO;
+	}
+}
+
 int file_failed(char *message, size_t size, const char *path, const char *what)
 {
 	int e = errno;
 
 	snprintf(message, size, "%s cannot be %s: %s", path, what, file_strerror(e));
-	if (e == ENOENT)
-		return -GW_E_NOENT;
-	return e == EACCES || e == EPERM || e == EROFS ? -GW_E_PERM : -GW_E_IO;
+	/* A path through something that is not a folder is a mistake, not a missing file. */
+	return e == ENOTDIR ? -GW_E_IO : file_error(e);
 }
 
 int file_make_directory(const char *dir, char *message, size_t size)

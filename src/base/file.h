@@ -64,6 +64,9 @@ int file_write_all(int fd, const char *p, size_t n);
  * with errno. */
 ssize_t file_read_all(int fd, char *out, size_t size);
 
+/* Returns the gw_error of an errno. */
+int file_error(int e);
+
 /* Writes the sentence "PATH cannot be WHAT: REASON". The reason and the returned gw_error are
  * those of errno. what is a participle such as "written". */
 int file_failed(char *message, size_t size, const char *path, const char *what);

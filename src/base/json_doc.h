@@ -53,6 +53,13 @@ bool json_doc_true(const struct json_doc *r, const char *path);
 /* Reads a number without fraction and exponent that fits into int64_t; false for anything
  * else. */
 bool json_doc_integer(const struct json_doc *r, const char *path, int64_t *ret);
+/* Returns an integer from 0 to max; 0 for anything else, such as a value of a damaged file. */
+static inline uint64_t json_doc_uint(const struct json_doc *r, const char *path, int64_t max)
+{
+	int64_t n;
+
+	return json_doc_integer(r, path, &n) && n >= 0 && n <= max ? (uint64_t)n : 0;
+}
 
 /* Writes the first line of the error text in a server's answer, without control characters. If
  * the answer is not JSON, the answer itself is the error text. Writes "" if there is no error

@@ -14,24 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int error_of(int e)
-{
-	switch (e) {
-	case ENOENT:
-	case ENOTDIR:
-	case ESRCH: return -GW_E_NOENT;
-	case EACCES:
-	case EPERM: return -GW_E_PERM;
-	default: return -GW_E_IO;
-	}
-}
-
 int root_open(struct root *r, const char *path)
 {
 	int fd = open(path ? path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return error_of(errno);
+		return file_error(errno);
 	r->fd = fd;
 	r->real = !path || strcmp(path, "/") == 0;
 	return 0;
@@ -51,10 +39,10 @@ long root_read(const struct root *r, const char *path, char *out, size_t size)
 
 	out[0] = '\0';
 	if (fd < 0)
-		return error_of(errno);
+		return file_error(errno);
 	n = file_read_all(fd, out, size - 1);
 	if (n < 0)
-		n = error_of(errno);
+		n = file_error(errno);
 	out[n < 0 ? 0 : n] = '\0';
 	close(fd);
 	return n;
@@ -92,7 +80,7 @@ long root_readlink(const struct root *r, const char *path, char *out, size_t siz
 
 	out[0] = n < 0 ? '\0' : out[0];
 	if (n < 0)
-		return error_of(errno);
+		return file_error(errno);
 	out[n] = '\0';
 	return n;
 }
@@ -150,7 +138,7 @@ int root_each_name(const struct root *r, const char *path,
 	ssize_t n;
 
 	if (fd < 0)
-		return error_of(errno);
+		return file_error(errno);
 	do
 		n = getdents64(fd, buf, sizeof(buf));
 	while (n > 0 && each_entry(buf, n, fn, arg));
@@ -185,7 +173,7 @@ int lines_open(struct lines *l, const struct root *root, const char *path)
 	int fd = openat(root->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
-		return error_of(errno);
+		return file_error(errno);
 	l->fd = fd;
 	l->at = l->used = 0;
 	l->end = l->skip = false;

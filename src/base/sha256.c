@@ -88,3 +88,12 @@ void sha256_end(struct sha256 *s, char out[static 65])
 	for (unsigned i = 0; i < 8; i++)
 		snprintf(out + 8 * i, 9, "%08x", s->h[i]);
 }
+
+void sha256_hex(const void *p, size_t n, char out[static 65])
+{
+	struct sha256 s;
+
+	sha256_init(&s);
+	sha256_add(&s, p, n);
+	sha256_end(&s, out);
+}

@@ -18,4 +18,7 @@ void sha256_add(struct sha256 *s, const void *p, size_t n);
 /* Writes 64 hexadecimal digits and a NUL. */
 void sha256_end(struct sha256 *s, char out[static 65]);
 
+/* Writes the digits of one buffer. */
+void sha256_hex(const void *p, size_t n, char out[static 65]);
+
 #endif

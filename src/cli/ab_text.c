@@ -173,7 +173,7 @@ static void print_mean(const struct ab_report *r, enum ab_arm arm, const char *t
 
 		if (run->used && run->step.phase == AB_PHASE_AB && run->step.arm == arm)
 			run_mean_add(&mean, run->energy.best, run->u_j,
-				     (run->absolute.high - run->absolute.best) / NORMAL_95);
+				     interval_u(&run->absolute));
 	}
 	row(title,
 	    "%s (95 %%, including the sensor error); %s %s when compared with runs on the "

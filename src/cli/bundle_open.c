@@ -71,20 +71,16 @@ static void add_found(void *arg, const struct bundle_found *f)
 	fill_device(&s->d, f);
 }
 
-/* Returns true if window a is inside window b on the same GPU. Then a is a part that the
- * command marked. */
-static bool is_inside(const struct rebuilt_window *a, const struct rebuilt_window *b)
+bool bundle_is_inside(const struct gw_energy *a, const struct gw_energy *b)
 {
-	return a->id != b->id && a->d.index == b->d.index &&
-	       a->d.energy.begin_ns >= b->d.energy.begin_ns &&
-	       a->d.energy.end_ns <= b->d.energy.end_ns &&
-	       a->d.energy.seconds < b->d.energy.seconds;
+	return a->begin_ns >= b->begin_ns && a->end_ns <= b->end_ns && a->seconds < b->seconds;
 }
 
 static bool is_run(const struct rebuild *p, const struct rebuilt_window *s)
 {
 	for (size_t i = 0; i < p->n; i++)
-		if (is_inside(s, &p->v[i]))
+		if (s->d.index == p->v[i].d.index &&
+		    bundle_is_inside(&s->d.energy, &p->v[i].d.energy))
 			return false;
 	return s->d.energy.end_ns > s->d.energy.begin_ns;
 }
@@ -221,18 +217,35 @@ bundle_opened_note(struct bundle_opened *e, const char *fmt, ...)
 	va_end(ap);
 }
 
+void bundle_problems(const struct bundle_summary *s, const char *dir,
+		     void (*say)(void *arg, const char *sentence), void *arg)
+{
+	char text[BUNDLE_OPENED_NOTE];
+
+	if (s->check == BUNDLE_UNFINISHED)
+		snprintf(text, sizeof(text), "%s is incomplete: it has no SHA256SUMS", dir);
+	else if (s->check == BUNDLE_CHANGED)
+		snprintf(text, sizeof(text), "%s/%s was changed after it was written", dir,
+			 s->changed_file);
+	if (s->check == BUNDLE_UNFINISHED || s->check == BUNDLE_CHANGED)
+		say(arg, text);
+	if (s->bad_lines) {
+		snprintf(text, sizeof(text), "%s: %llu lines of samples could not be read", dir,
+			 (unsigned long long)s->bad_lines);
+		say(arg, text);
+	}
+}
+
+static void note_problem(void *arg, const char *sentence)
+{
+	bundle_opened_note(arg, "%s", sentence);
+}
+
 static void note_problems(struct bundle_opened *e)
 {
 	const struct bundle_summary *s = &e->made.sum;
 
-	if (s->check == BUNDLE_UNFINISHED)
-		bundle_opened_note(e, "%s is incomplete: it has no SHA256SUMS", e->path);
-	else if (s->check == BUNDLE_CHANGED)
-		bundle_opened_note(e, "%s/%s was changed after it was written", e->path,
-				   s->changed_file);
-	if (s->bad_lines)
-		bundle_opened_note(e, "%s: %llu lines of samples could not be read", e->path,
-				   (unsigned long long)s->bad_lines);
+	bundle_problems(s, e->path, note_problem, e);
 	if (s->cut)
 		bundle_opened_note(e,
 				   "%s: %u of %u windows are truncated; their values cover the "

@@ -32,6 +32,15 @@ struct bundle_opened {
 	unsigned notes;
 };
 
+/* True if window a is shorter than window b and lies inside it. On the same GPU, a is then a part
+ * of b that the command marked. */
+bool bundle_is_inside(const struct gw_energy *a, const struct gw_energy *b);
+
+/* Calls say() with a sentence for each problem of the files: not complete, changed, or with lines
+ * that could not be read. */
+void bundle_problems(const struct bundle_summary *s, const char *dir,
+		     void (*say)(void *arg, const char *sentence), void *arg);
+
 /* Opens a bundle or a result file.  Returns 0; then call bundle_opened_done().  On error
  * returns -1 with a sentence in message. */
 int bundle_open(struct bundle_opened *e, const char *path, char *message, size_t size);

@@ -407,16 +407,20 @@ static int check_usable(const struct comparison *c)
 }
 
 /* The formats that are documents. write_text() writes the format "text". */
+#define DOCUMENTS(X)                    \
+	X("markdown", compare_markdown) \
+	X("csv", compare_csv)           \
+	X("json", compare_json)         \
+	X("latex", compare_latex)       \
+	X("sentence", compare_sentences)
+
+#define DOCUMENT_ROW(name, write)  { name, write },
+#define DOCUMENT_NAME(name, write) name,
 static const struct {
 	const char *name;
 	void (*write)(const struct compare_view *v, struct buf *out);
-} documents[] = { { "markdown", compare_markdown },
-		  { "csv", compare_csv },
-		  { "json", compare_json },
-		  { "latex", compare_latex },
-		  { "sentence", compare_sentences } };
-static const char *const formats[] = { "text",  "markdown", "csv", "json",
-				       "latex", "sentence", NULL };
+} documents[] = { DOCUMENTS(DOCUMENT_ROW) };
+static const char *const formats[] = { "text", DOCUMENTS(DOCUMENT_NAME) NULL };
 
 static int print_comparison(const struct cli *c, const struct comparison *comparison)
 {

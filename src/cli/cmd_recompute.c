@@ -1,4 +1,5 @@
 /* recompute: computes the windows of a bundle again from its samples. */
+#include "bundle_open.h"
 #include "calibrate.h"
 #include "cli.h"
 #include "result_file.h"
@@ -55,19 +56,12 @@ struct output_to {
 
 #define WARM_UP "warm-up" /* Label of the windows of warm-up runs. */
 
-static bool is_inside(const struct kept_window *a, const struct kept_window *b)
-{
-	const struct gw_energy *x = &a->f.energy, *y = &b->f.energy;
-
-	return a->f.id != b->f.id && a->f.device == b->f.device && x->begin_ns >= y->begin_ns &&
-	       x->end_ns <= y->end_ns && x->seconds < y->seconds;
-}
-
 /* Returns the window of the whole run: the window itself, or the one around a marked part. */
 static const struct kept_window *run_of(const struct output_to *s, const struct kept_window *w)
 {
 	for (unsigned i = 0; i < s->n; i++)
-		if (is_inside(w, &s->v[i]))
+		if (w->f.device == s->v[i].f.device &&
+		    bundle_is_inside(&w->f.energy, &s->v[i].f.energy))
 			return run_of(s, &s->v[i]);
 	return w;
 }
@@ -209,17 +203,17 @@ static void keep_window(void *arg, const struct bundle_found *f)
 	}
 }
 
+static void print_problem(void *arg, const char *sentence)
+{
+	(void)arg;
+	cli_error("%s", sentence);
+}
+
 /* Prints the problems of the bundle. Returns true if a file was changed, if a line could not be
  * read, or if a computed result differs from the recorded one. */
 static bool print_problems(const struct bundle_summary *s, const char *dir)
 {
-	if (s->check == BUNDLE_CHANGED)
-		cli_error("%s/%s was changed after it was written", dir, s->changed_file);
-	if (s->check == BUNDLE_UNFINISHED)
-		cli_error("%s is incomplete: it has no SHA256SUMS", dir);
-	if (s->bad_lines)
-		cli_error("%llu lines of samples could not be read",
-			  (unsigned long long)s->bad_lines);
+	bundle_problems(s, dir, print_problem, NULL);
 	if (s->same < s->recorded)
 		cli_error("%u of %u windows differ from the recorded result%s%s%s",
 			  s->recorded - s->same, s->recorded,

@@ -214,14 +214,13 @@ static void print_notes(const struct cli *c)
 static void add_process(struct table *t, const struct cli *c, const struct gw_process *p,
 			const struct view_process *energy)
 {
-	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
 	const struct gw_device *d = gw_snapshot_device(c->snap, p->device);
 	char size[16];
 
 	table_row(t);
 	table_set(t, P_GPU, TERM_PLAIN, "%u", d ? d->index : p->device);
 	table_set(t, P_PROCESS_ID, TERM_PLAIN, "%lld", (long long)p->pid);
-	table_set(t, P_TYPE, TERM_PLAIN, "%s", types[p->type & 7]);
+	table_set(t, P_TYPE, TERM_PLAIN, "%s", figure_process_type(p->type));
 	if (p->mig_gpu_instance >= 0)
 		table_set(t, P_MIG, TERM_PLAIN, "%d", p->mig_gpu_instance);
 	table_text(t, P_USER, TERM_PLAIN, p->user);

@@ -471,26 +471,26 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* Returns a text about the gain error of the sensor. The error cancels in the change from one row
- * to another if both have the same GPU and the same calibration; the text says whether such rows
- * exist. */
-static const char *gain_text(const struct comparison *c)
+/* Adds a text about the gain error of the sensor. The error cancels in the change from one row to
+ * another if both have the same GPU and the same calibration; the text says whether such rows
+ * exist. It never cancels in net energy. */
+static void add_gain_text(struct notes *n, const struct comparison *c)
 {
 	bool cancels = false, scales = false;
 
 	if (!comparison_has(c, METRIC_ENERGY))
-		return "";
+		return;
 	for (size_t i = 0; i < c->nrows; i++) {
 		const struct comparison_row *row = &c->rows[i];
 
 		scales |= row->other_scale;
 		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
 	}
-	return !cancels ? ". Intervals of energies include the gain error of the sensor"
-	       : scales ? ". Intervals of energies include the gain error of the sensor. In a "
-			  "change between two rows of one GPU with one calibration it cancels"
-			: ". Intervals of energies include the gain error of the sensor. In a "
-			  "change between two rows of one GPU it cancels";
+	buf_adds(&n->b, ". Intervals of energies include the gain error of the sensor");
+	if (cancels)
+		buf_addf(&n->b, ". In a change between two rows of one GPU%s it cancels%s",
+			 scales ? " with one calibration" : "",
+			 comparison_has(c, METRIC_NET) ? ", except in net energy" : "");
 }
 
 static void note_reference(struct notes *n, const struct comparison *c)
@@ -507,10 +507,9 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (has_trials(c))
 		buf_adds(&n->b, ". They are ratios of geometric means; the values in the table "
 				"are arithmetic means");
-	buf_addf(&n->b, ". Intervals are 95 %%%s", gain_text(c));
-	buf_adds(&n->b, strstr(n->b.p, "it cancels") && comparison_has(c, METRIC_NET)
-				? ", except in net energy."
-				: ".");
+	buf_adds(&n->b, ". Intervals are 95 %");
+	add_gain_text(n, c);
+	buf_adds(&n->b, ".");
 	note_end(n);
 }
 

@@ -7,6 +7,7 @@
 #include "base/utf8.h"
 #include "measure/distribution.h"
 #include "measure/sensor.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 
@@ -127,13 +128,6 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 				r->run->work.tokens);
 	default: return r->file->model_size_bytes;
 	}
-}
-
-/* Returns the standard uncertainty of an interval.  Uses the high end, because the low end may
- * be cut at 0. */
-static double interval_u(const struct gw_interval *b)
-{
-	return (b->high - b->best) / NORMAL_95;
 }
 
 static double relative_u(const struct gw_interval *b)

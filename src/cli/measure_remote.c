@@ -65,7 +65,7 @@ static int print_refusal(const struct remote *r)
 	else if (r->status >= 400)
 		cli_error("%s; %s", message, nothing);
 	else
-		cli_error("the server on %s does not reply like gpuward, or this gpuward was "
+		cli_error("the server on %s is not a gpuward service, or this gpuward was "
 			  "built without libjansson; %s",
 			  r->address, nothing);
 	return is_type(r, "no-gpu") || is_type(r, "no-such-device") ? EXIT_NO_GPU : EXIT_FAILED;
@@ -321,8 +321,8 @@ static bool read_result(struct measure_remote *t)
 		cli_error("the service replied %d: %s; the energy of this run is lost",
 			  t->remote.status, remote_why(&t->remote));
 	else if (json_doc_count(t->remote.reply, "devices") == 0)
-		cli_error("the server on %s does not reply like gpuward; the energy of this "
-			  "run is lost",
+		cli_error("the server on %s is not a gpuward service; the energy of this run "
+			  "is lost",
 			  t->remote.address);
 	else if (!read_devices(t))
 		cli_error("the service on %s lost its GPUs while the command ran; the energy "

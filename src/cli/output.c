@@ -225,6 +225,13 @@ void figure_line(const char *key, const char *fmt, ...)
 	}
 }
 
+const char *figure_process_type(unsigned type)
+{
+	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
+
+	return types[type & 7];
+}
+
 const char *figure_bytes(char out[static 16], double bytes)
 {
 	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };

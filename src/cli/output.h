@@ -65,6 +65,9 @@ const char *figure_bytes(char out[static 16], double bytes);
 const char *figure_span(char out[static 16], double seconds);
 const char *figure_run_time(char out[static 16], double seconds);
 
+/* Returns the type of a process (GW_PROCESS_...) as letters: "C+G", or "-" if it is unknown. */
+const char *figure_process_type(unsigned type);
+
 /* Prints a quantity of a device. If the value is unknown, prints the reason if `reasons` is
  * set, and nothing otherwise. */
 void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);

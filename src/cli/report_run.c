@@ -84,11 +84,27 @@ static void write_source(struct buf *out, const struct result_device *d)
 	add_word(out, d->driver_version);
 }
 
+/* Returns the words for a key of the field `rung`, or the key itself if it is unknown. */
+static const char *sources_text(const char *key)
+{
+	static const struct {
+		const char *key, *words;
+	} sources[] = {
+#define GW_RUNG(symbol, key, help) { key, help },
+#include <gpuward/words.def>
+	};
+
+	for (size_t i = 0; key && i < COUNT(sources); i++)
+		if (strcmp(sources[i].key, key) == 0)
+			return sources[i].words;
+	return key;
+}
+
 static void write_meter(struct buf *out, const struct result_device *d)
 {
 	add_word(out, d->energy.meter);
-	buf_adds(out, ", rung ");
-	add_word(out, d->energy.rung);
+	buf_adds(out, "; measured with: ");
+	add_word(out, sources_text(d->energy.rung));
 }
 
 static void write_verdict(struct buf *out, const struct result_device *d)

@@ -25,12 +25,6 @@ static double half_width(const struct gw_interval *v)
 	return (v->high - v->low) / 2;
 }
 
-/* Returns the standard uncertainty.  Uses the high end, because the low end may be cut at 0. */
-static double standard_u(const struct gw_interval *v)
-{
-	return (v->high - v->best) / NORMAL_95;
-}
-
 static const char *interval_text(char out[static 80], const struct gw_interval *v)
 {
 	return term_interval(out, v->best, half_width(v), "J");
@@ -417,8 +411,8 @@ static struct gw_interval mean_joules(const struct measured *m, size_t energy, s
 
 		if (is_usable(r))
 			run_mean_add(&mean, joules->best,
-				     standard_u(&r->sum.relative_joules) / count,
-				     standard_u(joules));
+				     interval_u(&r->sum.relative_joules) / count,
+				     interval_u(joules));
 	}
 	best = moments_mean(&mean.moments);
 	reach = run_mean_reach(&mean);

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/json_doc.h"
+#include "base/sha256.h"
 #include "serve/render.h"
 
 #include <errno.h>
@@ -176,7 +177,7 @@ static bool is_ours(const struct entry *e, const char *text, size_t n)
 {
 	char sum[65];
 
-	setup_sum(text, n, sum);
+	sha256_hex(text, n, sum);
 	return e && (strcmp(e->sum[0], sum) == 0 || strcmp(e->sum[1], sum) == 0);
 }
 
@@ -209,7 +210,7 @@ enum setup_file setup_look_user(const struct setup_place *at, const char *path,
 	char sum[65];
 	int err;
 
-	setup_sum(text, strlen(text), sum);
+	sha256_hex(text, strlen(text), sum);
 	err = setup_as_user(at, &(struct setup_home_request){ .verb = HOME_LOOK,
 							      .path = path,
 							      .sum = { sum, NULL } });
@@ -276,7 +277,7 @@ static int record(const struct setup_place *at, const struct setup_step *s,
 	if (s->text) {
 		char sum[65];
 
-		setup_sum(s->text, strlen(s->text), sum);
+		sha256_hex(s->text, strlen(s->text), sum);
 		if (strcmp(e->sum[0], sum) != 0) {
 			memcpy(e->sum[1], e->sum[0], sizeof(sum));
 			memcpy(e->sum[0], sum, sizeof(sum));

@@ -118,15 +118,6 @@ int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_g
 	return 0;
 }
 
-void setup_sum(const char *text, size_t n, char out[static 65])
-{
-	struct sha256 s;
-
-	sha256_init(&s);
-	sha256_add(&s, text, n);
-	sha256_end(&s, out);
-}
-
 long setup_read(int folder, const char *path, char *out, size_t size, struct stat *ret)
 {
 	int fd = openat(folder, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
@@ -222,7 +213,7 @@ int setup_compare(int folder, const char *name, const char *const sum[2])
 	long n = text ? setup_read(folder, name, text, SETUP_FILE_MAX, &st) : -ENOMEM;
 
 	if (n >= 0)
-		setup_sum(text, (size_t)n, own);
+		sha256_hex(text, (size_t)n, own);
 	free(text);
 	if (n == -ENOENT)
 		return ENOENT;

@@ -43,9 +43,6 @@ void setup_end(const struct setup_place *at, int lock);
 int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_gid, char *home,
 		  size_t size, char *ret_name, size_t name_size);
 
-/* Writes the SHA-256 of a text. */
-void setup_sum(const char *text, size_t n, char out[static 65]);
-
 /* Reads a regular file that is not a link.  Returns its size, or a negative errno. */
 long setup_read(int folder, const char *path, char *out, size_t size, struct stat *ret);
 

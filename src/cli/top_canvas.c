@@ -244,21 +244,3 @@ void canvas_graph(struct canvas *c, const struct canvas_graph *g)
 		}
 	}
 }
-
-void canvas_print(const struct canvas *c, struct buf *out)
-{
-	for (unsigned row = 0; row < c->rows; row++) {
-		unsigned end = c->columns;
-
-		while (end > 0 && canvas_at(c, row, end - 1)->code == ' ')
-			end--;
-		for (unsigned i = 0; i < end; i++) {
-			char bytes[4];
-
-			if (canvas_at(c, row, i)->code)
-				buf_add(out, bytes,
-					utf8_encode(canvas_at(c, row, i)->code, bytes));
-		}
-		buf_addc(out, '\n');
-	}
-}

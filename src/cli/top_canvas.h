@@ -91,7 +91,4 @@ struct canvas_graph {
 };
 void canvas_graph(struct canvas *c, const struct canvas_graph *g);
 
-/* Appends the cells to out, as UTF-8 text without styles. Lines do not end with blanks. */
-void canvas_print(const struct canvas *c, struct buf *out);
-
 #endif

@@ -85,13 +85,12 @@ static void percent(char out[static 64], double ratio)
 static void column_value(const struct top_process *p, const struct top_model *m,
 			 enum top_column column, char out[static 64])
 {
-	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
 	char text[24] = "";
 
 	switch (column) {
 	case TOP_PID: snprintf(out, 64, "%lld", (long long)p->pid); return;
 	case TOP_GPU: snprintf(out, 64, "%u", m->gpu[p->gpu].index); return;
-	case TOP_TYPE: snprintf(out, 64, "%s", types[p->type & 7]); return;
+	case TOP_TYPE: snprintf(out, 64, "%s", figure_process_type(p->type)); return;
 	case TOP_SM: percent(out, p->sm_ratio); return;
 	case TOP_CPU: percent(out, p->cpu_ratio); return;
 	case TOP_MEMORY: figure_bytes(text, p->memory_bytes); break;

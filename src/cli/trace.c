@@ -243,15 +243,12 @@ static int read_lines(struct trace *t, const char *path, char *why, size_t size)
 
 int trace_parse(struct trace *t, const char *path, char *text, size_t n, char *why, size_t size)
 {
-	struct sha256 sum;
 	int err = -GW_E_NOMEM;
 
 	*t = (struct trace){ .text = text,
 			     .length = n,
 			     .point = calloc(count_lines(text), sizeof(*t->point)) };
-	sha256_init(&sum);
-	sha256_add(&sum, text, n);
-	sha256_end(&sum, t->sha256);
+	sha256_hex(text, n, t->sha256);
 	if (t->point)
 		err = read_lines(t, path, why, size);
 	else

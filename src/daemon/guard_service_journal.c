@@ -178,22 +178,15 @@ static void save_moves(struct store *s, const struct move_worker *w)
 	buf_done(&text);
 }
 
-static uint64_t number_of(const struct json_doc *o, const char *key, int64_t most)
-{
-	int64_t n;
-
-	return json_doc_integer(o, key, &n) && n >= 0 && n <= most ? (uint64_t)n : 0;
-}
-
 static struct move read_move(const struct json_doc *o)
 {
 	const char *cause = json_doc_string(o, "cause"); /* NULL in older files. */
 	struct move m = {
-		.wall_ns = number_of(o, "wall_ns", INT64_MAX),
-		.bytes = number_of(o, "bytes", INT64_C(1) << 60),
-		.ns = number_of(o, "ns", INT64_MAX),
-		.level = (unsigned)number_of(o, "level", GUARD_LEVELS - 1),
-		.pages = (enum host_pages)number_of(o, "pages", HOST_PAGES_MODES - 1),
+		.wall_ns = json_doc_uint(o, "wall_ns", INT64_MAX),
+		.bytes = json_doc_uint(o, "bytes", INT64_C(1) << 60),
+		.ns = json_doc_uint(o, "ns", INT64_MAX),
+		.level = (unsigned)json_doc_uint(o, "level", GUARD_LEVELS - 1),
+		.pages = (enum host_pages)json_doc_uint(o, "pages", HOST_PAGES_MODES - 1),
 		.simulated = json_doc_true(o, "simulated"),
 	};
 

@@ -116,18 +116,10 @@ static struct json_doc *parse_object(const char *text)
 	return json_doc_new(text, strlen(text), &o, message, sizeof(message)) == 0 ? o : NULL;
 }
 
-/* Returns a number from 0 to max. Returns 0 if a damaged file has something else. */
-static uint64_t number_of(const struct json_doc *o, const char *key, int64_t max)
-{
-	int64_t n;
-
-	return json_doc_integer(o, key, &n) && n >= 0 && n <= max ? (uint64_t)n : 0;
-}
-
-/* Returns element i of an array, with the same checks as number_of(). */
+/* Returns element i of an array, with the same checks as json_doc_uint(). */
 static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 {
-	return number_of(json_doc_at(list, "", i), "", max);
+	return json_doc_uint(json_doc_at(list, "", i), "", max);
 }
 
 /* True if the record is from an earlier boot. A process that now has the recorded pid and start
@@ -194,15 +186,15 @@ int guard_record_read(const char *text, struct guard_record *ret,
 	}
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
-	ret->mask = (uint32_t)number_of(o, "mask", UINT32_MAX) &
+	ret->mask = (uint32_t)json_doc_uint(o, "mask", UINT32_MAX) &
 		    ((UINT32_C(1) << GUARD_REASONS) - 1);
-	ret->level = (unsigned)number_of(o, "level", 6);
+	ret->level = (unsigned)json_doc_uint(o, "level", 6);
 	ret->evicted = json_doc_true(o, "evicted");
-	ret->need_bytes = number_of(o, "need_bytes", BYTES_MAX);
-	ret->hold = (enum guard_hold)number_of(o, "hold", HOLD_ACTIVE);
-	ret->hold_until_wall_ns = number_of(o, "hold_until_wall_ns", INT64_MAX);
-	ret->manual_wall_ns = number_of(o, "manual_wall_ns", INT64_MAX);
-	ret->wall_ns = number_of(o, "wall_ns", INT64_MAX);
+	ret->need_bytes = json_doc_uint(o, "need_bytes", BYTES_MAX);
+	ret->hold = (enum guard_hold)json_doc_uint(o, "hold", HOLD_ACTIVE);
+	ret->hold_until_wall_ns = json_doc_uint(o, "hold_until_wall_ns", INT64_MAX);
+	ret->manual_wall_ns = json_doc_uint(o, "manual_wall_ns", INT64_MAX);
+	ret->wall_ns = json_doc_uint(o, "wall_ns", INT64_MAX);
 	read_gpus(json_doc_get(o, "gpus"), ret);
 	more->past = is_old(o);
 	ret->put_away_count =
@@ -226,11 +218,11 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
-	ret->room.id = number_of(o, "id", INT64_MAX);
-	ret->room.bytes = number_of(o, "bytes", BYTES_MAX);
-	ret->room.pid = (int64_t)number_of(o, "pid", INT32_MAX);
-	ret->start_ticks = number_of(o, "start_ticks", INT64_MAX);
-	ret->until_wall_ns = number_of(o, "until_wall_ns", INT64_MAX);
+	ret->room.id = json_doc_uint(o, "id", INT64_MAX);
+	ret->room.bytes = json_doc_uint(o, "bytes", BYTES_MAX);
+	ret->room.pid = (int64_t)json_doc_uint(o, "pid", INT32_MAX);
+	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
+	ret->until_wall_ns = json_doc_uint(o, "until_wall_ns", INT64_MAX);
 	json_doc_free(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }
@@ -241,13 +233,14 @@ int guard_game_read(const char *text, struct guard_game_record *ret)
 	bool good = o && !is_old(o);
 
 	memset(ret, 0, sizeof(*ret));
-	ret->game.pid = (int64_t)number_of(o, "pid", INT32_MAX);
+	ret->game.pid = (int64_t)json_doc_uint(o, "pid", INT32_MAX);
 	if (!json_doc_integer(o, "uid", &ret->game.uid))
 		ret->game.uid = -1;
-	ret->game.since_ns = number_of(o, "since_ns", INT64_MAX);
-	ret->game.until_ns =
-		json_doc_get(o, "until_ns") ? number_of(o, "until_ns", INT64_MAX) : UINT64_MAX;
-	ret->start_ticks = number_of(o, "start_ticks", INT64_MAX);
+	ret->game.since_ns = json_doc_uint(o, "since_ns", INT64_MAX);
+	ret->game.until_ns = json_doc_get(o, "until_ns")
+				     ? json_doc_uint(o, "until_ns", INT64_MAX)
+				     : UINT64_MAX;
+	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
 	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
 	json_doc_free(o);
 	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;

@@ -55,9 +55,6 @@ bool store_news(struct store *s);
 /* Adds a value to the next batch. A value that is lower than before is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
 
-/* Returns the id of the last event. After kill -9 the returned id is larger, because ids that
- * were given out but not written are not used again. */
-uint64_t store_last_event(struct store *s);
 /* Adds an event. Returns its id: e->id if that is above the last id, else the next id. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
 /* Returns the id after which exactly the last max events follow. Ids have gaps, so the caller

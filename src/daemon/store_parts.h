@@ -1,4 +1,4 @@
-/* store_parts: shared by the files of the store; no other file includes it.
+/* store_parts: shared by the files of the store; no other file of src includes it.
  *
  * store.c          start and stop, state, counts; opens the file and loads its contents
  *   store_queue.c    the queue to the thread: records, batches, events and documents

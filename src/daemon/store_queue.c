@@ -194,11 +194,6 @@ static void copy_queue(struct store *s, struct buf *out)
 	mailbox_unlock(&s->box);
 }
 
-uint64_t store_last_event(struct store *s)
-{
-	return s->last_event;
-}
-
 uint64_t store_add_event(struct store *s, const struct view_event *e)
 {
 	struct record r = {

@@ -84,10 +84,9 @@ static void read_utilization(struct host *h, struct host_report *r)
 	h->total = total;
 }
 
-/* Counts the CPUs in a list such as "0-3,8,10-11". */
-static int count_list(const char *text, unsigned *ret)
+long host_parse_cpus(const char *text, int *cpu, unsigned room)
 {
-	unsigned count = 0;
+	long count = 0;
 
 	while (*text) {
 		char *end;
@@ -97,26 +96,27 @@ static int count_list(const char *text, unsigned *ret)
 			return -GW_E_PARSE;
 		if (*end == '-')
 			to = strtoul(text = end + 1, &end, 10);
-		if (end == text || to < from || to - from > 1000000 || (*end && *end != ','))
+		if (end == text || to < from || to > 1000000 || (*end && *end != ','))
 			return -GW_E_PARSE;
-		count += (unsigned)(to - from) + 1;
+		for (unsigned long i = from; i <= to && (unsigned long)count + i - from < room;
+		     i++)
+			cpu[(unsigned long)count + i - from] = (int)i;
+		count += (long)(to - from) + 1;
 		text = end + (*end == ',');
 	}
-	*ret = count;
-	return count ? 0 : -GW_E_PARSE;
+	return count ? count : -GW_E_PARSE;
 }
 
 static void read_cores(const struct root *root, struct host_report *r)
 {
 	char text[1024];
-	unsigned count;
 	long n = root_read_line(root, "sys/devices/system/cpu/online", text, sizeof(text));
-	long err = n < 0 ? n : count_list(text, &count);
+	long count = n < 0 ? n : host_parse_cpus(text, NULL, 0);
 
-	if (err < 0)
-		host_miss(r, GW_H_CPU_COUNT, host_absence(err));
+	if (count < 0)
+		host_miss(r, GW_H_CPU_COUNT, host_absence(count));
 	else
-		host_set(r, GW_H_CPU_COUNT, count);
+		host_set(r, GW_H_CPU_COUNT, (double)count);
 }
 
 /* Reads the load. Does not use strtod(), because its decimal point depends on the locale. */

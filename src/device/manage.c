@@ -109,19 +109,20 @@ struct manage_job {
 	_Atomic int step;
 };
 
-static void manage_refuse(struct manage_job *job, int error, const char *remedy,
-			  const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+static int manage_refuse(struct manage_result *r, int error, const char *remedy,
+			 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-static void manage_refuse(struct manage_job *job, int error, const char *remedy,
-			  const char *fmt, ...)
+static int manage_refuse(struct manage_result *r, int error, const char *remedy,
+			 const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(job->r.message, sizeof(job->r.message), fmt, ap);
+	vsnprintf(r->message, sizeof(r->message), fmt, ap);
 	va_end(ap);
-	job->r.error = error;
-	job->r.remedy = remedy;
+	r->error = error;
+	r->remedy = remedy;
+	return error;
 }
 
 /* Returns what the user can do about an error of the driver. */
@@ -146,7 +147,7 @@ static const char *remedy_of(int error)
 static void refuse_driver_error(struct manage_job *job, int error, const char *verb,
 				const char *detail)
 {
-	manage_refuse(job, error, remedy_of(error), "%s could not be %s: %s",
+	manage_refuse(&job->r, error, remedy_of(error), "%s could not be %s: %s",
 		      infos[job->o.what].name, verb, *detail ? detail : gw_strerror(error));
 }
 
@@ -156,20 +157,20 @@ static bool check_device(struct manage_job *job, struct device *d)
 	const char *name = infos[job->o.what].name;
 
 	if (!b->open) {
-		manage_refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST),
+		manage_refuse(&job->r, -GW_E_LOST, remedy_of(-GW_E_LOST),
 			      "the driver of this GPU is not open");
 	} else if (!b->ops->set) {
-		manage_refuse(job, -GW_E_NOSUPPORT,
+		manage_refuse(&job->r, -GW_E_NOSUPPORT,
 			      "use the backend nvml: only NVIDIA's library can change settings",
 			      "%s cannot be changed through backend %s", name, b->ops->name);
 	} else if (d->r.state == GW_DEVICE_LOST || d->r.state == GW_DEVICE_CLOSED) {
-		manage_refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST),
+		manage_refuse(&job->r, -GW_E_LOST, remedy_of(-GW_E_LOST),
 			      "the GPU does not answer: %s", d->r.message);
 	} else if (!b->ops->can_set(d, job->o.what)) {
-		manage_refuse(job, -GW_E_NOSUPPORT, "install a newer driver",
+		manage_refuse(&job->r, -GW_E_NOSUPPORT, "install a newer driver",
 			      "%s cannot be changed: this driver has no call for it", name);
 	} else if (!atomic_load(&b->simulated) && !manage_privileged(job->root, geteuid())) {
-		manage_refuse(job, -GW_E_PERM, remedy_of(-GW_E_PERM),
+		manage_refuse(&job->r, -GW_E_PERM, remedy_of(-GW_E_PERM),
 			      "only root can change %s, and the service does not run as root",
 			      name);
 	}
@@ -189,7 +190,7 @@ static void refuse_bounds(struct manage_job *job, double low, double high)
 	char value[64];
 
 	manage_text(job->o.what, job->target, value, sizeof(value));
-	manage_refuse(job, -GW_E_ARG, "choose a value within the bounds",
+	manage_refuse(&job->r, -GW_E_ARG, "choose a value within the bounds",
 		      "%s can be from %.10g %s to %.10g %s on this GPU; %s is outside", i->name,
 		      low / unit, clocks ? "MHz" : "W", high / unit, clocks ? "MHz" : "W",
 		      value);
@@ -205,21 +206,22 @@ static void check_value(struct manage_job *job, const struct device *d)
 		low = HZ_PER_MHZ;
 	for (unsigned k = 0; k < i->values; k++)
 		if (!isfinite(v[k]) || v[k] < 0 || v[k] > 4e12)
-			manage_refuse(job, -GW_E_ARG, "use a number that is not negative",
+			manage_refuse(&job->r, -GW_E_ARG, "use a number that is not negative",
 				      "%s does not accept this value", i->name);
 	if (job->r.error)
 		return;
 	if (i->values == 2 && v[0] > v[1])
-		manage_refuse(job, -GW_E_ARG,
+		manage_refuse(&job->r, -GW_E_ARG,
 			      "exchange the two clocks: the lowest clock comes first",
 			      "the lowest clock is above the highest");
 	else if (v[0] < low || v[i->values == 2] > high)
 		refuse_bounds(job, low, high);
 	else if (job->o.what == MANAGE_COMPUTE_MODE && v[0] != 0 && v[0] != 2 && v[0] != 3)
-		manage_refuse(job, -GW_E_ARG, "choose default, exclusive_process or prohibited",
+		manage_refuse(&job->r, -GW_E_ARG,
+			      "choose default, exclusive_process or prohibited",
 			      "there is no compute mode %g", v[0]);
 	else if (job->o.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
-		manage_refuse(job, -GW_E_ARG, "use 1 (on) or 0 (off)",
+		manage_refuse(&job->r, -GW_E_ARG, "use 1 (on) or 0 (off)",
 			      "persistence mode can only be on or off, not %g", v[0]);
 }
 
@@ -239,7 +241,7 @@ static void refuse_foreign(struct manage_job *job)
 	manage_text(job->o.what, job->r.before, now, sizeof(now));
 	manage_text(job->o.what, job->o.ours, ours, sizeof(ours));
 	job->r.foreign = true;
-	manage_refuse(job, -GW_E_STATE,
+	manage_refuse(&job->r, -GW_E_STATE,
 		      "set the value again if you want to change it; otherwise do nothing",
 		      "%s is %s; someone else changed it after gpuward set %s, so it is left "
 		      "unchanged",
@@ -319,7 +321,7 @@ static void verify_change(struct manage_job *job, struct device *d)
 	if (r->verified)
 		return;
 	manage_text(job->o.what, r->after, now, sizeof(now));
-	manage_refuse(job, -GW_E_STATE,
+	manage_refuse(&job->r, -GW_E_STATE,
 		      "check whether another program or the firmware of the board controls "
 		      "this setting",
 		      "the driver accepted the change, but %s %s still %s", i->name,
@@ -407,7 +409,7 @@ static bool store_old_value(struct manage_job *job, const struct manage_keeper *
 	    keeper->keep(keeper->arg, o, job->r.before) == 0)
 		return true;
 	manage_refuse(
-		job, -GW_E_IO,
+		&job->r, -GW_E_IO,
 		"make the state directory writable, or set \"keep\": true so that gpuward does "
 		"not restore the old value",
 		"the old value could not be stored, so %s was not changed",
@@ -447,15 +449,6 @@ static void write_message(struct manage_job *job)
 		r->verified = true;
 }
 
-static int manage_fail(struct manage_result *ret, int error, const char *remedy,
-		       const char *message)
-{
-	ret->error = error;
-	ret->remedy = remedy;
-	snprintf(ret->message, sizeof(ret->message), "%s", message);
-	return error;
-}
-
 int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	       const struct manage_keeper *keeper, struct manage_result *ret)
 {
@@ -465,21 +458,22 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 
 	*ret = (struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
 	if ((unsigned)o->what >= MANAGE_WHATS)
-		return manage_fail(ret, -GW_E_ARG, NULL, "there is no such setting");
+		return manage_refuse(ret, -GW_E_ARG, NULL, "there is no such setting");
 	pthread_mutex_lock(&ctx->lock);
 	s = find_slot(ctx, o->uuid);
 	released = ctx->released;
 	pthread_mutex_unlock(&ctx->lock);
 	if (released)
-		return manage_fail(ret, -GW_E_STATE,
-				   "open the drivers again first: POST /api/v1/resume",
-				   "gpuward has released the drivers");
+		return manage_refuse(ret, -GW_E_STATE,
+				     "open the drivers again first: POST /api/v1/resume",
+				     "gpuward has released the drivers");
 	if (!s)
-		return manage_fail(ret, -GW_E_NODEV, "use the UUID of a GPU that gpuward lists",
-				   "no GPU has this UUID");
+		return manage_refuse(ret, -GW_E_NODEV,
+				     "use the UUID of a GPU that gpuward lists",
+				     "no GPU has this UUID");
 	job = calloc(1, sizeof(*job));
 	if (!job)
-		return manage_fail(ret, -GW_E_NOMEM, NULL, "out of memory");
+		return manage_refuse(ret, -GW_E_NOMEM, NULL, "out of memory");
 	job->o = *o;
 	job->r = *ret;
 	job->root = &ctx->root;

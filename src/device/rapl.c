@@ -216,24 +216,6 @@ static int perf_open(uint32_t type, uint64_t config, int cpu)
 #define RAPL_PERF_OPEN perf_open
 #endif
 
-/* Parses a list of CPUs such as "0,28" or "0-1" and returns their number. */
-static unsigned parse_cpus(const char *text, int cpu[static CPUS_MAX])
-{
-	unsigned n = 0;
-
-	while (isdigit((unsigned char)*text)) {
-		char *end;
-		unsigned long from = strtoul(text, &end, 10), to = from;
-
-		if (*end == '-')
-			to = strtoul(end + 1, &end, 10);
-		for (; from <= to && from < 100000 && n < CPUS_MAX; from++)
-			cpu[n++] = (int)from;
-		text = end + (*end == ',');
-	}
-	return n;
-}
-
 static int read_topology(const struct root *root, int cpu, const char *file)
 {
 	char path[96];
@@ -335,15 +317,15 @@ static void open_perf(struct rapl *r)
 	char text[256];
 	int cpu[CPUS_MAX];
 	int64_t type;
-	unsigned n;
+	long n;
 
 	/* Only the real root describes the counters of this machine. */
 	if (!r->root->real || root_read_i64(r->root, PMU "/type", &type) != 0 ||
 	    root_read_line(r->root, PMU "/cpumask", text, sizeof(text)) <= 0)
 		return;
-	n = parse_cpus(text, cpu);
+	n = host_parse_cpus(text, cpu, CPUS_MAX);
 	for (unsigned e = 0; e < COUNT(events); e++)
-		for (unsigned i = 0; i < n; i++)
+		for (long i = 0; i < n && i < CPUS_MAX; i++)
 			open_event(r, &events[e], (uint32_t)type, cpu[i], dies);
 }
 

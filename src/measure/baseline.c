@@ -1,6 +1,7 @@
 #include "baseline.h"
 
 #include "distribution.h"
+#include "energy.h"
 #include "meter.h"
 #include "stat.h"
 
@@ -27,7 +28,6 @@
 /* The measurement waits at most this long for the sample that covers the end of a batch. */
 #define WAIT_NS    (5 * NS_PER_S)
 #define BUSY_RATIO 0.02 /* a GPU with a higher utilisation is not idle */
-#define K95        1.96
 
 /* Clock reasons that count as throttling: slowdown, sync boost, thermal, brake. Idle,
  * application clocks and display are normal for an idle GPU. The power cap does not count: an

@@ -137,15 +137,6 @@ static double student_upper(double t, double df)
 	return 0.5 * beta_part(x, y, log_x, log_y, 0.5 * df, 0.5);
 }
 
-double student_cdf(double t, double df)
-{
-	if (isnan(t) || !(df >= 1))
-		return NAN;
-	if (t == 0)
-		return 0.5;
-	return t < 0 ? student_upper(-t, df) : 1 - student_upper(t, df);
-}
-
 static double student_density(double t, double df)
 {
 	return exp(-0.5 * (df + 1) * log1p(t * t / df) - 0.5 * log(df) -

@@ -17,10 +17,8 @@ double normal_cdf(double z);
 /* Returns the z with normal_cdf(z) == p, 0 < p < 1. */
 double normal_quantile(double p);
 
-/* Returns P(T <= t) with df >= 1 degrees of freedom; df may be INFINITY (normal). */
-double student_cdf(double t, double df);
-
-/* Returns the t with student_cdf(t, df) == p, 0 < p < 1. */
+/* Returns the t with P(T <= t) == p, 0 < p < 1, for df >= 1 degrees of freedom; df may be INFINITY
+ * (normal). */
 double student_quantile(double p, double df);
 
 /* Returns the factor k of a two-sided interval, mean -+ k * u. The interval does not contain the

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define K95 1.96 /* the factor of the 95 % interval of an energy */
+
 /* The engine keeps this many of the latest samples, counter readings and notes. */
 #define ENERGY_SAMPLES 4096 /* 82 s of samples, if they are 20 ms apart */
 #define ENERGY_READS   64

@@ -21,7 +21,6 @@
 #define STEADY_MEANS 64    /* a trend is looked for in at most this many seconds */
 #define STEADY_LEAST 20    /* a trend needs at least this many seconds */
 #define STEADY_RATIO 0.02  /* a larger trend, relative to the mean, gives a code */
-#define K95          1.96  /* the factor of a 95 % interval */
 #define LAG_U_S      0.003 /* uncertainty of the lag of counters and samples */
 
 /* Some sensors update their value when they are polled. Such updates can get out of step with

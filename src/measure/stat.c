@@ -9,6 +9,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+double interval_u(const struct gw_interval *v)
+{
+	return (v->high - v->best) / NORMAL_95;
+}
+
 void moments_init(struct moments *m)
 {
 	*m = (struct moments){ .min = INFINITY, .max = -INFINITY };
@@ -333,11 +338,6 @@ uint32_t random_below(struct random *r, uint32_t n)
 			m = (random_next(r) >> 32) * n;
 	}
 	return (uint32_t)(m >> 32);
-}
-
-double random_unit(struct random *r)
-{
-	return (double)(random_next(r) >> 11) * 0x1p-53;
 }
 
 static double mean_of(const double *x, size_t n)

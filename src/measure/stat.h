@@ -7,8 +7,14 @@
 #ifndef GW_MEASURE_STAT_H
 #define GW_MEASURE_STAT_H
 
+#include <gpuward.h>
+
 #include <stddef.h>
 #include <stdint.h>
+
+/* Returns the standard uncertainty of an interval of 95 %. Uses the high end, because the low end
+ * may be cut at 0. */
+double interval_u(const struct gw_interval *v);
 
 /* Mean, variance and extremes of running values, by Welford's recurrence (with weights, West's). No
  * large sums are subtracted, so the variance of values near 700 W that differ by 1 mW stays exact
@@ -134,9 +140,6 @@ uint64_t random_next(struct random *r);
 
 /* Returns 0 to n - 1, all equally likely; n >= 1. */
 uint32_t random_below(struct random *r, uint32_t n);
-
-/* Returns a number in [0, 1), a multiple of 2^-53. */
-double random_unit(struct random *r);
 
 #define BOOTSTRAP_RESAMPLES 10000
 

@@ -226,15 +226,6 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	return false;
 }
 
-static void digest(const char *p, size_t n, char out[static 65])
-{
-	struct sha256 s;
-
-	sha256_init(&s);
-	sha256_add(&s, p, n);
-	sha256_end(&s, out);
-}
-
 /* Returns the entry for this key if its reservation still exists, else NULL. */
 static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
 				       const char *key)
@@ -242,7 +233,7 @@ static const struct api_key *known_key(const struct api *a, const struct guard_v
 	char name[65];
 	struct guard_reservation room;
 
-	digest(key, strlen(key), name);
+	sha256_hex(key, strlen(key), name);
 	for (unsigned i = 0; i < KEYS; i++)
 		if (a->room_key[i].id && strcmp(a->room_key[i].key, name) == 0 &&
 		    find_reservation(g, a->room_key[i].id, &room))
@@ -254,8 +245,8 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 {
 	struct api_key *k = &a->room_key[a->room_keys++ % KEYS];
 
-	digest(key, strlen(key), k->key);
-	digest(q->body, q->size, k->body);
+	sha256_hex(key, strlen(key), k->key);
+	sha256_hex(q->body, q->size, k->body);
 	k->id = id;
 }
 
@@ -271,7 +262,7 @@ static bool continue_request(const struct api *a, const struct request *q, struc
 
 	if (!k)
 		return false;
-	digest(q->body, q->size, body);
+	sha256_hex(q->body, q->size, body);
 	if (strcmp(body, k->body) != 0) {
 		reply_problem(r, 422, "key-used", "Use another Idempotency-Key.",
 			      "this Idempotency-Key was used with a different request");

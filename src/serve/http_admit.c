@@ -402,15 +402,6 @@ enum admitted admit_all(struct conn *c, const char *url, const char *method,
 #define FAILURES    10
 #define FAILURES_NS (10 * NS_PER_S)
 
-static void digest(const char *token, size_t n, char out[static 65])
-{
-	struct sha256 s;
-
-	sha256_init(&s);
-	sha256_add(&s, token, n);
-	sha256_end(&s, out);
-}
-
 int auth_load(struct auth *a, const char *path, char *message, size_t size)
 {
 	char text[SECRET_MAX];
@@ -422,7 +413,7 @@ int auth_load(struct auth *a, const char *path, char *message, size_t size)
 	err = secret_read(path, text, message, size);
 	if (err)
 		return err;
-	digest(text, strlen(text), a->digest);
+	sha256_hex(text, strlen(text), a->digest);
 	explicit_bzero(text, sizeof(text));
 	a->token = true;
 	return 0;
@@ -444,7 +435,7 @@ static bool token_good(const struct auth *a, const char *authorization)
 	if (!a->token || strncasecmp(authorization, "Bearer ", 7) != 0)
 		return false;
 	authorization += 7 + strspn(authorization + 7, " ");
-	digest(authorization, strlen(authorization), given);
+	sha256_hex(authorization, strlen(authorization), given);
 	return digests_equal(a->digest, given);
 }
 

@@ -6,10 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-	const char *word, *help;
-} family_groups[METRIC_GROUPS] = {
-#define G(symbol, word, help) { word, help },
+static const char *const family_groups[METRIC_GROUPS] = {
+#define G(symbol, word, help) word,
 #include "metric.def"
 #undef G
 };
@@ -129,12 +127,7 @@ const char *metric_suffix(enum metric_type type)
 
 const char *metric_group_word(enum metric_group group)
 {
-	return family_groups[group].word;
-}
-
-const char *metric_group_help(enum metric_group group)
-{
-	return family_groups[group].help;
+	return family_groups[group];
 }
 
 /* How metrics.include or metrics.exclude names a family. The greater value has priority. */

@@ -70,9 +70,7 @@ struct metric metrics_quantity(unsigned q, enum metric_how *ret_how);
 /* Returns "_total", "_info" or "". */
 const char *metric_suffix(enum metric_type type);
 
-/* Return the word and the help of a group. */
 const char *metric_group_word(enum metric_group group);
-const char *metric_group_help(enum metric_group group);
 
 /* Whether the configuration names a family, and how. */
 enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };

@@ -266,15 +266,6 @@ unsigned windows_open_count(const struct windows *w)
 	return n;
 }
 
-static void sha256_hex(const char *p, size_t n, char out[static 65])
-{
-	struct sha256 s;
-
-	sha256_init(&s);
-	sha256_add(&s, p, n);
-	sha256_end(&s, out);
-}
-
 /* Makes a random id, because a client that knows the id may end the window. Without random
  * numbers there is no window. */
 static int make_id(char *out, size_t size)

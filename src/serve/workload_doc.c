@@ -267,10 +267,8 @@ static enum gw_absence load_absence(const struct json_doc *d)
 {
 	const char *word = json_doc_string(d, "absence");
 
-	for (unsigned a = 0; word && a < GW_ABSENCES; a++)
-		if (gw_absence_key(a) && strcmp(gw_absence_key(a), word) == 0)
-			return a;
-	return GW_ABSENT_NO_DATA;
+	return word && strcmp(word, gw_absence_key(GW_HAVE)) == 0 ? GW_HAVE
+								  : render_read_absence(word);
 }
 
 /* Reads a row. A row that is not valid is left out; its joules become unattributed. */

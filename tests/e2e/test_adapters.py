@@ -27,7 +27,8 @@ Ollama     keep_alive 0 unloads, embed loads embedders       test_ollama_loads_a
            cloud models are listed                           test_cloud_models_of_ollama_are_left_alone
 TabbyAPI   no model is 503, before April 2025 400            test_a_server_that_forgot_its_models_is_not_reported_as_back,
            /health stays 503 after one error                   test_a_sign_of_life_needs_no_generation
-vLLM       404 without VLLM_SERVER_DEV_MODE                  test_vllm_without_dev_mode_is_reported_with_the_remedy
+vLLM       404 without VLLM_SERVER_DEV_MODE                  test_vllm_without_dev_mode_is_reported_with_the_remedy,
+                                                             test_a_vllm_that_was_restarted_without_dev_mode_is_awake
            no effect without --enable-sleep-mode             test_a_vllm_that_does_not_sleep_is_a_failure
            an assertion fails after the memory is free,      test_a_vllm_that_freed_its_memory_and_failed_is_evicted
              then /wake_up does nothing                        (test_guard_adapters.py)
@@ -557,6 +558,24 @@ def test_vllm_level_2_loads_its_weights_again_before_the_cache():
         assert not w.garbage and w.level == 0
         assert [p for p in w.asked("POST") if p != "/pause"][-4:] == [
             "/wake_up?tags=weights", "/collective_rpc", "/wake_up?tags=kv_cache", "/resume"]
+
+
+@pytest.mark.parametrize("level", (1, 2))
+def test_a_vllm_that_was_restarted_without_dev_mode_is_awake(level):
+    with fake.VLLM() as w:
+        out = order("evict", kind="vllm", url=w.url, level=level)
+        assert out["ok"] and out["notes"]
+        w.dev, w.level, w.garbage, w.loaded = False, 0, False, ["weights", "kv_cache"]
+        back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
+        assert back["ok"] and back["notes"] == "" and not back.get("message"), back
+
+
+def test_a_vllm_without_the_request_to_load_weights_is_not_back():
+    with fake.VLLM() as w:
+        out = order("evict", kind="vllm", url=w.url, level=2)
+        w.fail["/collective_rpc"] = fake.status(404)
+        back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
+        assert not back["ok"] and back["notes"] == out["notes"], back
 
 
 def test_vllm_that_cannot_wake_stays_remembered():

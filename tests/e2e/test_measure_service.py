@@ -334,7 +334,7 @@ def test_an_address_needs_the_service():
 
 @pytest.mark.parametrize("begin, end, sentence", [
     ((500, {"detail": "no\x1b]0;title\x07\u009b31m"}), None, "the service replied 500: no?]0;title??31m; nothing was measured"),
-    ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "does not reply like gpuward; the energy of this run is lost"),
+    ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "is not a gpuward service; the energy of this run is lost"),
     ((201, {"id": "w1"}), (500, {"detail": "\x1b[31m"}), "the service replied 500: ?[31m; the energy of this run is lost"),
 ])
 def test_a_foreign_server_is_reported_and_cannot_act_on_the_terminal(tmp_path, begin, end, sentence):

@@ -87,11 +87,13 @@ def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
 
 def test_the_report_shows_how_the_numbers_were_measured(pair):
     words = Page(run("report", *pair).stdout).words()
-    for part in ("fp32", "fp16", "counter+ring", "agree", "NVIDIA H200", "580.159.04",
+    for part in ("fp32", "fp16", "agree", "NVIDIA H200", "580.159.04",
                  "throttle-power", "the power limit slowed the clocks", "24.8 %", "no-context",
                  "coverage", "100.0 %", "assumed", "6.1.0", "prefill", "Trial 2",
                  "Environment: the same as that of", "3.750 J"):
         assert part in words, part
+    assert "counter; measured with: energy counter and the driver's ring buffer of power samples" in words
+    assert "rung" not in words
 
 
 def test_the_report_says_that_samples_are_scaled_to_the_counter(tmp_path):

@@ -117,14 +117,19 @@ static int list_names(enum listing how)
 
 static int list_groups(void)
 {
+	static const char *const helps[METRIC_GROUPS] = {
+#define G(symbol, word, help) help,
+#include "serve/metric.def"
+#undef G
+	};
+
 	for (unsigned g = 0; g < METRIC_GROUPS; g++) {
 		unsigned n[COUNT(when_words)] = { 0 };
 		struct metric m;
 
 		for (unsigned i = 0; metrics_table(i, &m); i++)
 			n[m.when] += m.name && m.group == g;
-		printf("| `%s` | %s | %u | %u%s |\n", metric_group_word(g),
-		       metric_group_help(g),
+		printf("| `%s` | %s | %u | %u%s |\n", metric_group_word(g), helps[g],
 		       n[METRIC_ALWAYS] + n[METRIC_ASKED] + n[METRIC_WORKERS] + n[METRIC_DCGM],
 		       n[METRIC_ALWAYS] + n[METRIC_WORKERS],
 		       n[METRIC_WORKERS] ? ", with workers" : "");

@@ -1,5 +1,6 @@
 /* Tests the whole comparison with simulated runs. */
 #include "here.h"
+#include "random_unit.h"
 #include "test.h"
 
 #include "measure/ab.h"

@@ -1,5 +1,6 @@
 /* Tests baselines: the estimate against brute force, measuring on the simulator, files, and net
  * energy. */
+#include "random_unit.h"
 #include "simtest.h"
 
 #include "measure/baseline.h"

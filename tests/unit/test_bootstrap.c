@@ -1,5 +1,6 @@
 /* Tests the random generator and the bootstrap intervals. */
 #include "here.h"
+#include "random_unit.h"
 #include "test.h"
 
 #include "measure/stat.h"

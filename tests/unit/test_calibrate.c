@@ -6,6 +6,7 @@
 #include "measure/energy.h"
 #include "measure/stat.h"
 
+#include "random_unit.h"
 #include "test.h"
 
 #include <math.h>

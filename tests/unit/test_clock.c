@@ -14,6 +14,18 @@ TEST(stepped_time_stands_still_until_it_is_moved)
 	assert_int_equal(clock_wall_ns(&c.clock), 17);
 }
 
+TEST(the_milliseconds_until_a_deadline_are_rounded_up)
+{
+	struct clock_stepped c;
+
+	clock_stepped_init(&c, NS_PER_S, 0);
+	assert_int_equal(clock_ms_until(&c.clock, 0), 0);
+	assert_int_equal(clock_ms_until(&c.clock, NS_PER_S), 0);
+	assert_int_equal(clock_ms_until(&c.clock, NS_PER_S + 1), 1);
+	assert_int_equal(clock_ms_until(&c.clock, NS_PER_S + NS_PER_MS), 1);
+	assert_int_equal(clock_ms_until(&c.clock, NS_PER_S + NS_PER_MS + 1), 2);
+}
+
 TEST(real_time_does_not_go_back)
 {
 	const struct clock *c = clock_real();

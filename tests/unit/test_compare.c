@@ -7,6 +7,7 @@
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
+#include "random_unit.h"
 #include "test.h"
 
 static void assert_near(double have, double want, double within)

@@ -1,11 +1,12 @@
 /* The reference values were computed with 60 digits and rounded to 17. The table of Student's t
  * agrees with printed tables. */
-#include "measure/distribution.h"
+#include "measure/distribution.c"
 
 #include <math.h>
 
 #include "measure/stat.h"
 
+#include "random_unit.h"
 #include "test.h"
 
 static void assert_near(double have, double want, double relative)
@@ -15,6 +16,16 @@ static void assert_near(double have, double want, double relative)
 	print_message("have %.17g, want %.17g, relative error %.3g\n", have, want,
 		      fabs(have / want - 1));
 	fail();
+}
+
+/* Returns P(T <= t), from the tail that student_quantile() inverts. */
+static double student_cdf(double t, double df)
+{
+	if (isnan(t) || !(df >= 1))
+		return NAN;
+	if (t == 0)
+		return 0.5;
+	return t < 0 ? student_upper(-t, df) : 1 - student_upper(t, df);
 }
 
 TEST(student_quantiles_are_right_to_ten_digits)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "measure/stat.h"
 
+#include "random_unit.h"
 #include "test.h"
 
 #include <math.h>

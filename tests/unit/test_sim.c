@@ -608,6 +608,32 @@ TEST(a_fault_with_a_file_lasts_while_the_file_exists)
 	assert_int_equal(nvml_pstate(device(0), &v), 0);
 }
 
+TEST(a_value_replaces_each_number_of_an_answer)
+{
+	abi_return (*const calls[])(abi_device, uint32_t *, uint32_t *) = {
+		nvml_ecc_mode,
+		nvml_mig_mode,
+		nvml_limit_range,
+	};
+	struct abi_bar1 bar;
+	uint32_t a, b;
+	int major, minor;
+
+	start("[[gpu]]\n[[fault]]\ncall = \"*\"\nvalue = 77\n");
+	for (size_t i = 0; i < COUNT_OF(calls); i++) {
+		assert_int_equal(calls[i](device(0), &a, &b), 0);
+		assert_int_equal(a, 77);
+		assert_int_equal(b, 77);
+	}
+	assert_int_equal(nvml_capability(device(0), &major, &minor), 0);
+	assert_int_equal(major, 77);
+	assert_int_equal(minor, 77);
+	assert_int_equal(nvml_bar1(device(0), &bar), 0);
+	assert_int_equal(bar.total, 77);
+	assert_int_equal(bar.free, 77);
+	assert_int_equal(bar.used, 77);
+}
+
 TEST(a_sentinel_takes_the_place_of_a_number)
 {
 	struct abi_field_value v[2] = { { .field = 185 }, { .field = 186 } };

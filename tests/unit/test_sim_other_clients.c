@@ -29,6 +29,41 @@ TEST(a_short_pci_info_is_not_written_past_its_end)
 	}
 }
 
+TEST(a_value_replaces_each_number_of_a_fan_range_and_of_statistics)
+{
+	abi_return (*look)(abi_device, void *);
+	abi_return (*pair)(abi_device, uint32_t *, uint32_t *);
+	abi_return (*three)(abi_device, uint32_t *, uint32_t *, uint32_t *);
+	struct abi_sram_status sram = { .version = ABI_TAG(struct abi_sram_status, 1) };
+	struct abi_repair repair = { .version = ABI_TAG(struct abi_repair, 1) };
+	struct abi_row_histogram rows;
+	struct abi_capture capture;
+	struct abi_memory memory;
+	uint32_t v[3];
+
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu]]\nprofile = \"rtx4090\"\n"
+	      "[[fault]]\ncall = \"*\"\nvalue = 77\n");
+	*(void **)&pair = dlsym(sim_library, "nvmlDeviceGetMinMaxFanSpeed");
+	assert_int_equal(pair(device(1), &v[0], &v[1]), 0);
+	assert_true(v[0] == 77 && v[1] == 77);
+	*(void **)&three = dlsym(sim_library, "nvmlDeviceGetEncoderStats");
+	assert_int_equal(three(device(0), &v[0], &v[1], &v[2]), 0);
+	assert_true(v[0] == 77 && v[1] == 77 && v[2] == 77);
+	LOOK("nvmlDeviceGetFBCStats");
+	assert_int_equal(look(device(0), &capture), 0);
+	assert_true(capture.sessions == 77 && capture.average_fps == 77 &&
+		    capture.average_latency == 77);
+	LOOK("nvmlDeviceGetConfComputeProtectedMemoryUsage");
+	assert_int_equal(look(device(0), &memory), 0);
+	assert_true(memory.total == 77 && memory.free == 77 && memory.used == 77);
+	assert_int_equal(nvml_row_histogram(device(0), &rows), 0);
+	assert_true(rows.max == 77 && rows.high == 77 && rows.none == 77);
+	assert_int_equal(nvml_repair(device(0), &repair), 0);
+	assert_true(repair.channel == 77 && repair.tpc == 77);
+	assert_int_equal(nvml_sram_status(device(0), &sram), 0);
+	assert_true(sram.counter[10] == 77 && sram.threshold_exceeded == 77);
+}
+
 TEST(the_extended_pci_info_has_the_class_of_the_card)
 {
 	abi_return (*look)(abi_device, struct abi_pci_ext *);

@@ -6,6 +6,7 @@
 
 #include "measure/distribution.h"
 
+#include "random_unit.h"
 #include "test.h"
 
 static void assert_near(double have, double want, double relative)

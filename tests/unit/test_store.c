@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "daemon/store_block.h"
 #include "daemon/store_db.h"
+#include "daemon/store_parts.h"
 #include "tree.h"
 #include "seed.h"
 
@@ -194,7 +195,7 @@ static uint64_t log_event(const char *text)
 STORE_TEST(events_have_ids_that_grow_for_ever)
 {
 	open_clean();
-	assert_int_equal(store_last_event(s), 0);
+	assert_int_equal(s->last_event, 0);
 	assert_int_equal(log_event("one"), 1);
 	store_add_event(s, &(struct view_event){ .kind = "device-state",
 						 .uuid = GPU,
@@ -203,7 +204,7 @@ STORE_TEST(events_have_ids_that_grow_for_ever)
 	assert_int_equal(events(0, 100), 2); /* not yet written */
 	commit();
 	log_event("three");
-	assert_int_equal(store_last_event(s), 3);
+	assert_int_equal(s->last_event, 3);
 	assert_int_equal(events(0, 100), 3);
 	assert_string_equal(seen.text[1], "device-state|" GPU "|error|it's \"lost\"");
 	assert_string_equal(seen.text[2], "driver|-|info|three");
@@ -213,7 +214,7 @@ STORE_TEST(events_have_ids_that_grow_for_ever)
 	close_store();
 	assert_int_equal(run_sql("DELETE FROM event"), SQLITE_OK);
 	open_clean();
-	assert_int_equal(store_last_event(s), 3);
+	assert_int_equal(s->last_event, 3);
 	assert_int_equal(log_event("four"), 4);
 }
 
@@ -646,7 +647,7 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	n = store_count(s, "batches");
 	assert_true(n >= (double)reported);
 	assert_true(n <= (double)reported + 1);
-	assert_true(store_last_event(s) >= (uint64_t)n); /* reserved ids are not used again */
+	assert_true(s->last_event >= (uint64_t)n); /* reserved ids are not used again */
 	events(0, UINT32_MAX);
 	assert_int_equal(seen.count, (uint64_t)n);
 	if (n > 2) {
@@ -853,7 +854,7 @@ STORE_FAULT_TEST(a_disk_that_stays_full_takes_no_more_memory)
 	assert_int_equal(flush_when_repaired(), 0);
 	log_event("after");
 	commit();
-	assert_int_equal(store_last_event(s), 30001);
+	assert_int_equal(s->last_event, 30001);
 	close_store();
 	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
 }
@@ -966,7 +967,7 @@ static void assert_read_and_used_later(const char *why, void (*better)(void))
 	assert_true(store_count_known(s));
 	assert_true(store_lasting(s));
 	assert_true(store_count(s, "n") == 7);
-	last = store_last_event(s);
+	last = s->last_event;
 	assert_true(last >= 1);
 	assert_int_equal(events(0, 10), 1);
 	assert_int_equal(documents("manage", 10), 1);
@@ -985,7 +986,7 @@ static void assert_read_and_used_later(const char *why, void (*better)(void))
 	open_clean();
 	assert_true(store_count(s, "n") == 9);
 	assert_true(store_count(s, "only before") == 3);
-	assert_int_equal(store_last_event(s), last + 1);
+	assert_int_equal(s->last_event, last + 1);
 	assert_int_equal(documents("manage", 10), 1);
 	assert_string_equal(seen.id[0], "b");
 }
@@ -1066,7 +1067,7 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_true(store_lasting(s));
 	assert_true(store_count(s, "n") == 7);
 	assert_true(store_count(s, "only before") == 3);
-	assert_int_equal(store_last_event(s), 100000);
+	assert_int_equal(s->last_event, 100000);
 	assert_int_equal(documents("manage", 10), 1);
 	assert_int_equal(events(0, 10), 2);
 	store_set_count(s, "n", 7 + 5);
@@ -1075,7 +1076,7 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_true(store_count(s, "n") == 12);
 	assert_true(store_count(s, "new") == 4);
 	assert_true(store_count(s, "only before") == 3);
-	assert_int_equal(store_last_event(s), 100000);
+	assert_int_equal(s->last_event, 100000);
 }
 
 STORE_TEST(another_writer_does_not_hide_the_content)
@@ -1124,10 +1125,10 @@ STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 	assert_int_equal(last, 51);
 	open_clean();
 	assert_true(log_event("after") > last);
-	last = store_last_event(s);
+	last = s->last_event;
 	commit();
 	open_clean();
-	assert_int_equal(store_last_event(s), last); /* a normal end leaves no gap */
+	assert_int_equal(s->last_event, last); /* a normal end leaves no gap */
 }
 
 STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
@@ -1143,7 +1144,7 @@ STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	open_clean();
 	assert_true(store_count(s, "n") == 1);
-	assert_int_equal(store_last_event(s), 1);
+	assert_int_equal(s->last_event, 1);
 }
 
 static unsigned moved_aside(void)
@@ -1273,7 +1274,7 @@ STORE_TEST(a_file_that_is_removed_while_it_is_open_is_created_again)
 		assert_true(store_count(s, "n") == 4236);
 		assert_int_equal(documents("window", 10), 1);
 		assert_int_equal(events(0, 10), 3);
-		assert_int_equal(store_last_event(s), 3);
+		assert_int_equal(s->last_event, 3);
 		close_store();
 		tree_remove(&tree, "state");
 	}

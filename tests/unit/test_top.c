@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/json_doc.h"
+#include "base/utf8.h"
 
 #include <locale.h>
 #include <math.h>
@@ -73,6 +74,25 @@ static void fill(unsigned n)
 	}
 	model.read_ns = NS_PER_S;
 	model.interval_ns = NS_PER_S / 2;
+}
+
+/* Appends the cells to out, as UTF-8 text without styles. Lines do not end with blanks. */
+static void canvas_print(const struct canvas *c, struct buf *out)
+{
+	for (unsigned row = 0; row < c->rows; row++) {
+		unsigned end = c->columns;
+
+		while (end > 0 && canvas_at(c, row, end - 1)->code == ' ')
+			end--;
+		for (unsigned i = 0; i < end; i++) {
+			char bytes[4];
+
+			if (canvas_at(c, row, i)->code)
+				buf_add(out, bytes,
+					utf8_encode(canvas_at(c, row, i)->code, bytes));
+		}
+		buf_addc(out, '\n');
+	}
 }
 
 /* Draws and returns the screen as text; valid until the next call. */

@@ -224,8 +224,7 @@ int checkpoint_restore(const struct root *root, const struct proc_id *id, unsign
 
 static unsigned remaining_ms(uint64_t deadline_ns)
 {
-	uint64_t now = clock_mono_ns(clock_real());
-	uint64_t ms = deadline_ns > now ? (deadline_ns - now) / NS_PER_MS : 0;
+	uint64_t ms = clock_ms_until(clock_real(), deadline_ns);
 
 	/* at least 1, because 0 means no limit */
 	return ms == 0 ? 1 : ms > 3600000 ? 3600000 : (unsigned)ms;

@@ -76,15 +76,9 @@ static int connect_until(const char *path, uint64_t deadline_ns, char *message, 
 
 static int wait_ms(uint64_t deadline_ns)
 {
-	uint64_t now = clock_mono_ns(clock_real());
+	uint64_t ms = clock_ms_until(clock_real(), deadline_ns);
 
-	if (deadline_ns == NO_LIMIT)
-		return -1;
-	if (now >= deadline_ns)
-		return 0;
-	return (deadline_ns - now) / NS_PER_MS > 1000000
-		       ? 1000000
-		       : (int)((deadline_ns - now) / NS_PER_MS) + 1;
+	return deadline_ns == NO_LIMIT ? -1 : ms > 1000000 ? 1000000 : (int)ms;
 }
 
 /* Reads one line without its newline, byte by byte, because lines are short and few. Returns 0,

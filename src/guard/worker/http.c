@@ -252,13 +252,6 @@ static struct curl_slist *request_headers(const struct worker_http *h, const cha
 	return more ? list : NULL;
 }
 
-static long remaining_ms(const struct worker_http *h)
-{
-	uint64_t now = clock_mono_ns(clock_real());
-
-	return now >= h->deadline_ns ? 0 : (long)((h->deadline_ns - now) / NS_PER_MS);
-}
-
 /* libcurl calls this function about once per second. The result 1 ends the request. */
 static int check_cancelled(void *ctx, int64_t down_all, int64_t down, int64_t up_all,
 			   int64_t up)
@@ -322,7 +315,7 @@ int worker_http_do(struct worker_http *h, const char *method, const char *path,
 {
 	char url[2048], what[160];
 	struct curl_slist *list;
-	long status = 0, ms = remaining_ms(h);
+	long status = 0, ms = (long)clock_ms_until(clock_real(), h->deadline_ns);
 	int rc = full_url(h, path, url, sizeof(url), message, size);
 
 	snprintf(what, sizeof(what), "%s %.*s", method, (int)strcspn(path, "?"), path);

@@ -106,11 +106,11 @@ static int vllm_evict(struct worker_call *c)
 	return rc ? vllm_hint(c, rc) : vllm_check(c, true);
 }
 
+static const struct worker_post vllm_accept[] = { { "/resume", NULL, true }, { 0 } };
+
 static int vllm_open(struct worker_call *c)
 {
-	static const struct worker_post posts[] = { { "/resume", NULL, true }, { 0 } };
-
-	return vllm_hint(c, worker_post_all(c, posts));
+	return vllm_hint(c, worker_post_all(c, vllm_accept));
 }
 
 /* True if the weights were dropped. A sleep at level 2 drops them, even if a sleep at level 1
@@ -126,21 +126,24 @@ static bool weights_dropped(const struct worker_call *c)
 	return i ? dropped : sleep_level(c) == 2;
 }
 
+/* A server that was restarted is awake. If it runs without VLLM_SERVER_DEV_MODE=1, it answers
+ * the first request with 404: a server that does not have /wake_up does not have /sleep either. */
 static int vllm_resume(struct worker_call *c)
 {
-	static const struct worker_post wake[] = { { "/wake_up", NULL, false },
-						   { "/resume", NULL, true },
-						   { 0 } };
 	static const struct worker_post reload[] = {
-		{ "/wake_up?tags=weights", NULL, false },
 		{ "/collective_rpc", "{\"method\":\"reload_weights\"}", false },
 		{ "/wake_up?tags=kv_cache", NULL, false },
 		{ "/resume", NULL, true },
 		{ 0 }
 	};
 
-	int rc = worker_post_all(c, weights_dropped(c) ? reload : wake);
+	bool dropped = weights_dropped(c);
+	int rc = worker_post(c, dropped ? "/wake_up?tags=weights" : "/wake_up", NULL);
 
+	if (rc == -GW_E_NOSUPPORT && worker_http_status(c->http) == 404)
+		rc = worker_post_all(c, vllm_accept);
+	else if (!rc)
+		rc = worker_post_all(c, dropped ? reload : vllm_accept);
 	return rc ? vllm_hint(c, rc) : vllm_check(c, false);
 }
 
