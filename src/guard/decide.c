@@ -5,7 +5,7 @@
  * scene, the worker gets its next order. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* maximum number of steps per scene; more never follow from one another */
+#define STEPS 16 /* maximum number of steps per scene; more follow only from a defect */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -50,19 +50,6 @@ static bool is_gone(const struct guard_worker *w)
 		return true;
 	return !worker_is_present(w) && i->from != FROM_ABSENT && !is_ended_by_guard(w) &&
 	       !(worker_has_order(w) && w->order.what.start);
-}
-
-/* True if the pid of a checkpointed process now belongs to another process. */
-static bool is_pid_reused(const struct guard *g, const struct guard_worker *w)
-{
-	for (unsigned i = 0; i < g->scene.roots; i++)
-		for (unsigned k = 0; k < w->intent.put_away_count; k++)
-			if (scene_root_of(&g->scene.root[i], worker_number(g, w)) &&
-			    g->scene.root[i].id.pid == w->intent.put_away[k].pid &&
-			    g->scene.root[i].id.start_ticks !=
-				    w->intent.put_away[k].start_ticks)
-				return true;
-	return false;
 }
 
 static enum step becomes_gone(struct guard *g, struct guard_worker *w)
@@ -116,7 +103,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 
 	if (!worker_is_fresh(g, w))
 		return STEP_WAIT;
-	if (is_gone(w) || is_replaced(w) || is_pid_reused(g, w))
+	if (is_gone(w) || is_replaced(w) || guard_pid_reused(g, w))
 		return becomes_gone(g, w);
 	if (!worker_is_present(w) && worker_is_moved(w))
 		resident = false;
@@ -656,6 +643,16 @@ static void step_until_settled(struct guard *g, struct guard_worker *w)
 		did = step_worker(g, w);
 	if (did == STEP_ORDER)
 		guard_give_order(g, w);
+	if (did != STEP_AGAIN) {
+		w->report.notices &= ~(unsigned)NOTICE_UNSETTLED;
+	} else if (!(w->report.notices & NOTICE_UNSETTLED)) {
+		w->report.notices |= NOTICE_UNSETTLED;
+		guard_report(g, w, "not settled",
+			     "worker %.80s gets no order, because %u changes in one "
+			     "observation contradict each other; the guard tries again at the "
+			     "next observation",
+			     w->policy->name, STEPS);
+	}
 }
 
 void guard_steps(struct guard *g)

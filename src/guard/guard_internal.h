@@ -284,6 +284,7 @@ enum worker_notice {
 	NOTICE_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	NOTICE_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
 	NOTICE_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
+	NOTICE_UNSETTLED = 1 << 4, /* more than STEPS changes follow from one scene */
 };
 
 struct worker_report {
@@ -477,6 +478,8 @@ bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 /* Makes the worker's roots in the last scene its known roots. */
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
+/* True if the pid of a checkpointed process now belongs to another process. */
+bool guard_pid_reused(const struct guard *g, const struct guard_worker *w);
 /* Sums the free memory of the worker's GPUs, and what other processes hold there. *ret_known is
  * false if the memory of a GPU cannot be read. */
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,

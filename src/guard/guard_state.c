@@ -37,7 +37,8 @@ static const char *const claims[] = { "none", "left", "dry", "back", NULL };
 static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
 static const char *const admissions[] = { "open", "closed", "unverified", NULL };
 static const char *const requests[] = { "none", "resume", "resume-now", NULL };
-static const char *const notices[] = { "unreadable", "throttled", "display", "withheld", NULL };
+static const char *const notices[] = { "unreadable", "throttled", "display", "withheld",
+	"unsettled", NULL };
 static const char *const heats[] = { "throttle", "warm", NULL };
 #define COUNT_IS(names, n) _Static_assert(sizeof(names) / sizeof((names)[0]) == (n) + 1, #names)
 COUNT_IS(states, GUARD_STATES);
