@@ -48,7 +48,9 @@ static bool is_gone(const struct guard_worker *w)
 
 	if (is_replaced(w) && settled)
 		return true;
-	return !worker_is_present(w) && i->from != FROM_ABSENT && !is_ended_by_guard(w) &&
+	if (i->from == FROM_ABSENT && i->goal != GOAL_LEAVE) /* the process may still appear */
+		return false;
+	return !worker_is_present(w) && !is_ended_by_guard(w) &&
 	       !(worker_has_order(w) && w->order.what.start);
 }
 
@@ -332,7 +334,7 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 		guard_idle_end(g, w);
 	if (!worker_kept_out(w)) {
 		if (worker_is_returning(w))
-			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_OUT);
+			worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
 		else
 			worker_set_running(g, w);
 		guard_report(g, w, "cause gone",

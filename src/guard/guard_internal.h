@@ -181,13 +181,14 @@ enum worker_stage {
 	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
-/* The state of the worker when GOAL_LEAVE or GOAL_RETURN began. */
+/* The state of the worker when GOAL_RETURN began. GOAL_LEAVE keeps it if it interrupts a return,
+ * because the return may continue; FROM_RUN otherwise. */
 enum worker_from {
 	/* it ran; with GOAL_RETURN: the guard tried to evict it, but it probably never left */
 	FROM_RUN,
-	FROM_RETURN,  /* it was returning; only with GOAL_LEAVE */
-	FROM_OUT,     /* it was evicted; only with GOAL_RETURN */
-	FROM_STUCK,   /* it did not free its memory; only with GOAL_RETURN */
+	FROM_RETURN,  /* only in old recordings, for any of the following */
+	FROM_OUT,     /* it was evicted */
+	FROM_STUCK,   /* it did not free its memory */
 	FROM_ABSENT,  /* it had no process, and the guard starts it */
 	FROM_STARTED, /* as FROM_ABSENT, and its new process has been found */
 };

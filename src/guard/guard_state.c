@@ -386,8 +386,7 @@ static void old_intent(const struct guard_state_old *o, struct worker_intent *i)
 	case STATE_EVICT:
 	case STATE_VERIFY:
 	case STATE_STUCK:
-		set_intent(i, GOAL_LEAVE, stage[o->state],
-			   IS(returning) ? FROM_RETURN : FROM_RUN);
+		set_intent(i, GOAL_LEAVE, stage[o->state], IS(returning) ? FROM_OUT : FROM_RUN);
 		break;
 	case STATE_RESUME:
 	case STATE_VERIFY_UP: set_intent(i, GOAL_RETURN, stage[o->state], back); break;
@@ -514,6 +513,9 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 			return -GW_E_PARSE;
 	if (!is_sound(g))
 		return -GW_E_PARSE;
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].intent.from == FROM_RETURN)
+			g->worker[i].intent.from = FROM_OUT;
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].now = g->gpu[i].at < 0 ? NULL : &g->scene.gpu[g->gpu[i].at];
 	classify(g->p, &g->scene, g->verdict);

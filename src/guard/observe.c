@@ -295,8 +295,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 		worker_set_need(w);
 	if (worker_is_present(w)) {
 		if (w->intent.from == FROM_ABSENT)
-			w->intent.from =
-				w->intent.goal == GOAL_RETURN ? FROM_STARTED : FROM_RUN;
+			w->intent.from = worker_is_returning(w) ? FROM_STARTED : FROM_RUN;
 		o->match_changed = false;
 		o->seen_ns = g->now_ns;
 	}
