@@ -5,6 +5,8 @@
  * scene, the worker gets its next order. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
+#include <string.h>
+
 #define STEPS 16 /* maximum number of steps per scene; more follow only from a defect */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
@@ -240,12 +242,16 @@ static void report_throttle(struct guard *g, struct guard_worker *w)
 static void report_masked(struct guard *g, struct guard_worker *w)
 {
 	uint32_t now = w->reasons.mask & ~worker_kept_out(w), news = now & ~w->report.masked;
+	char masks[40];
 
 	w->report.masked = now;
-	for (unsigned r = 0; r < GUARD_REASONS; r++)
-		if (news & BIT(r))
-			guard_report(g, w, "hold active", "masks %s: %s", guard_reason_name(r),
-				     w->reasons.evidence[r]);
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!(news & BIT(r)))
+			continue;
+		text_fit(masks, sizeof(masks), "masks %s: ", guard_reason_name(r));
+		guard_report(g, w, "hold active", "%s%s", masks, w->reasons.evidence[r]);
+		w->report.cause_at = (unsigned)strlen(masks);
+	}
 }
 
 static enum step no_demand(struct guard *g, struct guard_worker *w)

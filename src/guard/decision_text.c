@@ -234,6 +234,7 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 	va_start(ap, fmt);
 	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
 	va_end(ap);
-	text_fit(r->why, sizeof(r->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
-		 d->evidence);
+	text_fit(r->rule, sizeof(r->rule), "%s", d->rule);
+	text_fit(r->evidence, sizeof(r->evidence), "%s", d->evidence);
+	r->cause_at = 0;
 }

@@ -291,9 +291,12 @@ enum worker_notice {
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
 	uint64_t since_ns;      /* since when the worker is in its present state */
-	char why[240];          /* rule and evidence of the last decision */
-	unsigned notices;       /* set of enum worker_notice */
-	uint32_t masked;        /* reasons that were reported as masked by a hold */
+	/* rule and evidence of the last decision; the first cause_at characters of the
+	 * evidence say which reason a hold masks, the rest is the evidence of that reason */
+	char rule[64], evidence[240];
+	unsigned cause_at;
+	unsigned notices; /* set of enum worker_notice */
+	uint32_t masked;  /* reasons that were reported as masked by a hold */
 	/* The next decision takes over the members up to `unreachable` and resets them. */
 	enum guard_result result;
 	unsigned level;

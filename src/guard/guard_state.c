@@ -132,7 +132,8 @@ static const struct struct_text_member of_worker[] = {
 	N(backoff.request, requests),
 	U(idle.unload), U(idle.busy), U(idle.wants_figure), U(idle.since_ns), U(idle.figure_ns),
 	U(idle.asked_ns), U(idle.bytes), U(idle.after_ns), D(idle.idle_w), D(idle.reload_j),
-	N(report.state, states), U(report.since_ns), T(report.why), B(report.notices, notices),
+	N(report.state, states), U(report.since_ns), T(report.rule),
+	ONE_AS("report.why", STRUCT_TEXT_TEXT, report.evidence, NULL), U(report.cause_at), B(report.notices, notices),
 	B(report.masked, reasons), N(report.result, results), U(report.level),
 	U(report.freed_bytes), B(report.blocked, blocks), U(report.unreachable),
 	U(report.evictions), U(report.resumes), U(report.would_evict), END
@@ -215,7 +216,7 @@ static const struct struct_text_member of_old_worker[] = {
 	U_AS("ended_level", report.level), U_AS("ended_bytes", report.freed_bytes),
 	U_AS("ended_blocked", report.blocked), U_AS("astray", report.unreachable),
 	U_AS("evictions", report.evictions), U_AS("resumes", report.resumes), U_AS("would_evict", report.would_evict),
-	ONE_AS("why", STRUCT_TEXT_TEXT, report.why, NULL), END
+	ONE_AS("why", STRUCT_TEXT_TEXT, report.evidence, NULL), END
 };
 #undef OF
 
@@ -501,6 +502,7 @@ static bool is_sound(const struct guard *g)
 
 		is = is_sound_intent(&w->intent) && w->observed.roots <= GUARD_ROOTS &&
 		     w->report.level < GUARD_LEVELS && w->demand.gpu >= 0 &&
+		     w->report.cause_at <= strlen(w->report.evidence) &&
 		     (!w->demand.gpu || w->demand.gpu < (int)g->gpus);
 	}
 	return is;
