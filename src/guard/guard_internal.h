@@ -582,6 +582,11 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w);
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
+/* The names of enums; NULL ends each list. Decisions and recordings use them. */
+extern const char *const guard_reason_names[],
+	*const guard_state_names[], *const guard_dry_names[],
+					    *const guard_result_names[],
+						    *const guard_block_names[];
 /* Adds a decision. guard_report(): from the last reported state to the present state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
