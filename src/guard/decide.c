@@ -5,7 +5,9 @@
  * scene, the worker gets its next order. Row numbers are those of docs/GUARD-MACHINE.md. */
 #include "guard_internal.h"
 
-#define STEPS 16 /* maximum number of steps per scene; more never follow from one another */
+#include <string.h>
+
+#define STEPS 16 /* maximum number of steps per scene; more follow only from a defect */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -48,21 +50,10 @@ static bool is_gone(const struct guard_worker *w)
 
 	if (is_replaced(w) && settled)
 		return true;
-	return !worker_is_present(w) && i->from != FROM_ABSENT && !is_ended_by_guard(w) &&
+	if (i->from == FROM_ABSENT && i->goal != GOAL_LEAVE) /* the process may still appear */
+		return false;
+	return !worker_is_present(w) && !is_ended_by_guard(w) &&
 	       !(worker_has_order(w) && w->order.what.start);
-}
-
-/* True if the pid of a checkpointed process now belongs to another process. */
-static bool is_pid_reused(const struct guard *g, const struct guard_worker *w)
-{
-	for (unsigned i = 0; i < g->scene.roots; i++)
-		for (unsigned k = 0; k < w->intent.put_away_count; k++)
-			if (scene_root_of(&g->scene.root[i], worker_number(g, w)) &&
-			    g->scene.root[i].id.pid == w->intent.put_away[k].pid &&
-			    g->scene.root[i].id.start_ticks !=
-				    w->intent.put_away[k].start_ticks)
-				return true;
-	return false;
 }
 
 static enum step becomes_gone(struct guard *g, struct guard_worker *w)
@@ -116,7 +107,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 
 	if (!worker_is_fresh(g, w))
 		return STEP_WAIT;
-	if (is_gone(w) || is_replaced(w) || is_pid_reused(g, w))
+	if (is_gone(w) || is_replaced(w) || guard_pid_reused(g, w))
 		return becomes_gone(g, w);
 	if (!worker_is_present(w) && worker_is_moved(w))
 		resident = false;
@@ -251,12 +242,16 @@ static void report_throttle(struct guard *g, struct guard_worker *w)
 static void report_masked(struct guard *g, struct guard_worker *w)
 {
 	uint32_t now = w->reasons.mask & ~worker_kept_out(w), news = now & ~w->report.masked;
+	char masks[40];
 
 	w->report.masked = now;
-	for (unsigned r = 0; r < GUARD_REASONS; r++)
-		if (news & BIT(r))
-			guard_report(g, w, "hold active", "masks %s: %s", guard_reason_name(r),
-				     w->reasons.evidence[r]);
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!(news & BIT(r)))
+			continue;
+		text_fit(masks, sizeof(masks), "masks %s: ", guard_reason_name(r));
+		guard_report(g, w, "hold active", "%s%s", masks, w->reasons.evidence[r]);
+		w->report.cause_at = (unsigned)strlen(masks);
+	}
 }
 
 static enum step no_demand(struct guard *g, struct guard_worker *w)
@@ -345,7 +340,7 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 		guard_idle_end(g, w);
 	if (!worker_kept_out(w)) {
 		if (worker_is_returning(w))
-			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_OUT);
+			worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
 		else
 			worker_set_running(g, w);
 		guard_report(g, w, "cause gone",
@@ -656,6 +651,16 @@ static void step_until_settled(struct guard *g, struct guard_worker *w)
 		did = step_worker(g, w);
 	if (did == STEP_ORDER)
 		guard_give_order(g, w);
+	if (did != STEP_AGAIN) {
+		w->report.notices &= ~(unsigned)NOTICE_UNSETTLED;
+	} else if (!(w->report.notices & NOTICE_UNSETTLED)) {
+		w->report.notices |= NOTICE_UNSETTLED;
+		guard_report(g, w, "not settled",
+			     "worker %.80s gets no order, because %u changes in one "
+			     "observation contradict each other; the guard tries again at the "
+			     "next observation",
+			     w->policy->name, STEPS);
+	}
 }
 
 void guard_steps(struct guard *g)

@@ -7,77 +7,81 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *guard_reason_name(unsigned r)
-{
-	static const char *const names[GUARD_REASONS] = {
+const char *const guard_reason_names[GUARD_REASONS + 1] = {
 #define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
 #include "reason.def"
-	};
+};
 
-	return r < GUARD_REASONS ? names[r] : "?";
+const char *const guard_state_names[GUARD_STATES + 1] = {
+	[STATE_RECONCILE] = "reconcile", [STATE_ACTIVE] = "active",
+	[STATE_SUSPECT] = "suspect",     [STATE_DRAIN] = "drain",
+	[STATE_EVICT] = "evict",         [STATE_VERIFY] = "verify",
+	[STATE_EVICTED] = "evicted",     [STATE_QUIET] = "quiet",
+	[STATE_PRECHECK] = "precheck",   [STATE_RESUME] = "resume",
+	[STATE_VERIFY_UP] = "verify-up", [STATE_STUCK] = "stuck",
+	[STATE_ABSENT] = "absent",
+};
+
+const char *const guard_dry_names[GUARD_DRIES + 1] = {
+	[DRY_NOT] = "no",
+	[DRY_MODE] = "mode",
+	[DRY_FOREIGN] = "another-service",
+	[DRY_SIMULATED] = "simulated",
+};
+
+const char *const guard_result_names[GUARD_RESULTS + 1] = {
+	[RESULT_NONE] = "none",           [RESULT_FREED] = "freed",
+	[RESULT_NOT_FREED] = "not-freed", [RESULT_FAILED] = "failed",
+	[RESULT_WITHHELD] = "withheld",
+};
+
+const char *const guard_block_names[GUARD_BLOCKS + 1] = {
+	[BLOCK_BACKOFF] = "backoff", [BLOCK_ROOM] = "room",         [BLOCK_UNKNOWN] = "unknown",
+	[BLOCK_THERMAL] = "thermal", [BLOCK_HOST] = "host-memory",  [BLOCK_GONE] = "gone",
+	[BLOCK_DEMAND] = "demand",   [BLOCK_TURN] = "turn",         [BLOCK_BUSY] = "busy",
+	[BLOCK_NEVER] = "never",     [BLOCK_ENDPOINT] = "endpoint",
+};
+
+const char *guard_reason_name(unsigned r)
+{
+	return r < GUARD_REASONS ? guard_reason_names[r] : "?";
 }
 
 const char *guard_state_name(unsigned s)
 {
-	static const char *const name[GUARD_STATES] = {
-		[STATE_RECONCILE] = "reconcile", [STATE_ACTIVE] = "active",
-		[STATE_SUSPECT] = "suspect",     [STATE_DRAIN] = "drain",
-		[STATE_EVICT] = "evict",         [STATE_VERIFY] = "verify",
-		[STATE_EVICTED] = "evicted",     [STATE_QUIET] = "quiet",
-		[STATE_PRECHECK] = "precheck",   [STATE_RESUME] = "resume",
-		[STATE_VERIFY_UP] = "verify-up", [STATE_STUCK] = "stuck",
-		[STATE_ABSENT] = "absent",
-	};
-
-	return s < GUARD_STATES ? name[s] : "?";
+	return s < GUARD_STATES ? guard_state_names[s] : "?";
 }
 
 const char *guard_dry_name(unsigned d)
 {
-	static const char *const name[GUARD_DRIES] = {
-		[DRY_MODE] = "mode",
-		[DRY_FOREIGN] = "another-service",
-		[DRY_SIMULATED] = "simulated",
-	};
-
-	return d < GUARD_DRIES ? name[d] : NULL;
+	return d != DRY_NOT && d < GUARD_DRIES ? guard_dry_names[d] : NULL;
 }
 
 const char *guard_result_name(unsigned r)
 {
-	static const char *const name[GUARD_RESULTS] = {
-		[RESULT_NONE] = "none",           [RESULT_FREED] = "freed",
-		[RESULT_NOT_FREED] = "not-freed", [RESULT_FAILED] = "failed",
-		[RESULT_WITHHELD] = "withheld",
-	};
-
-	return r < GUARD_RESULTS ? name[r] : "?";
+	return r < GUARD_RESULTS ? guard_result_names[r] : "?";
 }
-
-static const struct {
-	const char *name, *text;
-} blocks[GUARD_BLOCKS] = {
-	[BLOCK_BACKOFF] = { "backoff", "it waits after a failed resume" },
-	[BLOCK_ROOM] = { "room", NULL },
-	[BLOCK_UNKNOWN] = { "unknown", "the free memory of its GPU is unknown" },
-	[BLOCK_THERMAL] = { "thermal", "its GPU is too warm" },
-	[BLOCK_HOST] = { "host-memory", "too little host memory is free" },
-	[BLOCK_GONE] = { "gone", "its process does not run" },
-	[BLOCK_DEMAND] = { "demand", "another process needs its GPU" },
-	[BLOCK_TURN] = { "turn", "another worker returns first" },
-	[BLOCK_BUSY] = { "busy", "it has not finished its last order" },
-	[BLOCK_NEVER] = { "never", "resume is \"never\" in its configuration" },
-	[BLOCK_ENDPOINT] = { "endpoint", NULL },
-};
 
 const char *guard_block_name(unsigned b)
 {
-	return b < GUARD_BLOCKS ? blocks[b].name : "?";
+	return b < GUARD_BLOCKS ? guard_block_names[b] : "?";
 }
 
 const char *guard_block_text(enum guard_block b)
 {
-	return blocks[b].text;
+	static const char *const text[GUARD_BLOCKS] = {
+		[BLOCK_BACKOFF] = "it waits after a failed resume",
+		[BLOCK_UNKNOWN] = "the free memory of its GPU is unknown",
+		[BLOCK_THERMAL] = "its GPU is too warm",
+		[BLOCK_HOST] = "too little host memory is free",
+		[BLOCK_GONE] = "its process does not run",
+		[BLOCK_DEMAND] = "another process needs its GPU",
+		[BLOCK_TURN] = "another worker returns first",
+		[BLOCK_BUSY] = "it has not finished its last order",
+		[BLOCK_NEVER] = "resume is \"never\" in its configuration",
+	};
+
+	return text[b];
 }
 
 void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
@@ -234,6 +238,7 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 	va_start(ap, fmt);
 	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
 	va_end(ap);
-	text_fit(r->why, sizeof(r->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
-		 d->evidence);
+	text_fit(r->rule, sizeof(r->rule), "%s", d->rule);
+	text_fit(r->evidence, sizeof(r->evidence), "%s", d->evidence);
+	r->cause_at = 0;
 }

@@ -101,7 +101,8 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 			restore_worker(g, w, &records[k]);
 	if (worker_resume_forbidden(w)) {
 		w->presence = PRESENCE_HERE;
-		text_fit(w->report.why, sizeof(w->report.why), "%s", guard_must_resume_text);
+		text_fit(w->report.evidence, sizeof(w->report.evidence), "%s",
+			 guard_must_resume_text);
 	}
 	w->report.state = worker_state(w);
 }

@@ -181,13 +181,14 @@ enum worker_stage {
 	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
-/* The state of the worker when GOAL_LEAVE or GOAL_RETURN began. */
+/* The state of the worker when GOAL_RETURN began. GOAL_LEAVE keeps it if it interrupts a return,
+ * because the return may continue; FROM_RUN otherwise. */
 enum worker_from {
 	/* it ran; with GOAL_RETURN: the guard tried to evict it, but it probably never left */
 	FROM_RUN,
-	FROM_RETURN,  /* it was returning; only with GOAL_LEAVE */
-	FROM_OUT,     /* it was evicted; only with GOAL_RETURN */
-	FROM_STUCK,   /* it did not free its memory; only with GOAL_RETURN */
+	FROM_RETURN,  /* only in old recordings, for any of the following */
+	FROM_OUT,     /* it was evicted */
+	FROM_STUCK,   /* it did not free its memory */
 	FROM_ABSENT,  /* it had no process, and the guard starts it */
 	FROM_STARTED, /* as FROM_ABSENT, and its new process has been found */
 };
@@ -284,14 +285,18 @@ enum worker_notice {
 	NOTICE_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	NOTICE_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
 	NOTICE_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
+	NOTICE_UNSETTLED = 1 << 4, /* more than STEPS changes follow from one scene */
 };
 
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
 	uint64_t since_ns;      /* since when the worker is in its present state */
-	char why[240];          /* rule and evidence of the last decision */
-	unsigned notices;       /* set of enum worker_notice */
-	uint32_t masked;        /* reasons that were reported as masked by a hold */
+	/* rule and evidence of the last decision; the first cause_at characters of the
+	 * evidence say which reason a hold masks, the rest is the evidence of that reason */
+	char rule[64], evidence[240];
+	unsigned cause_at;
+	unsigned notices; /* set of enum worker_notice */
+	uint32_t masked;  /* reasons that were reported as masked by a hold */
 	/* The next decision takes over the members up to `unreachable` and resets them. */
 	enum guard_result result;
 	unsigned level;
@@ -477,6 +482,8 @@ bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 /* Makes the worker's roots in the last scene its known roots. */
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
+/* True if the pid of a checkpointed process now belongs to another process. */
+bool guard_pid_reused(const struct guard *g, const struct guard_worker *w);
 /* Sums the free memory of the worker's GPUs, and what other processes hold there. *ret_known is
  * false if the memory of a GPU cannot be read. */
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
@@ -575,6 +582,11 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w);
 bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
+/* The names of enums; NULL ends each list. Decisions and recordings use them. */
+extern const char *const guard_reason_names[],
+	*const guard_state_names[], *const guard_dry_names[],
+					    *const guard_result_names[],
+						    *const guard_block_names[];
 /* Adds a decision. guard_report(): from the last reported state to the present state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)

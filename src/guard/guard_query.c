@@ -89,24 +89,16 @@ bool guard_blind(const struct guard *g, const char *gpu)
 	return false;
 }
 
-/* Returns a decision without the words "hold active: masks REASON" at its beginning. */
-static const char *after_hold(const char *why)
-{
-	const char *end;
-
-	if (strncmp(why, "hold active", 11) != 0)
-		return why;
-	why += why[11] == ':' ? 13 : 11;
-	end = strncmp(why, "masks ", 6) == 0 ? strstr(why, ": ") : NULL;
-	return end ? end + 2 : why;
-}
-
 static void set_why(const struct guard_worker *w, struct guard_status *s)
 {
-	const char *rest = after_hold(w->report.why);
-	char masked[120];
+	const struct worker_report *r = &w->report;
+	const bool held = strcmp(r->rule, "hold active") == 0;
+	char masked[120], all[sizeof(r->rule) + sizeof(r->evidence) + 2];
+	const char *rest = held ? r->evidence + r->cause_at : all;
 
-	text_fit(s->why, sizeof(s->why), "%s", w->report.why);
+	text_fit(all, sizeof(all), "%s%s%s", r->rule, *r->rule && *r->evidence ? ": " : "",
+		 r->evidence);
+	text_fit(s->why, sizeof(s->why), "%s", all);
 	if (w->reasons.mask == worker_kept_out(w))
 		return;
 	guard_mask_text(w->reasons.mask & ~worker_kept_out(w), ", ", masked, sizeof(masked));

@@ -10,40 +10,45 @@
 #include <string.h>
 
 /* clang-format off */
-static const char *const reasons[] = {
-#define R(symbol, name, held, rule, clears) [REASON_##symbol] = #name,
-#include "reason.def"
-	NULL
-};
-static const char *const states[] = { "reconcile", "active", "suspect", "drain", "evict", "verify",
-	"evicted", "quiet", "precheck", "resume", "verify-up", "stuck", "absent", NULL };
-static const char *const results[] = { "none", "freed", "not-freed", "failed", "withheld", NULL };
-static const char *const blocks[] = { "backoff", "room", "unknown", "thermal", "host-memory", "gone",
-	"demand", "turn", "busy", "never", "endpoint", NULL };
-static const char *const dries[] = { "no", "mode", "another-service", "simulated", NULL };
-static const char *const verbs[] = { "close", "drain", "evict", "open", "resume", "notify", NULL };
-static const char *const demands[] = { "none", "any", "unattributed", "pressure", "utilisation",
-	"memory", "game", "now", NULL };
-static const char *const presences[] = { "unknown", "gone", "here", NULL };
-static const char *const found[] = { "none", "unmatched", "displaced", "same", "other",
-	"other-lives", NULL };
-static const char *const phases[] = { "none", "suspected", "released", "sure", "calming", NULL };
-static const char *const persons[] = { "none", "evict", "hold-evicted", "hold-active", NULL };
-static const char *const goals[] = { "run", "leave", "out", "return", NULL };
-static const char *const stages[] = { "none", "drain", "unload", "verify", "stuck", "load",
-	"verify-up", NULL };
-static const char *const froms[] = { "run", "return", "out", "stuck", "absent", "started", NULL };
-static const char *const claims[] = { "none", "left", "dry", "back", NULL };
-static const char *const statuses[] = { "none", "waiting", "underway", "done", "failed", NULL };
-static const char *const admissions[] = { "open", "closed", "unverified", NULL };
-static const char *const requests[] = { "none", "resume", "resume-now", NULL };
-static const char *const notices[] = { "unreadable", "throttled", "display", "withheld", NULL };
+/* The names of enums that only recordings use. decision_text.c has the others. */
+static const char *const verbs[] = { [ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",
+	[ORDER_EVICT] = "evict", [ORDER_OPEN] = "open", [ORDER_RESUME] = "resume",
+	[ORDER_NOTIFY] = "notify", NULL };
+static const char *const demands[] = { [DEMAND_NONE] = "none", [DEMAND_ANY] = "any",
+	[DEMAND_UNATTRIBUTED] = "unattributed", [DEMAND_PRESSURE] = "pressure",
+	[DEMAND_UTILISATION] = "utilisation", [DEMAND_MEMORY] = "memory",
+	[DEMAND_GAME] = "game", [DEMAND_NOW] = "now", NULL };
+static const char *const presences[] = { [PRESENCE_UNKNOWN] = "unknown",
+	[PRESENCE_GONE] = "gone", [PRESENCE_HERE] = "here", NULL };
+static const char *const found[] = { [FOUND_NONE] = "none", [FOUND_UNMATCHED] = "unmatched",
+	[FOUND_DISPLACED] = "displaced", [FOUND_SAME] = "same", [FOUND_OTHER] = "other",
+	[FOUND_OTHER_LIVES] = "other-lives", NULL };
+static const char *const phases[] = { [PHASE_NONE] = "none", [PHASE_SUSPECTED] = "suspected",
+	[PHASE_RELEASED] = "released", [PHASE_SURE] = "sure", [PHASE_CALMING] = "calming",
+	NULL };
+static const char *const persons[] = { [PERSON_NONE] = "none", [PERSON_EVICT] = "evict",
+	[PERSON_HOLD_EVICTED] = "hold-evicted", [PERSON_HOLD_ACTIVE] = "hold-active", NULL };
+static const char *const goals[] = { [GOAL_RUN] = "run", [GOAL_LEAVE] = "leave",
+	[GOAL_OUT] = "out", [GOAL_RETURN] = "return", NULL };
+static const char *const stages[] = { [STAGE_NONE] = "none", [STAGE_DRAIN] = "drain",
+	[STAGE_UNLOAD] = "unload", [STAGE_VERIFY] = "verify", [STAGE_STUCK] = "stuck",
+	[STAGE_LOAD] = "load", [STAGE_VERIFY_UP] = "verify-up", NULL };
+static const char *const froms[] = { [FROM_RUN] = "run", [FROM_RETURN] = "return",
+	[FROM_OUT] = "out", [FROM_STUCK] = "stuck", [FROM_ABSENT] = "absent",
+	[FROM_STARTED] = "started", NULL };
+static const char *const claims[] = { [CLAIM_NONE] = "none", [CLAIM_LEFT] = "left",
+	[CLAIM_DRY] = "dry", [CLAIM_BACK] = "back", NULL };
+static const char *const statuses[] = { [STATUS_NONE] = "none", [STATUS_WAITING] = "waiting",
+	[STATUS_UNDERWAY] = "underway", [STATUS_DONE] = "done", [STATUS_FAILED] = "failed",
+	NULL };
+static const char *const admissions[] = { [ADMISSION_OPEN] = "open",
+	[ADMISSION_CLOSED] = "closed", [ADMISSION_UNVERIFIED] = "unverified", NULL };
+static const char *const requests[] = { [RESUME_NOT_REQUESTED] = "none",
+	[RESUME_REQUESTED] = "resume", [RESUME_REQUESTED_NOW] = "resume-now", NULL };
+static const char *const notices[] = { "unreadable", "throttled", "display", "withheld",
+	"unsettled", NULL };
 static const char *const heats[] = { "throttle", "warm", NULL };
 #define COUNT_IS(names, n) _Static_assert(sizeof(names) / sizeof((names)[0]) == (n) + 1, #names)
-COUNT_IS(states, GUARD_STATES);
-COUNT_IS(results, GUARD_RESULTS);
-COUNT_IS(blocks, GUARD_BLOCKS);
-COUNT_IS(dries, GUARD_DRIES);
 COUNT_IS(verbs, ORDER_NOTIFY + 1);
 COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
@@ -86,7 +91,7 @@ static const struct struct_text_member of_guard[] = {
 #define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
-	U(missing_ns), B(reasons, reasons), T(foreign), U(acted_ns), U(free_bytes),
+	U(missing_ns), B(reasons, guard_reason_names), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
 #define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
 #include "reason.def"
@@ -98,7 +103,7 @@ static const struct struct_text_member of_gpu[] = {
  * processes that an order names, which influence no decision. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
-	N(dry, dries), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
+	N(dry, guard_dry_names), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
 	N(observed.found, found), WORDS(observed.root), U(observed.roots),
 	U(observed.roots_recorded), U(observed.match_changed), U(observed.seen_ns),
 	U(observed.by_device), U(observed.gpus), U(observed.home), U(observed.bytes),
@@ -109,7 +114,7 @@ static const struct struct_text_member of_worker[] = {
 	I(demand.gpu), U(demand.since_ns), U(demand.calm_ns), U(demand.scenes),
 	U(demand.calm_scenes), U(demand.damped_until_ns), U(demand.limited_ns),
 	U(demand.unlimited_scenes),
-	B(reasons.mask, reasons), T(reasons.contention_rule), N(reasons.person, persons),
+	B(reasons.mask, guard_reason_names), T(reasons.contention_rule), N(reasons.person, persons),
 	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.manual_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
 #define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
@@ -127,13 +132,14 @@ static const struct struct_text_member of_worker[] = {
 	U(order.answered), U(order.retry_ns), N(order.admission_before, admissions),
 	D(backoff.quiet_factor), US(backoff.flap), US(backoff.reload), U(backoff.flaps),
 	U(backoff.reloads), U(backoff.storm), U(backoff.resident_ns), U(backoff.failed_ns),
-	U(backoff.resume_ns), U(backoff.check_ns), B(backoff.blocked, blocks),
+	U(backoff.resume_ns), U(backoff.check_ns), B(backoff.blocked, guard_block_names),
 	N(backoff.request, requests),
 	U(idle.unload), U(idle.busy), U(idle.wants_figure), U(idle.since_ns), U(idle.figure_ns),
 	U(idle.asked_ns), U(idle.bytes), U(idle.after_ns), D(idle.idle_w), D(idle.reload_j),
-	N(report.state, states), U(report.since_ns), T(report.why), B(report.notices, notices),
-	B(report.masked, reasons), N(report.result, results), U(report.level),
-	U(report.freed_bytes), B(report.blocked, blocks), U(report.unreachable),
+	N(report.state, guard_state_names), U(report.since_ns), T(report.rule),
+	ONE_AS("report.why", STRUCT_TEXT_TEXT, report.evidence, NULL), U(report.cause_at), B(report.notices, notices),
+	B(report.masked, guard_reason_names), N(report.result, guard_result_names), U(report.level),
+	U(report.freed_bytes), B(report.blocked, guard_block_names), U(report.unreachable),
 	U(report.evictions), U(report.resumes), U(report.would_evict), END
 };
 #undef OF
@@ -214,7 +220,7 @@ static const struct struct_text_member of_old_worker[] = {
 	U_AS("ended_level", report.level), U_AS("ended_bytes", report.freed_bytes),
 	U_AS("ended_blocked", report.blocked), U_AS("astray", report.unreachable),
 	U_AS("evictions", report.evictions), U_AS("resumes", report.resumes), U_AS("would_evict", report.would_evict),
-	ONE_AS("why", STRUCT_TEXT_TEXT, report.why, NULL), END
+	ONE_AS("why", STRUCT_TEXT_TEXT, report.evidence, NULL), END
 };
 #undef OF
 
@@ -385,8 +391,7 @@ static void old_intent(const struct guard_state_old *o, struct worker_intent *i)
 	case STATE_EVICT:
 	case STATE_VERIFY:
 	case STATE_STUCK:
-		set_intent(i, GOAL_LEAVE, stage[o->state],
-			   IS(returning) ? FROM_RETURN : FROM_RUN);
+		set_intent(i, GOAL_LEAVE, stage[o->state], IS(returning) ? FROM_OUT : FROM_RUN);
 		break;
 	case STATE_RESUME:
 	case STATE_VERIFY_UP: set_intent(i, GOAL_RETURN, stage[o->state], back); break;
@@ -501,6 +506,7 @@ static bool is_sound(const struct guard *g)
 
 		is = is_sound_intent(&w->intent) && w->observed.roots <= GUARD_ROOTS &&
 		     w->report.level < GUARD_LEVELS && w->demand.gpu >= 0 &&
+		     w->report.cause_at <= strlen(w->report.evidence) &&
 		     (!w->demand.gpu || w->demand.gpu < (int)g->gpus);
 	}
 	return is;
@@ -513,6 +519,9 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 			return -GW_E_PARSE;
 	if (!is_sound(g))
 		return -GW_E_PARSE;
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].intent.from == FROM_RETURN)
+			g->worker[i].intent.from = FROM_OUT;
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].now = g->gpu[i].at < 0 ? NULL : &g->scene.gpu[g->gpu[i].at];
 	classify(g->p, &g->scene, g->verdict);

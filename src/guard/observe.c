@@ -94,6 +94,18 @@ void guard_accept_roots(const struct guard *g, struct guard_worker *w)
 		o->found = FOUND_SAME;
 }
 
+bool guard_pid_reused(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->scene.roots; i++)
+		for (unsigned k = 0; k < w->intent.put_away_count; k++)
+			if (scene_root_of(&g->scene.root[i], worker_number(g, w)) &&
+			    g->scene.root[i].id.pid == w->intent.put_away[k].pid &&
+			    g->scene.root[i].id.start_ticks !=
+				    w->intent.put_away[k].start_ticks)
+				return true;
+	return false;
+}
+
 /* Finds which processes of the worker the scene shows. A worker that restarted between two
  * scenes does not know its earlier orders. Therefore this function only reports new roots; the
  * guard accepts them after it has decided what they mean. */
@@ -283,8 +295,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 		worker_set_need(w);
 	if (worker_is_present(w)) {
 		if (w->intent.from == FROM_ABSENT)
-			w->intent.from =
-				w->intent.goal == GOAL_RETURN ? FROM_STARTED : FROM_RUN;
+			w->intent.from = worker_is_returning(w) ? FROM_STARTED : FROM_RUN;
 		o->match_changed = false;
 		o->seen_ns = g->now_ns;
 	}

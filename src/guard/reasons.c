@@ -114,35 +114,6 @@ void guard_update_reasons(struct guard *g)
 		update_reasons(g, &g->worker[i]);
 }
 
-void guard_cause(const struct guard_worker *w, char text[240], const char **ret_rule,
-		 const char **ret_evidence)
-{
-	const struct worker_reasons *of = &w->reasons;
-	uint32_t mask = worker_kept_out(w);
-	bool past = mask & BIT(REASON_CONTENTION) && !w->demand.pressing;
-
-	*ret_rule = "no reason left";
-	*ret_evidence = "";
-	if (past && mask == BIT(REASON_CONTENTION)) {
-		*ret_rule = "quiet time";
-		text_fit(text, 240, "no demand now; the last demand was: %s",
-			 of->evidence[REASON_CONTENTION]);
-		*ret_evidence = text;
-		return;
-	}
-	if (past)
-		mask &= ~BIT(REASON_CONTENTION);
-	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!(mask & BIT(r)))
-			continue;
-		*ret_rule = r == REASON_CONTENTION && of->contention_rule[0]
-				    ? of->contention_rule
-				    : guard_reason_name(r);
-		*ret_evidence = of->evidence[r];
-		return;
-	}
-}
-
 bool guard_demand_sure(const struct guard *g, const struct guard_worker *w)
 {
 	return w->demand.pressing &&

@@ -85,8 +85,8 @@ bool worker_is_moved(const struct guard_worker *w)
 
 bool worker_is_returning(const struct guard_worker *w)
 {
-	return (w->intent.goal == GOAL_RETURN && w->intent.from != FROM_RUN) ||
-	       (w->intent.goal == GOAL_LEAVE && w->intent.from == FROM_RETURN);
+	return (w->intent.goal == GOAL_RETURN || w->intent.goal == GOAL_LEAVE) &&
+	       w->intent.from != FROM_RUN;
 }
 
 bool worker_is_coming_back(const struct guard_worker *w)
@@ -329,7 +329,7 @@ static void begin_verify(struct guard *g, struct guard_worker *w)
 
 void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_stage stage)
 {
-	const bool returning = worker_is_returning(w);
+	const enum worker_from from = worker_is_returning(w) ? w->intent.from : FROM_RUN;
 
 	switch (stage) {
 	case STAGE_DRAIN: begin_drain(g, w); break;
@@ -338,7 +338,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	default: w->order.retry_ns = g->now_ns + STUCK_NS; w->backoff.check_ns = g->now_ns;
 	}
 	begin_stage(g, w, GOAL_LEAVE, stage);
-	w->intent.from = returning ? FROM_RETURN : FROM_RUN;
+	w->intent.from = from;
 	w->record_due = w->record_due || stage == STAGE_DRAIN || stage == STAGE_UNLOAD;
 }
 

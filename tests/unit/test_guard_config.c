@@ -509,8 +509,8 @@ static const struct {
 	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\n",
 	  "1:1: a worker of kind exec needs evict_command" },
 	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = [\"/a\"]\n",
-	  "1:1: a worker of kind exec needs resume_command: the program that takes the GPU "
-	  "again, or" },
+	  "1:1: a worker of kind exec needs resume_command: the program that makes the "
+	  "worker use the GPU again; or" },
 	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = [\"a\"]\n",
 	  "5:17: evict_command: \"a\": write the absolute path of the program" },
 	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = \"/a\"\n",

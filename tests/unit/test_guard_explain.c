@@ -271,7 +271,7 @@ GUARD_TEST(an_absent_worker_is_explained_by_its_match)
 	} rows[] = {
 		{ { .unit = "vllm.service", .uid = -1 }, "no process is in unit vllm.service" },
 		{ { .port = 8000, .uid = -1 },
-		  "no process listens on port 8000, or it is not visible" },
+		  "no process listens on port 8000, or gpuward may not see it" },
 		{ { .name = "ollama", .uid = -1 }, "no process is called ollama" },
 	};
 

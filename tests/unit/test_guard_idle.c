@@ -90,6 +90,28 @@ TEST(a_worker_without_utilisation_never_idles)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
+/* With an idle time of 0, a worker is idle even while it is busy: it must leave because it is
+ * idle, and must stay because it is busy. The contender makes every scene have utilisation. */
+TEST(rules_that_contradict_each_other_are_reported_once_and_give_no_order)
+{
+	o.p.worker[0].idle_economy = true;
+	o.w[0].works = 0.3;
+	world_guest(&o, "guest", 0, 16 * MIB, 0, 0);
+	world_begin(&o);
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	guard_set_idle_economy(o.g, 0, 0, 43, NAN);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "not settled"), 1);
+	assert_in(world_last(&o, "not settled")->evidence, "worker w0 gets no order");
+	assert_in(world_last(&o, "not settled")->evidence, "again at the next observation");
+	assert_int_equal(o.w[0].verbs[ORDER_DRAIN] + o.w[0].verbs[ORDER_EVICT], 0);
+	o.w[0].works = 0; /* the contradiction ends, and may be reported again */
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_decided(&o, 0, GUARD_STATES, GUARD_STATES, "not settled"), 1);
+}
+
 static unsigned asked_in_100_s(void)
 {
 	unsigned asked = 0;

@@ -400,6 +400,21 @@ GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits
 	}
 }
 
+/* Begins, and fetches the order to start the worker; its outcome is left to the test. */
+static void until_ordered_to_start(struct world *o, struct guard_order *ret)
+{
+	bool came = false;
+
+	world_begin(o);
+	for (unsigned n = 0; !came && n < 100; n++, o->now += 100 * MS) {
+		world_scene(o);
+		guard_observe(o->g, &o->s);
+		came = next_order(o, ret);
+	}
+	assert_int_equal(ret->verb, ORDER_RESUME);
+	assert_true(ret->start);
+}
+
 /* The order to start the worker is under way when a reason begins. */
 GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent)
 {
@@ -412,21 +427,13 @@ GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent
 	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		struct guard_outcome done = { .ending = ENDING_DONE };
 		struct guard_order d;
-		bool came = false;
 
 		world_again(o, 1, 1);
 		o->p.worker[0].kind = row[i].kind;
 		o->p.worker[0].match.unit = "w0.service";
 		o->p.worker[0].managed = true;
 		o->w[0].alive = false;
-		world_begin(o);
-		for (unsigned n = 0; !came && n < 100; n++, o->now += 100 * MS) {
-			world_scene(o);
-			guard_observe(o->g, &o->s);
-			came = next_order(o, &d);
-		}
-		assert_int_equal(d.verb, ORDER_RESUME);
-		assert_true(d.start);
+		until_ordered_to_start(o, &d);
 		ask_only(o, REQUEST_EVICT);
 		assert_state(o, STATE_DRAIN); /* wait until the outcome of the order is known */
 		done.order = d.id;
@@ -436,6 +443,31 @@ GUARD_ROW("49", a_managed_worker_that_is_turned_back_before_it_appears_is_absent
 		assert_state(o, row[i].stopped ? STATE_EVICTED : STATE_ABSENT);
 		assert_int_equal(world_status(o, 0).mask, MANUAL);
 	}
+}
+
+/* The order to start the worker is under way when an eviction begins and is called off. The
+ * process appears a while after the outcome. */
+GUARD_ROW("16, 49", a_worker_is_started_once_if_its_eviction_is_called_off_before_it_appears)
+{
+	struct guard_outcome done = { .ending = ENDING_DONE };
+	struct guard_order d;
+
+	o->p.worker[0].match.unit = "w0.service";
+	o->p.worker[0].managed = true;
+	o->w[0].alive = false;
+	until_ordered_to_start(o, &d);
+	ask_only(o, REQUEST_EVICT);
+	assert_state(o, STATE_DRAIN);
+	ask_only(o, REQUEST_RESUME);
+	assert_state(o, STATE_VERIFY_UP);
+	done.order = d.id;
+	guard_outcome(o->g, &done, o->now);
+	world_run(o, 2 * S);
+	assert_orders(o, 0, RESUME); /* no second one */
+	assert_decided(o, 0, STATE_VERIFY_UP, STATE_ABSENT, NULL);
+	o->w[0].alive = true;
+	world_run(o, 2 * S);
+	assert_awake(o);
 }
 
 GUARD_ROW("30, 51", the_next_change_after_resume_now_is_at_once)
