@@ -583,6 +583,9 @@ def test_of_two_services_with_one_file_the_second_observes(world, worker):
             two.until("active")
             assert two.get("/api/v1/guard").json()["mode"] == "observe"
             assert "another gpuward uses the same journal: this gpuward only observes" in two.messages()
+            assert two.messages().count("is in use by another gpuward") == 1
+            assert "history is kept in a file" in one.messages()
+            assert "history is kept in a file" not in two.messages()
             two.guard("evict", "ollama")
             two.observes()
             assert worker.acted() == []
