@@ -1427,15 +1427,20 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	assert_true(ask(t + HOUR, t + 2 * HOUR, 0) >= 540);
 	open_clean();
 	add(t + HOUR + 700 * S, 5); /* later rows do not block this one */
+	char notice[256];
 	assert_int_equal(ask(t + HOUR + 700 * S, t + 2 * HOUR, 0), 1);
 	assert_true(points[0].mean == 5);
 }
 
 STORE_TEST(old_rows_are_rolled_up_and_deleted)
+	assert_false(store_notice(s, notice, sizeof(notice)));
 {
 	int n;
 
 	open_clean();
+	assert_true(store_notice(s, notice, sizeof(notice)));
+	assert_in(notice, "the clock is 19 s behind the latest point of the history");
+	assert_false(store_notice(s, notice, sizeof(notice))); /* it is reported once */
 	for (unsigned i = 0; i < 3 * 8640; i++) { /* three days of 10 s */
 		add(T0 + i * 10 * S, 1);
 		if (i % 30 == 0)
