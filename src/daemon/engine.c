@@ -690,7 +690,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	/* Event ids must grow across restarts, because clients resume from the last id that
 	 * they received. If the store does not know the ids of earlier runs, the wall clock
 	 * gives a larger id. */
-	if (!store_lasting(config->store))
+	if (!store_event_ids_known(config->store))
 		e->least_event = clock_wall_ns(e->clock) / NS_PER_MS + 1;
 	begin_view(e);
 	err = loop_add_timer(config->loop, publish, e, &e->stored_timer);

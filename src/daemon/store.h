@@ -58,6 +58,10 @@ void store_set_count(struct store *s, const char *key, double value);
 /* Returns the id of the last event. After kill -9 the returned id is larger, because ids that
  * were given out but not written are not used again. */
 uint64_t store_last_event(struct store *s);
+/* True if event ids above store_last_event() were never used. False if the file could not be
+ * written or read at the start: an earlier run may then have used ids that are not in the
+ * file. */
+bool store_event_ids_known(const struct store *s);
 /* Adds an event. Returns its id: e->id if that is above the last id, else the next id. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
 /* Returns the id after which exactly the last max events follow. Ids have gaps, so the caller
