@@ -502,6 +502,8 @@ static void op_delete_document(void *arg, const char *kind, const char *id)
 	struct engine *e = arg;
 
 	store_delete_document(e->config.store, kind, id);
+	/* Otherwise the store writes it at the next tick, and kill -9 undoes the deletion. */
+	store_commit(e->config.store);
 }
 
 static int op_manage(void *arg, const struct manage_order *order)
@@ -518,7 +520,7 @@ static int op_managed(void *arg, int ticket, struct manage_result *ret)
 	return settings_result(e->settings, ticket, ret);
 }
 
-static bool op_counts_stored(void *arg)
+static bool op_stored(void *arg)
 {
 	struct engine *e = arg;
 
@@ -545,7 +547,7 @@ static const struct view_ops operations = {
 	.managed = op_managed,
 	.look = op_look,
 	.watch = engine_watch,
-	.counts_stored = op_counts_stored,
+	.stored = op_stored,
 };
 
 static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)
@@ -688,7 +690,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	/* Event ids must grow across restarts, because clients resume from the last id that
 	 * they received. If the store does not know the ids of earlier runs, the wall clock
 	 * gives a larger id. */
-	if (!store_lasting(config->store))
+	if (!store_event_ids_known(config->store))
 		e->least_event = clock_wall_ns(e->clock) / NS_PER_MS + 1;
 	begin_view(e);
 	err = loop_add_timer(config->loop, publish, e, &e->stored_timer);

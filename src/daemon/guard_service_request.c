@@ -19,7 +19,9 @@
 
 #define KIND "guard-room" /* Kind of the documents in the store. */
 
-static void op_release(void *engine, uint64_t id);
+#define KEEP_NS (200 * NS_PER_MS)
+
+static void release_reservation(struct guard_service *g, uint64_t id);
 
 static void forget_owner(struct owner *o)
 {
@@ -37,7 +39,7 @@ static void owner_ended(void *arg, int fd, uint32_t events)
 	(void)fd;
 	(void)events;
 	forget_owner(o);
-	op_release(g, id);
+	release_reservation(g, id);
 }
 
 /* Returns a free slot, or NULL. The slot of an expired reservation is freed. */
@@ -96,12 +98,24 @@ static void note_stored(struct guard_service *g, uint64_t id)
 		}
 }
 
+/* Writes changed documents before the client gets its answer. A disk that hangs delays the
+ * answer by at most KEEP_NS. Returns false if the documents cannot be written. */
+static bool write_documents(struct guard_service *g)
+{
+	int err;
+
+	store_commit(g->config.store);
+	err = store_flush(g->config.store, KEEP_NS);
+	return !err || err == -GW_E_TIMEOUT;
+}
+
 static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks)
 {
 	struct guard_room_record r = { .start_ticks = start_ticks };
 	uint64_t now = guard_service_time_ns(g);
 	struct buf text;
 	char name[24];
+	bool kept;
 
 	if (!find_reservation(g, id, &r.room))
 		return;
@@ -111,14 +125,15 @@ static void store_reservation(struct guard_service *g, uint64_t id, uint64_t sta
 	reservation_key(id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
-	if (text.err || store_put_document(g->config.store, KIND, name, text.p, text.len) != 0)
+	kept = !text.err &&
+	       store_put_document(g->config.store, KIND, name, text.p, text.len) == 0;
+	if (kept)
+		note_stored(g, id);
+	if (!write_documents(g) || !kept)
 		guard_service_log(
 			g, "warning",
 			"reservation %s cannot be stored; it is lost when the service restarts",
 			name);
-	else
-		note_stored(g, id);
-	store_commit(g->config.store);
 	buf_done(&text);
 }
 
@@ -140,10 +155,8 @@ void guard_service_rooms_tick(struct guard_service *g)
 			remove_reservation(g, &g->room[i]);
 }
 
-static void op_release(void *engine, uint64_t id)
+static void release_reservation(struct guard_service *g, uint64_t id)
 {
-	struct guard_service *g = engine;
-
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
 		if (id && g->owner[i].id == id)
 			forget_owner(&g->owner[i]);
@@ -151,6 +164,18 @@ static void op_release(void *engine, uint64_t id)
 	guard_service_rooms_tick(g);
 	guard_service_pump(g);
 	scene_thread_trigger(g->scenes);
+}
+
+static void op_release(void *engine, uint64_t id)
+{
+	struct guard_service *g = engine;
+
+	release_reservation(g, id);
+	if (!write_documents(g))
+		guard_service_log(g, "warning",
+				  "the end of reservation %llu cannot be stored (%.100s); the "
+				  "reservation can continue when the service restarts",
+				  (unsigned long long)id, store_state(g->config.store));
 }
 
 /* True if there is no owner, or if the owner is alive. *ret_fd is the owner's pidfd, or -1
@@ -195,8 +220,6 @@ void guard_service_rooms_close(struct guard_service *g)
 		if (g->owner[i].id)
 			forget_owner(&g->owner[i]);
 }
-
-#define KEEP_NS (200 * NS_PER_MS)
 
 static uint64_t audit(struct guard_service *g, const char *who, const char *what)
 {
@@ -419,8 +442,14 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 static int op_game_end(void *engine, int64_t pid, const struct guard_client *by)
 {
 	struct guard_service *g = engine;
+	int err = guard_inputs_game_end(g->inputs, pid, by->uid);
 
-	return guard_inputs_game_end(g->inputs, pid, by->uid);
+	if (!err && !write_documents(g))
+		guard_service_log(g, "warning",
+				  "the end of game process %lld cannot be stored (%.100s); the "
+				  "process can count as a game when the service restarts",
+				  (long long)pid, store_state(g->config.store));
+	return err;
 }
 
 static int op_set_mode(void *engine, const enum guard_mode *mode, const struct guard_client *by,

@@ -32,6 +32,7 @@
 #define TEXTFILE_MAX (4 * 1024 * 1024)
 /* Maximum time for stopping, even if a driver call hangs. */
 #define END_NS        (5 * NS_PER_S)
+#define STORE_END_NS  NS_PER_S /* Maximum time for the last write of the store. */
 #define STREAM_BYTES  (256 * 1024)
 #define MEMORY_BYTES  (8 * 1024 * 1024) /* Maximum size of the history without a file. */
 #define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS)
@@ -515,17 +516,22 @@ static int open_store(struct service *s)
 		config_store_path(&s->config, s->options->simulated, path, sizeof(path));
 	int err = store_open(where, where ? s->config.history_limit : MEMORY_BYTES, &s->store,
 			     message, sizeof(message));
+	bool bad;
 
-	log_lines(s, LOG_WARNING, message);
-	if (where)
+	if (err)
+		return err;
+	bad = strcmp(store_state(s->store), "ok") != 0;
+	(void)log_latch(&s->store_bad, bad); /* The message says the same as the state. */
+	log_lines(s, bad ? LOG_ERROR : LOG_WARNING, message);
+	if (where && !bad)
 		LOG(&s->log, LOG_INFO, "history is kept in a file", LOG_S("path", where));
-	else
+	else if (!where)
 		LOG(&s->log, LOG_INFO, "history is kept in memory only",
 		    LOG_S("reason", strcmp(s->config.history_path, "none") == 0
 					    ? "history is set to none"
 				    : s->options->simulated ? "the GPUs are simulated"
 							    : "no state directory is known"));
-	return err;
+	return 0;
 }
 
 static int open_engine(struct service *s)
@@ -663,6 +669,18 @@ static int service_begin(struct service *s)
 	return SERVICE_OK;
 }
 
+/* Writes what is not stored yet, and closes the store. */
+static void close_store(struct service *s)
+{
+	store_save(s->store);
+	store_commit(s->store);
+	if (store_flush(s->store, STORE_END_NS) != 0)
+		LOG(&s->log, LOG_ERROR,
+		    "counters, events and windows of this run could not be stored and are lost",
+		    LOG_S("why", store_state(s->store)));
+	store_close(s->store);
+}
+
 static void service_end(struct service *s)
 {
 	bool hangs = false;
@@ -694,11 +712,8 @@ static void service_end(struct service *s)
 			  NULL, 0);
 		hangs = true;
 	}
-	if (s->store) {
-		store_save(s->store);
-		store_commit(s->store);
-		store_close(s->store);
-	}
+	if (s->store)
+		close_store(s);
 	if (hangs) {
 		fflush(NULL);
 		_exit(s->end); /* Exit handlers of the driver library may wait for the call. */

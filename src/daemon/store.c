@@ -182,6 +182,11 @@ bool store_lasting(struct store *s)
 	return s->path && atomic_load(&s->known);
 }
 
+bool store_event_ids_known(const struct store *s)
+{
+	return s->ids_reserved;
+}
+
 bool store_shared(const struct store *s)
 {
 	return s->shared;
@@ -344,6 +349,17 @@ static bool load_file(struct store *s, sqlite3 *db, bool late)
 	return rc == SQLITE_DONE;
 }
 
+/* Reserves event ids before the first one is used. Otherwise a run that can never write would
+ * use the same ids as the next run. */
+static bool reserve_first_ids(struct store *s)
+{
+	char sql[128];
+
+	snprintf(sql, sizeof(sql), "UPDATE sqlite_sequence SET seq=seq+%d WHERE name='event'",
+		 STORE_RESERVE);
+	return s->writer.db && db_run(s->writer.db, sql) == SQLITE_OK;
+}
+
 /* Loads the contents at the start, if they are readable. */
 static void store_file_load(struct store *s)
 {
@@ -351,6 +367,7 @@ static void store_file_load(struct store *s)
 
 	if (db && load_file(s, db, false)) {
 		s->last_event = s->file_event;
+		s->ids_reserved = reserve_first_ids(s);
 		atomic_store(&s->known, true);
 	}
 	if (!s->writer.db)

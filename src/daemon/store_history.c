@@ -336,6 +336,12 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 	}
 	h->refused = t_ms > h->refused_ms ? h->refused + 1 : 1;
 	h->refused_ms = t_ms;
+	if (h->refused == 1 && h->last_ms - t_ms > SAVE)
+		store_set_notice(s,
+				 "the clock is %.0f s behind the latest point of the history: "
+				 "the history has no new points until the clock has passed "
+				 "that time or %d readings were made",
+				 (double)(h->last_ms - t_ms) / SECOND, REFUSED);
 	if (h->refused < REFUSED)
 		return true;
 	h->refused = 0;

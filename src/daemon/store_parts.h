@@ -158,6 +158,7 @@ struct store {
 	struct history *history[STORE_GPUS];
 	unsigned histories;
 	uint64_t last_event;
+	bool ids_reserved; /* Event ids were reserved in the file at the start. */
 
 	struct store_writer writer;
 
@@ -184,6 +185,9 @@ struct store {
 
 /* store_write.c: writes what was committed. Returns true if it is in the file. */
 bool store_write(struct store *s);
+/* Sets the sentence for store_notice(). */
+__attribute__((format(printf, 2, 3))) void store_set_notice(struct store *s, const char *format,
+							    ...);
 void store_thread(void *arg);
 
 /* store.c, the file. */

@@ -378,8 +378,7 @@ static void forget_written(struct store *s)
 	s->writer.horizon_ms = 0;
 }
 
-__attribute__((format(printf, 2, 3))) static void set_notice(struct store *s,
-							     const char *format, ...)
+void store_set_notice(struct store *s, const char *format, ...)
 {
 	char *text = NULL;
 	va_list ap;
@@ -405,10 +404,11 @@ static enum db_trouble start_new_file(struct store *s)
 	db_close(s->writer.db);
 	s->writer.db = NULL;
 	if (db_move_aside(s->path, aside, sizeof(aside)) == 0)
-		set_notice(s,
-			   "%s was corrupt; it was moved to %s and a new file was created: "
-			   "the older history is in the moved file",
-			   s->path, aside);
+		store_set_notice(
+			s,
+			"%s was corrupt; it was moved to %s and a new file was created: "
+			"the older history is in the moved file",
+			s->path, aside);
 	forget_written(s);
 	pthread_mutex_lock(&s->alone_lock);
 	t = store_file_open(s, 0);
@@ -502,11 +502,12 @@ static enum db_trouble replace_removed_file(struct store *s)
 	if (t == DB_OK) {
 		db_close(old);
 		forget_written(s);
-		set_notice(s,
-			   "%s was removed or replaced while gpuward used it: counters, events "
-			   "and documents were written to the file that has this name now, the "
-			   "older history is lost",
-			   s->path);
+		store_set_notice(
+			s,
+			"%s was removed or replaced while gpuward used it: counters, events "
+			"and documents were written to the file that has this name now, the "
+			"older history is lost",
+			s->path);
 	} else {
 		atomic_store(&s->usable, false);
 		db_close(s->writer.db);

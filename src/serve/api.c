@@ -52,6 +52,16 @@ void api_follow(const struct api *a)
 		a->view.ops->watch(a->view.engine, VIEW_WATCH_TICKS);
 }
 
+bool api_waits_for_store(const struct api *a, const struct request *q, struct reply *r)
+{
+	const struct view_ops *ops = a->view.ops;
+
+	if (q->tries >= STORED_WAITS || !ops || !ops->stored || ops->stored(a->view.engine))
+		return false;
+	reply_again(r, api_now(a) + STORED_WAIT_NS);
+	return true;
+}
+
 /* Reports the request to the engine. If the readings are old because no client asked for them,
  * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. If counters
  * are not stored yet, it waits for that, at most STORED_WAITS times STORED_WAIT_NS. A request
@@ -67,11 +77,13 @@ static bool waits_for_view(const struct api *a, const struct request *q, struct 
 		return false;
 	if (q->tries == 0)
 		ops->watch(a->view.engine, scene ? VIEW_WATCH_SCENE : VIEW_WATCH_ONCE);
-	if ((flags & ROUTE_CHANGE) || q->tries >= (rests ? READING_WAITS : STORED_WAITS))
+	if (flags & ROUTE_CHANGE)
 		return false;
-	if (!rests && (!ops->counts_stored || ops->counts_stored(a->view.engine)))
+	if (!rests)
+		return api_waits_for_store(a, q, r);
+	if (q->tries >= READING_WAITS)
 		return false;
-	reply_again(r, api_now(a) + (rests ? READING_WAIT_NS : STORED_WAIT_NS));
+	reply_again(r, api_now(a) + READING_WAIT_NS);
 	return true;
 }
 

@@ -53,6 +53,10 @@ bool api_flag(const struct request *q, const char *name, bool standard);
  * The reply then waits for the next reading, which begins at once. */
 bool api_waits_for_use(const struct api *a, const struct request *q, struct reply *r);
 
+/* True if counters or documents are not stored yet. The reply then waits for that, at most
+ * 0.3 s. */
+bool api_waits_for_store(const struct api *a, const struct request *q, struct reply *r);
+
 /* Begins a document without a snapshot: writes schema_version, time_utc and simulated. The
  * object stays open until api_end(). */
 void api_begin(struct json *j, const struct api *a, struct reply *r);

@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The service checks every POLL_NS whether an ended window is complete, because the last sample
@@ -139,26 +140,48 @@ static void not_opened(const struct api *a, struct reply *r, int error)
 	}
 }
 
+struct opened {
+	char path[64]; /* for Location; it ends with the id */
+	const char *id;
+	bool fresh;
+};
+
+/* Replies when the window is stored, so that kill -9 after the reply does not lose it. */
+static void reply_opened(const struct api *a, const struct request *q, struct reply *r)
+{
+	const struct opened *o = *q->memory;
+	struct windows_entry *e = windows_find(a->windows, o->id);
+
+	if (!e) { /* Another client deleted it meanwhile. */
+		not_opened(a, r, -GW_E_NOENT);
+	} else if (!api_waits_for_store(a, q, r)) {
+		reply_header(r, "Location", o->path);
+		r->status = o->fresh ? 201 : 200;
+		send_window(r, e);
+	}
+}
+
 static void open_request(const struct api *a, const struct request *q, struct reply *r,
 			 struct window_request *w)
 {
+	struct opened *o = malloc(sizeof(*o));
 	struct windows_entry *e;
-	char where[64];
-	bool fresh;
 	int err;
 
 	w->ask.key = request_header(q, "Idempotency-Key");
 	w->ask.request = q->body;
 	w->ask.request_size = q->size;
-	err = windows_open(a->windows, &a->view, &w->ask, api_now(a), &e, &fresh);
+	err = o ? windows_open(a->windows, &a->view, &w->ask, api_now(a), &e, &o->fresh)
+		: -GW_E_NOMEM;
 	if (err) {
+		free(o);
 		not_opened(a, r, err);
 		return;
 	}
-	snprintf(where, sizeof(where), "/api/v1/windows/%s", windows_id(e));
-	reply_header(r, "Location", where);
-	r->status = fresh ? 201 : 200;
-	send_window(r, e);
+	snprintf(o->path, sizeof(o->path), "/api/v1/windows/%s", windows_id(e));
+	o->id = strrchr(o->path, '/') + 1;
+	*q->memory = o;
+	reply_opened(a, q, r);
 }
 
 void api_window_open(void *arg, const struct request *q, struct reply *r)
@@ -167,6 +190,10 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 	struct window_request w = { .gpus = 0 };
 	struct json_request *b;
 
+	if (*q->memory) {
+		reply_opened(a, q, r);
+		return;
+	}
 	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
 		return;
 	b = api_body(q, r, "label gpus limit_seconds lease_seconds tags");
@@ -247,9 +274,14 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct windows_entry *e;
 
-	if (!api_may_measure(a, q, r) || !(e = find_window(a, q, r)))
+	if (!*q->memory) {
+		if (!api_may_measure(a, q, r) || !(e = find_window(a, q, r)))
+			return;
+		*q->memory = strdup(windows_id(e)); /* The window is deleted. */
+		windows_forget(a->windows, &a->view, e);
+	}
+	if (*q->memory && api_waits_for_store(a, q, r))
 		return;
-	windows_forget(a->windows, &a->view, e);
 	r->status = 204;
 }
 
@@ -313,8 +345,9 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 
 	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = find_window(a, q, r)))
 		return;
-	if (windows_stop(a->windows, &a->view, e, api_now(a)))
-		send_window(r, e);
-	else
+	if (windows_stop(a->windows, &a->view, e, api_now(a))) {
+		if (!api_waits_for_store(a, q, r))
+			send_window(r, e);
+	} else
 		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

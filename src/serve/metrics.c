@@ -417,12 +417,20 @@ static void write_host(struct page *p)
 	}
 }
 
+static bool has_stored_counts(const struct page *p, unsigned i)
+{
+	return page_known(p, i) && gw_device_text(page_gpu(p, i), GW_T_UUID);
+}
+
+/* Returns the errors of all GPUs with stored counts; NAN: no GPU is known yet, so the sum is
+ * unknown. The counts of a GPU without a UUID begin at 0 when the service starts, so that the
+ * sum would fall. */
 static double all_errors(const struct page *p)
 {
-	double sum = 0;
+	double sum = p->gpus ? 0 : (double)NAN;
 
 	for (unsigned i = 0; i < p->gpus; i++)
-		for (unsigned a = GW_HAVE + 1; page_known(p, i) && a < GW_ABSENCES; a++)
+		for (unsigned a = GW_HAVE + 1; has_stored_counts(p, i) && a < GW_ABSENCES; a++)
 			sum += view_is_error(a) ? (double)page_known(p, i)->errors[a] : 0;
 	return sum;
 }

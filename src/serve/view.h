@@ -206,10 +206,11 @@ struct view_ops {
 	/* Reports that a client uses the readings. While no client uses them, a tick comes only
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
-	/* True if the counters of the view are in the file, or cannot be written. Before that,
-	 * a client must not see them: after kill -9 they would continue from a lower value, and
-	 * Prometheus would count the lower value again from 0. */
-	bool (*counts_stored)(void *engine);
+	/* True if the counters of the view and all changes of documents are in the file, or
+	 * cannot be written. Before that, a client must not see them: after kill -9 a counter
+	 * would continue from a lower value, which Prometheus would count again from 0, and a
+	 * change that was answered would be undone. */
+	bool (*stored)(void *engine);
 };
 
 /* Sentences about what the service cannot do because memory or threads are missing. NULL: no

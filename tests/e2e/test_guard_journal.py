@@ -439,7 +439,6 @@ def test_a_reservation_lasts_as_long_as_its_process_also_over_a_restart(s, world
         room = s.reserve(16 * GIB, pid=owner.pid)["id"]
         s.until("evicted")
         s.wait(lambda: s.get("/api/v1/guard").json()["journal"] == "ok")
-        s.kept(room)
         s.restart(signal.SIGKILL)
         s.wait(lambda: [r["id"] for r in s.reservations()] == [room])
         assert "continues" in s.messages()
@@ -448,6 +447,18 @@ def test_a_reservation_lasts_as_long_as_its_process_also_over_a_restart(s, world
         owner.end()
         s.wait(lambda: s.reservations() == [])
         s.wait(lambda: worker.resident() == 10 * GIB)
+
+
+def test_a_reservation_that_was_refused_or_released_does_not_come_back(s, world, worker):
+    for _ in range(2):
+        assert s.post("/api/v1/guard/reservations", token=True, json={"bytes": 1 << 50}).status_code == 409
+        s.restart(signal.SIGKILL)
+        s.observes()
+        assert s.reservations() == []
+        s.release(s.reserve(1 << 20)["id"])
+        s.restart(signal.SIGKILL)
+        s.observes()
+        assert s.reservations() == [] and "continues" not in s.messages()
 
 
 def test_a_reservation_ends_with_a_process_that_ended_meanwhile(s, world, worker):
@@ -572,6 +583,9 @@ def test_of_two_services_with_one_file_the_second_observes(world, worker):
             two.until("active")
             assert two.get("/api/v1/guard").json()["mode"] == "observe"
             assert "another gpuward uses the same journal: this gpuward only observes" in two.messages()
+            assert two.messages().count("is in use by another gpuward") == 1
+            assert "history is kept in a file" in one.messages()
+            assert "history is kept in a file" not in two.messages()
             two.guard("evict", "ollama")
             two.observes()
             assert worker.acted() == []

@@ -595,6 +595,26 @@ API_TEST(the_same_key_gives_the_same_window)
 	at("open", "2");
 }
 
+API_TEST(a_window_and_its_end_are_stored_before_the_answer)
+{
+	begin(TWO_GPUS);
+	unstored = 4;
+	open_window("");
+	assert_int_equal(fake.tries, 3);
+	assert_int_equal(t.begun, 1); /* the handler was called four times and opened one */
+	unstored = 4;
+	post(below("/stop"), "", 200);
+	assert_int_equal(unstored, 0);
+	unstored = 4;
+	request(HTTP_DELETE, opened, "", 204);
+	assert_int_equal(fake.tries, 3);
+	assert_int_equal(t.forgotten, 1);
+	unstored = 1000; /* a slow disk: the answer waits at most 0.3 s */
+	open_window("");
+	assert_int_equal(fake.tries, 150);
+	unstored = 0;
+}
+
 API_TEST(a_selector_of_a_window_may_match_several_gpus)
 {
 	begin(TWO_GPUS);

@@ -19,6 +19,9 @@ static struct {
 	unsigned pumps, logged, modes;
 	bool mode_stored;  /* the mode was already stored when the guard was asked to use it */
 	uint64_t hangs_ns; /* delay of the disk per attempt */
+	int write_err;     /* result of the next attempts to write */
+	/* number of changes of documents that were queued, passed to the thread, and written */
+	unsigned queued, passed, written;
 	bool lasting;
 	char text[700];
 	int game_err;
@@ -33,7 +36,9 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 		return -GW_E_TIMEOUT;
 	}
 	clock_step(&stepped, seen.hangs_ns);
-	return 0;
+	if (!seen.write_err)
+		seen.written = seen.passed;
+	return seen.write_err;
 }
 
 bool store_lasting(struct store *s)
@@ -102,11 +107,13 @@ void guard_reload_mode(struct guard_service *x)
 int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
 		       size_t size)
 {
+	seen.queued++;
 	return 0;
 }
 
 void store_delete_document(struct store *s, const char *kind, const char *id)
 {
+	seen.queued++;
 }
 
 int store_each_document(struct store *s, const char *kind, unsigned max,
@@ -117,10 +124,12 @@ int store_each_document(struct store *s, const char *kind, unsigned max,
 
 void store_commit(struct store *s)
 {
+	seen.passed = seen.queued;
 }
 
 void guard_service_release(struct guard_service *x, uint64_t id)
 {
+	guard_release(o.g, id, guard_service_time_ns(x));
 }
 
 int guard_service_reserve_again(struct guard_service *x, const struct guard_reservation *room)
@@ -175,6 +184,7 @@ int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
 int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
 {
 	seen.game_uid = uid;
+	seen.queued++;
 	return 0;
 }
 
@@ -294,6 +304,34 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 			 0);
 	assert_int_equal(seen.asked_for, 1000);
 	assert_string_equal(seen.text, "new reservation of 1024 MiB (requested by token)");
+	world_done(&o);
+}
+
+TEST(a_reservation_and_its_end_are_on_disk_before_the_answer)
+{
+	const struct guard_client by = { "token", -1, -1, 0 };
+	char message[200] = "";
+	uint64_t id, before;
+
+	begin();
+	assert_int_equal(guard_service_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200),
+			 0);
+	assert_int_equal(seen.written, 1);
+	guard_service_ops.release(&g, id);
+	assert_int_equal(seen.written, 2);
+	assert_int_equal(guard_service_ops.game_end(&g, 4711, &by), 0);
+	assert_int_equal(seen.written, 3);
+	assert_int_equal(seen.logged, 1); /* no warning */
+
+	seen.hangs_ns = 3 * S;
+	before = stepped.mono_ns;
+	guard_service_ops.release(&g, id);
+	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* KEEP_NS */
+	assert_int_equal(seen.logged, 1);
+	seen.hangs_ns = 0;
+	seen.write_err = -GW_E_IO;
+	guard_service_ops.release(&g, id);
+	assert_in(seen.text, "cannot be stored (the disk is full)");
 	world_done(&o);
 }
 

@@ -266,6 +266,7 @@ TEST(before_the_first_reading_there_is_no_gpu)
 	assert_value(value(text, "gpuward_up"), 0);
 	assert_value(value(text, "gpuward_nvml_up"), 0);
 	assert_value(value(text, "nvml_init_failures_total"), 0);
+	assert_int_equal(samples(text, "nvml_query_errors_total", ""), 0);
 	assert_int_equal(samples(text, "gpuward_gpu", ""), 0);
 	assert_int_equal(samples(text, "gpuward_tick_seconds", ""), 0);
 	assert_int_equal(samples(text, "process_resident_memory_bytes", ""), 0);

@@ -1131,6 +1131,31 @@ STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 	assert_int_equal(s->last_event, last); /* a normal end leaves no gap */
 }
 
+STORE_FAULT_TEST(ids_are_reserved_at_the_start_or_reported_as_unknown)
+{
+	uint64_t last;
+
+	open_clean();
+	log_event("written");
+	commit();
+	assert_true(store_event_ids_known(s));
+	open_clean();
+	atomic_store(&fault.result, SQLITE_FULL); /* from the first write on */
+	last = log_event("lost");
+	assert_int_equal(last, 2);
+	commit_fails();
+	close_store();
+	no_fault();
+	open_clean();
+	assert_true(store_event_ids_known(s));
+	assert_true(log_event("after") > last);
+	commit();
+	atomic_store(&fault.result, SQLITE_FULL); /* also at the start */
+	open_limited(LIMIT);
+	assert_true(store_lasting(s));
+	assert_false(store_event_ids_known(s));
+}
+
 STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
 {
 	atomic_store(&fault.result, SQLITE_FULL);
@@ -1403,15 +1428,20 @@ STORE_TEST(two_stores_never_share_a_file)
 STORE_TEST(a_clock_that_steps_costs_little)
 {
 	uint64_t t = T0;
+	char notice[256];
 
 	open_clean();
 	for (unsigned i = 0; i < 7200; i++, t += S)
 		add(t, 1);
 	commit();
+	assert_false(store_notice(s, notice, sizeof(notice)));
 	/* clock set back a little: readings are refused until time catches up */
 	for (unsigned i = 0; i < 30; i++)
 		add(t - 20 * S + i * S, 2);
 	assert_int_equal(ask(T0, T0 + DAY, 0), 7200 + 10);
+	assert_true(store_notice(s, notice, sizeof(notice)));
+	assert_in(notice, "the clock is 19 s behind the latest point of the history");
+	assert_false(store_notice(s, notice, sizeof(notice))); /* it is reported once */
 	commit();
 	/* the clock is five years ahead for five minutes */
 	for (unsigned i = 0; i < 300; i++) {
