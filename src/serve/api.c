@@ -16,8 +16,8 @@
 
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
-	const char *name, *near, *words[JSON_REQUEST_KEYS];
-	char copy[128];
+	struct json_request_words words;
+	const char *name, *near;
 	size_t n;
 
 	if (*list == '*')
@@ -25,9 +25,8 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 	for (unsigned i = 0; (name = request_param_name(q, i)); i++) {
 		if (api_word_in(list, name, strlen(name)))
 			continue;
-		snprintf(copy, sizeof(copy), "%s", list);
-		n = json_request_words(copy, words);
-		near = suggest(name, words, n, sizeof(words[0]));
+		n = json_request_words(list, &words);
+		near = suggest(name, words.word, n, sizeof(words.word[0]));
 		if (near)
 			reply_problem(r, 400, "unknown-parameter", NULL,
 				      "unknown parameter \"%.64s\"; did you mean \"%s\"?", name,
@@ -314,21 +313,27 @@ struct json_request *api_body(const struct request *q, struct reply *r, const ch
 {
 	struct json_request *b;
 	char message[256] = "";
+	int err = json_request_open(q->body, q->size, keys, &b, message, sizeof(message));
 
-	if (json_request_open(q->body, q->size, keys, &b, message, sizeof(message)) == 0)
+	if (!err)
 		return b;
-	reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (err == -GW_E_NOMEM)
+		api_no_memory(r);
+	else
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	return NULL;
 }
 
 bool api_no_body(const struct request *q, struct reply *r)
 {
 	struct json_request *b = NULL;
-	char message[256] = "out of memory";
+	char message[256] = "";
 	int err = json_request_open(q->body, q->size, "", &b, message, sizeof(message));
 
 	json_request_close(b);
-	if (err)
+	if (err == -GW_E_NOMEM)
+		api_no_memory(r);
+	else if (err)
 		reply_problem(r, 400, "bad-body", "Omit the body, or send {}.", "%s", message);
 	return err == 0;
 }

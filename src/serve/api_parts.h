@@ -63,11 +63,11 @@ bool api_word_in(const char *list, const char *word, size_t n);
 
 struct json_request;
 /* Reads the body. The body must be an object; it may have only the keys in `keys`, which are
- * separated by spaces. Returns NULL after a reply with 400. Free the result with
+ * separated by spaces. Returns NULL after a reply with 400 or 503. Free the result with
  * json_request_close(). */
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
 
-/* True if the body is absent or {}. If not, replies 400. */
+/* True if the body is absent or {}. If not, replies 400 or 503. */
 bool api_no_body(const struct request *q, struct reply *r);
 
 /* Replies 503, because the service is out of memory. */

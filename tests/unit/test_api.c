@@ -1,6 +1,17 @@
 /* Tests the routes over the simulator, without the HTTP layer. */
 #include "api_fixture.h"
 
+static bool memory_is_gone; /* true: no request body can be read */
+
+static void *unreliable_calloc(size_t n, size_t size)
+{
+	return memory_is_gone ? NULL : calloc(n, size);
+}
+
+#define calloc unreliable_calloc
+#include "serve/json_request.c"
+#undef calloc
+
 API_TEST(devices_have_whole_numbers_and_fixed_keys)
 {
 	begin(TWO_GPUS);
@@ -316,6 +327,30 @@ API_TEST(without_a_driver_only_readiness_is_red)
 	get("/readyz", 503);
 	post("/api/v1/windows", "{}", 503);
 	says("measuring is not possible");
+}
+
+API_TEST(a_body_that_does_not_fit_into_memory_is_503)
+{
+	begin(TWO_GPUS);
+	memory_is_gone = true;
+	post("/api/v1/windows", "{}", 503);
+	says("out of memory");
+	post("/api/v1/resume", "{}", 503);
+	says("out of memory");
+	memory_is_gone = false;
+	post("/api/v1/windows", "{}", 201);
+}
+
+API_TEST(an_unknown_key_is_named_with_the_allowed_keys)
+{
+	begin(TWO_GPUS);
+	post("/api/v1/windows", "{\"now\":true}", 400);
+	says("unknown key \\\"now\\\"; the keys are label, gpus, limit_seconds, lease_seconds, "
+	     "tags\"");
+	post("/api/v1/windows", "{\"lable\":\"x\"}", 400);
+	says("did you mean \\\"label\\\"?");
+	post("/api/v1/resume", "{\"now\":true}", 400);
+	says("no key is accepted");
 }
 
 API_TEST(releasing_the_driver_waits_until_it_is_done)
