@@ -14,6 +14,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* True if no parameter with this name comes before number i. If one does, replies 400. */
+static bool param_is_first(const struct request *q, struct reply *r, unsigned i)
+{
+	const char *name = request_param_name(q, i);
+
+	for (unsigned k = 0; k < i; k++)
+		if (strcmp(request_param_name(q, k), name) == 0) {
+			reply_problem(r, 400, "bad-parameter", NULL,
+				      "the parameter %s is given twice; give it once", name);
+			return false;
+		}
+	return true;
+}
+
+/* Checks the names of the parameters. Returns false after a reply with 400. */
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
 	struct json_request_words words;
@@ -23,8 +38,11 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 	if (*list == '*')
 		return true;
 	for (unsigned i = 0; (name = request_param_name(q, i)); i++) {
-		if (api_word_in(list, name, strlen(name)))
+		if (api_word_in(list, name, strlen(name))) {
+			if (!param_is_first(q, r, i))
+				return false;
 			continue;
+		}
 		n = json_request_words(list, &words);
 		near = suggest(name, words.word, n, sizeof(words.word[0]));
 		if (near)
@@ -300,13 +318,29 @@ void api_no_memory(struct reply *r)
 		      "the service is out of memory");
 }
 
-bool api_flag(const struct request *q, const char *name, bool standard)
+bool api_flag(const struct request *q, struct reply *r, const char *name, bool standard,
+	      bool *ret)
 {
+	static const struct {
+		const char *word;
+		bool value;
+	} row[] = {
+		{ "", true },   { "1", true },      { "true", true },
+		{ "0", false }, { "false", false },
+	};
 	const char *text = request_param(q, name);
 
+	*ret = standard;
 	if (!text)
-		return standard;
-	return strcmp(text, "0") != 0 && strcmp(text, "false") != 0 && strcmp(text, "no") != 0;
+		return true;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		if (strcmp(text, row[i].word) == 0) {
+			*ret = row[i].value;
+			return true;
+		}
+	reply_problem(r, 400, "bad-parameter", NULL,
+		      "%s must be 1, true, 0 or false, not \"%.64s\"", name, text);
+	return false;
 }
 
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys)

@@ -90,10 +90,11 @@ void api_snapshot(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct render_process_list processes = { .list = NULL };
 	struct about b;
+	bool wanted;
 
-	if (!begins(&b, a, q, r))
+	if (!api_flag(q, r, "processes", true, &wanted) || !begins(&b, a, q, r))
 		return;
-	if (api_flag(q, "processes", true))
+	if (wanted)
 		processes = api_process_list(a);
 	render_snapshot(&b.j, a->view.snap, processes, b.filter);
 	json_end(&b.j);

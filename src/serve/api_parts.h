@@ -46,8 +46,9 @@ bool api_time(const struct api *a, const struct request *q, struct reply *r, con
 	      uint64_t standard, uint64_t *ret_wall_ns);
 
 /* Reads parameter `name`: true for ?name, ?name=1 and ?name=true, false for ?name=0 and
- * ?name=false, `standard` if it is absent. */
-bool api_flag(const struct request *q, const char *name, bool standard);
+ * ?name=false, `standard` if it is absent. Returns false after a reply with 400. */
+bool api_flag(const struct request *q, struct reply *r, const char *name, bool standard,
+	      bool *ret);
 
 /* True if the utilisation of the processes is unknown because no client asked for it recently.
  * The reply then waits for the next reading, which begins at once. */

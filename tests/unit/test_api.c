@@ -110,6 +110,10 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 	get("/api/v1/snapshot", 200);
 	at("processes.0.name", "\"worker\"");
 	at("devices.1.index", "1");
+	get("/api/v1/snapshot?processes=2", 400);
+	says("processes must be 1, true, 0 or false, not \\\"2\\\"");
+	get("/api/v1/snapshot?gpu=0&gpu=1", 400);
+	says("the parameter gpu is given twice");
 	get("/api/v1/snapshot?gpu=1&processes=0", 200);
 	at("devices.0.index", "1");
 	assert_null(json_at(t.reply.body.p, "devices.1"));
@@ -232,6 +236,8 @@ API_TEST(series_refuse_invalid_parameters)
 		{ "quantity=power_wats", "did you mean \\\"power_watts\\\"", 404 },
 		{ "quantity=serial", "available: power_watts", 404 },
 		{ "from=yesterday", "is not a time", 400 },
+		{ "from=2026-02-30T00:00:00Z", "is not a time", 400 },
+		{ "from=-1h&from=-2h", "the parameter from is given twice", 400 },
 		{ "from=-1h&to=-2h", "empty", 400 },
 		{ "step=0", "not a duration", 400 },
 		{ "step=fast", "not a duration", 400 },
