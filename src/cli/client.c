@@ -23,10 +23,12 @@
 
 #define STOP_GRACE_NS (400 * NS_PER_MS)
 #define RESOLVE_NS    (2 * NS_PER_S)
+#define SLOW_NS       (2 * NS_PER_S)
 
 void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop)
 {
-	*d = (struct deadline){ clock_mono_ns(clock_real()) + most_ns, stop, false };
+	*d = (struct deadline){ .until_ns = clock_mono_ns(clock_real()) + most_ns,
+				.stop = stop };
 }
 
 void deadline_check_stop(struct deadline *d)
@@ -48,19 +50,22 @@ int deadline_error(const struct deadline *d)
 int deadline_poll(struct deadline *d, int fd, short events)
 {
 	for (;;) {
-		uint64_t now = clock_mono_ns(clock_real()), left;
+		uint64_t now = clock_mono_ns(clock_real()), until;
 		struct pollfd fds[2] = { { fd, events, 0 }, { -1, POLLIN, 0 } };
 		struct timespec t;
 		int n;
 
 		deadline_check_stop(d);
 		fds[1].fd = d->stop ? d->stop->fd : -1;
-		left = d->until_ns > now ? d->until_ns - now : 0;
-		t = clock_timespec(left);
+		until = d->slow && d->slow_ns < d->until_ns ? d->slow_ns : d->until_ns;
+		t = clock_timespec(until > now ? until - now : 0);
 		n = ppoll(fds, 2, &t, NULL);
 		if (n > 0 && fds[0].revents)
 			return 0;
-		if (n == 0)
+		if (n == 0 && until < d->until_ns) {
+			d->slow(d->address);
+			d->slow = NULL;
+		} else if (n == 0)
 			return deadline_error(d);
 		if (n < 0 && errno != EINTR)
 			return -GW_E_IO;
@@ -377,6 +382,9 @@ int client_request_reply(const struct client_request *q, uint64_t timeout_ns, in
 	int fd, err;
 
 	deadline_init(&wait, timeout_ns, q->stop);
+	wait.slow = q->slow;
+	wait.address = q->address;
+	wait.slow_ns = clock_mono_ns(clock_real()) + SLOW_NS;
 	err = send_request(q, &wait, &fd);
 	return err ? err : receive_reply(fd, &wait, ret_status, ret_body);
 }

@@ -25,6 +25,10 @@ struct deadline {
 	/* NULL: the wait cannot be ended early, or the deadline was already shortened */
 	const struct deadline_stop *stop;
 	bool stopped; /* the deadline was shortened because of `stop` */
+	/* Called once if the wait takes longer than 2 s. NULL: nothing is called. */
+	void (*slow)(const char *address);
+	const char *address; /* argument of slow() */
+	uint64_t slow_ns;    /* time at which slow() is called */
 };
 
 void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop);
@@ -63,6 +67,8 @@ struct client_request {
 	const char *body; /* JSON text to send; NULL: the request has no body */
 	/* lets the caller end the wait early; NULL: the wait ends only at the deadline */
 	const struct deadline_stop *stop;
+	/* called once if the reply takes longer than 2 s; NULL: nothing is called */
+	void (*slow)(const char *address);
 };
 
 /* Sends a request and adds the body of the reply to *ret_body.  Returns 0 for any HTTP status.

@@ -68,16 +68,15 @@ struct gpu_names {
 	unsigned count;
 };
 
-/* Reads the indices of the GPUs. After an error, the list is empty, and UUIDs are printed. */
-static void read_gpu_names(struct remote *r, struct gpu_names *ret)
+/* Reads the indices of the GPUs. If the service refuses the request, the list is empty, and
+ * UUIDs are printed. Returns an exit code. */
+static int read_gpu_names(struct remote *r, struct gpu_names *ret)
 {
-	char unused[200];
+	int code = remote_request_any(r, "GET", "/api/v1/devices", NULL);
 
 	ret->count = 0;
-	if (remote_request(r, "GET", "/api/v1/devices", NULL, 5 * NS_PER_S, unused,
-			   sizeof(unused)) != 0 ||
-	    r->status != 200)
-		return;
+	if (code != EXIT_OK || r->status != 200)
+		return code;
 	for (size_t i = 0; i < json_doc_count(r->reply, "devices") && ret->count < 64; i++) {
 		const struct json_doc *d = json_doc_at(r->reply, "devices", i);
 		const char *uuid = json_doc_string(d, "uuid");
@@ -86,6 +85,7 @@ static void read_gpu_names(struct remote *r, struct gpu_names *ret)
 			continue;
 		snprintf(ret->gpu[ret->count++].uuid, sizeof(ret->gpu[0].uuid), "%s", uuid);
 	}
+	return EXIT_OK;
 }
 
 /* If the text begins with a time in UTC, adds the same time as local time to out. Returns the
@@ -401,7 +401,7 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 	struct gpu_names gpus;
 
 	if (code == EXIT_OK && !c->json)
-		read_gpu_names(r, &gpus);
+		code = read_gpu_names(r, &gpus);
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK || c->json)
@@ -424,15 +424,14 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 	bool one = name && strcmp(name, ALL) != 0;
 	char path[REMOTE_PATH];
 	struct gpu_names gpus;
-	int code;
+	int code = c->json ? EXIT_OK : read_gpu_names(r, &gpus);
 
-	if (!c->json)
-		read_gpu_names(r, &gpus);
-	code = remote_request_ok(
-		r, "GET",
-		one ? remote_path(path, "/api/v1/guard/explain?worker=", name, "")
-		    : "/api/v1/guard/explain",
-		NULL);
+	if (code == EXIT_OK)
+		code = remote_request_ok(
+			r, "GET",
+			one ? remote_path(path, "/api/v1/guard/explain?worker=", name, "")
+			    : "/api/v1/guard/explain",
+			NULL);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
 	print_simulated(r->reply);

@@ -6,6 +6,7 @@
 #include "base/suggest.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -274,12 +275,23 @@ static char **copy_words(int argc, char **argv)
 	return copy;
 }
 
+/* Opens the standard streams that the caller closed. If a stream stayed closed, the next file
+ * or pipe would get its number, and the output of the command would go there. A replacement is
+ * opened in the wrong direction, so that each use of the stream still fails. */
+static void open_closed_streams(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0)
+			(void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv)
 {
 	static struct cli c; /* static, because it is too large for the stack */
 	bool stalled;        /* a driver call hangs */
 	int code;
 
+	open_closed_streams();
 	c.words = copy_words(argc, argv);
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
 	/* If a file becomes too large, write() fails with EFBIG, and no signal ends the

@@ -372,12 +372,29 @@ bool reply_has(const struct json_doc *d, const char *key, const char *word)
 	return false;
 }
 
+static void report_slow(const char *address)
+{
+	cli_error("waiting for the service on %s", address);
+}
+
+int remote_request_any(struct remote *r, const char *method, const char *path, const char *body)
+{
+	struct client_request q = make_request(r, method, path, body);
+	char message[700];
+
+	q.slow = report_slow;
+	if (exchange(r, &q, TIMEOUT_NS, message, sizeof(message)) != 0)
+		return cli_fail("%s", message);
+	remote_parse(r);
+	return EXIT_OK;
+}
+
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body)
 {
 	char message[700];
 
-	if (remote_request(r, method, path, body, TIMEOUT_NS, message, sizeof(message)) != 0)
-		return cli_fail("%s", message);
+	if (remote_request_any(r, method, path, body) != EXIT_OK)
+		return EXIT_FAILED;
 	/* Every document of the service has a schema_version; documents of other servers do
 	 * not. */
 	if (r->status == 204 || (r->status >= 200 && r->status < 300 && r->reply &&

@@ -91,8 +91,11 @@ const char *reply_text(const struct json_doc *d, const char *key, const char *ot
 bool reply_is(const struct json_doc *d, const char *key, const char *word);
 bool reply_has(const struct json_doc *d, const char *key, const char *word);
 
-/* Works like remote_request(), but prints errors. A status of 400 or more is an error, too.
- * Returns EXIT_OK or EXIT_FAILED. */
+/* Work like remote_request(), but print errors, and after 2 s a note that the command waits for
+ * the service. remote_request_any() accepts any HTTP status; for remote_request_ok(), a status of
+ * 400 or more is an error, too. Both return EXIT_OK or EXIT_FAILED. */
+int remote_request_any(struct remote *r, const char *method, const char *path,
+		       const char *body);
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body);
 
 /* Returns the error message in the reply, or "no reason given". */

@@ -340,6 +340,14 @@ static void check_push_secret(struct config_reader *r)
 			    "push.url: the secret is sent without encryption; use https://");
 }
 
+static void check_push_length(struct config_reader *r, enum config_id id, const char *text)
+{
+	if (text && strlen(text) >= PUSH_LABEL_MAX)
+		config_complain(r, place_of(r, id),
+				"push.%s has %zu bytes, but at most %d are possible",
+				config_rows[id].key, strlen(text), PUSH_LABEL_MAX - 1);
+}
+
 static void check_push(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -350,11 +358,9 @@ static void check_push(struct config_reader *r)
 				strchr(c->push_url, '@') ? "..." : c->push_url, why);
 	check_list(r, CONFIG_ID_push_labels, &c->push_labels, check_push_label);
 	check_push_secret(r);
-	if ((c->push_job && strlen(c->push_job) >= PUSH_LABEL_MAX) ||
-	    (c->push_instance && strlen(c->push_instance) >= PUSH_LABEL_MAX) ||
-	    (c->push_user && strlen(c->push_user) >= PUSH_LABEL_MAX))
-		config_complain(r, place_of(r, CONFIG_ID_push_job),
-				"push.job, push.instance and push.user have at most 200 bytes");
+	check_push_length(r, CONFIG_ID_push_job, c->push_job);
+	check_push_length(r, CONFIG_ID_push_instance, c->push_instance);
+	check_push_length(r, CONFIG_ID_push_user, c->push_user);
 }
 
 static void check_fleet(struct config_reader *r)

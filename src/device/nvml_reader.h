@@ -39,6 +39,12 @@ static inline double nvml_scaled(double raw, double scale)
 	return scale < 1 ? raw / (double)(int64_t)(1 / scale + 0.5) : raw * scale;
 }
 
+/* True if a number from the driver is a value and not a placeholder; max is that of the row. */
+static inline bool nvml_is_value(double raw, double max)
+{
+	return max == 0 ? raw == raw : raw >= -max && raw <= max;
+}
+
 /* Makes the call and stores its numbers in d->r. Returns the code of the call. If the call fails,
  * the values in d->r stay unchanged. */
 abi_return nvml_shape_read(struct device *d, const struct nvml_reader *row,

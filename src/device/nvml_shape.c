@@ -42,10 +42,10 @@ static void store_number(struct device *d, const struct nvml_reader *row, unsign
 {
 	if (i >= row->count)
 		return;
-	if (row->max != 0 && (raw > row->max || raw < -row->max))
-		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
-	else
+	if (nvml_is_value(raw, row->max))
 		report_set(&d->r, row->q[i], nvml_scaled(raw, row->scale));
+	else
+		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 }
 
 static void store_u32(struct device *d, const struct nvml_reader *row, unsigned i, uint32_t raw)
@@ -292,7 +292,7 @@ static void store_field(struct device *d, const struct field *row,
 
 	if (f->code != ABI_SUCCESS)
 		report_miss(&d->r, row->q, nvml_meaning(f->code)->absence);
-	else if (!field_number(f, &v) || !(v >= 0 && v <= row->max))
+	else if (!field_number(f, &v) || v < 0 || !nvml_is_value(v, row->max))
 		report_miss(&d->r, row->q, GW_ABSENT_INVALID);
 	else
 		report_set(&d->r, row->q, nvml_scaled(v, row->scale));

@@ -161,9 +161,22 @@ uint64_t capacity_available(const struct capacity_gpu *g)
 	return g->free_bytes - kept;
 }
 
+/* Writes a size with a unit that shows its first digits. */
+#define SIZE_TEXT 32
+static const char *size_text(uint64_t bytes, char out[static SIZE_TEXT])
+{
+	if (bytes >= GIB / 10)
+		snprintf(out, SIZE_TEXT, "%.2f GiB", (double)bytes / GIB);
+	else if (bytes >= MIB / 10)
+		snprintf(out, SIZE_TEXT, "%.2f MiB", (double)bytes / MIB);
+	else
+		snprintf(out, SIZE_TEXT, "%u bytes", (unsigned)bytes);
+	return out;
+}
+
 static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a, uint64_t most)
 {
-	char names[120] = "";
+	char names[120] = "", needed[SIZE_TEXT], available[SIZE_TEXT], after[SIZE_TEXT];
 	size_t used = 0;
 
 	for (unsigned i = 0; i < a->evicts; i++) {
@@ -174,23 +187,25 @@ static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a,
 			break;
 		used += (size_t)n;
 	}
+	size_text(a->needed_bytes, needed);
+	size_text(a->available_bytes, available);
+	size_text(most, after);
 	switch (a->fit) {
 	case FIT_NOW:
-		snprintf(a->why, sizeof(a->why), "%.2f GiB of %.2f GiB available",
-			 (double)a->needed_bytes / GIB, (double)a->available_bytes / GIB);
+		snprintf(a->why, sizeof(a->why), "%s of %s available", needed, available);
 		break;
 	case FIT_AFTER_EVICTION:
-		snprintf(a->why, sizeof(a->why),
-			 "%.2f GiB available now, %.2f GiB after evicting %s",
-			 (double)a->available_bytes / GIB, (double)most / GIB, names);
+		snprintf(a->why, sizeof(a->why), "%s available now, %s after evicting %s",
+			 available, after, names);
 		break;
 	case FIT_NEVER:
 		snprintf(a->why, sizeof(a->why),
-			 g->known ? "%.2f GiB needed, %.2f GiB available, %.2f GiB with every "
-				    "worker evicted"
-				  : "%.2f GiB needed, but its memory is unknown",
-			 (double)a->needed_bytes / GIB, (double)a->available_bytes / GIB,
-			 (double)most / GIB);
+			 "%s needed, %s available, %s with every worker evicted", needed,
+			 available, after);
+		break;
+	case FIT_UNKNOWN:
+		snprintf(a->why, sizeof(a->why),
+			 "%s needed, but the memory of this GPU cannot be read", needed);
 	}
 }
 
@@ -251,7 +266,7 @@ void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_
 {
 	uint64_t most = 0;
 
-	*ret = (struct capacity_answer){ .fit = FIT_NEVER,
+	*ret = (struct capacity_answer){ .fit = g->known ? FIT_NEVER : FIT_UNKNOWN,
 					 .needed_bytes = bytes,
 					 .available_bytes = capacity_available(g),
 					 .seconds = NAN };
@@ -306,13 +321,13 @@ static bool is_better(const struct capacity_gpu *g, const struct capacity_answer
 static void explain_place(const struct capacity_gpu *g, struct capacity_answer *a,
 			  unsigned place)
 {
-	char fit[sizeof(a->why)], margin[48] = "thermal margin unknown";
+	char fit[sizeof(a->why)], margin[48] = "thermal margin unknown", left[SIZE_TEXT];
 
 	memcpy(fit, a->why, sizeof(fit));
 	if (!isnan(g->margin_c))
 		snprintf(margin, sizeof(margin), "thermal margin %.0f C", g->margin_c);
-	snprintf(a->why, sizeof(a->why), "%u: %.130s; %.2f GiB left over, %s", place, fit,
-		 (double)leftover(g, a) / GIB, margin);
+	snprintf(a->why, sizeof(a->why), "%u: %.130s; %s left over, %s", place, fit,
+		 size_text(leftover(g, a), left), margin);
 }
 
 unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,
@@ -327,7 +342,7 @@ unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes
 		capacity_fit(&g[i], bytes, &answers[i]);
 		if (why)
 			snprintf(answers[i].why, sizeof(answers[i].why), "%s", why);
-		if (why || answers[i].fit == FIT_NEVER)
+		if (why || answers[i].fit >= FIT_NEVER)
 			continue;
 		for (at = can++; at > 0 && is_better(g, answers, i, order[at - 1]); at--)
 			order[at] = order[at - 1];

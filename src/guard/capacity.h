@@ -28,7 +28,12 @@ struct capacity_past {
 void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret);
 
-enum capacity_fit { FIT_NOW, FIT_AFTER_EVICTION, FIT_NEVER };
+enum capacity_fit {
+	FIT_NOW,
+	FIT_AFTER_EVICTION,
+	FIT_NEVER,
+	FIT_UNKNOWN, /* the memory of the GPU is unknown */
+};
 struct capacity_gpu { /* what the functions below must know about a GPU */
 	char uuid[96];
 	bool known; /* total_bytes and free_bytes are known */
@@ -51,7 +56,7 @@ struct capacity_answer {
 	enum capacity_fit fit;
 	uint64_t needed_bytes, available_bytes;
 	unsigned evict[POLICY_WORKERS], evicts; /* workers to evict: positions in worker[] */
-	double seconds; /* time until the bytes fit; 0: they fit now; NAN: unknown */
+	double seconds; /* time until the bytes fit; 0: they fit now; NAN: never, or unknown */
 	char why[240];  /* explains the answer */
 };
 /* Returns free memory less headroom and reservations; 0 if the memory is unknown. */

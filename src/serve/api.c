@@ -14,20 +14,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* True if no parameter with this name comes before number i. If one does, replies 400. */
+static bool param_is_first(const struct request *q, struct reply *r, unsigned i)
+{
+	const char *name = request_param_name(q, i);
+
+	for (unsigned k = 0; k < i; k++)
+		if (strcmp(request_param_name(q, k), name) == 0) {
+			reply_problem(r, 400, "bad-parameter", NULL,
+				      "the parameter %s is given twice; give it once", name);
+			return false;
+		}
+	return true;
+}
+
+/* Checks the names of the parameters. Returns false after a reply with 400. */
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
-	const char *name, *near, *words[JSON_REQUEST_KEYS];
-	char copy[128];
+	struct json_request_words words;
+	const char *name, *near;
 	size_t n;
 
 	if (*list == '*')
 		return true;
 	for (unsigned i = 0; (name = request_param_name(q, i)); i++) {
-		if (api_word_in(list, name, strlen(name)))
+		if (api_word_in(list, name, strlen(name))) {
+			if (!param_is_first(q, r, i))
+				return false;
 			continue;
-		snprintf(copy, sizeof(copy), "%s", list);
-		n = json_request_words(copy, words);
-		near = suggest(name, words, n, sizeof(words[0]));
+		}
+		n = json_request_words(list, &words);
+		near = suggest(name, words.word, n, sizeof(words.word[0]));
 		if (near)
 			reply_problem(r, 400, "unknown-parameter", NULL,
 				      "unknown parameter \"%.64s\"; did you mean \"%s\"?", name,
@@ -313,34 +330,56 @@ void api_no_memory(struct reply *r)
 		      "the service is out of memory");
 }
 
-bool api_flag(const struct request *q, const char *name, bool standard)
+bool api_flag(const struct request *q, struct reply *r, const char *name, bool standard,
+	      bool *ret)
 {
+	static const struct {
+		const char *word;
+		bool value;
+	} row[] = {
+		{ "", true },   { "1", true },      { "true", true },
+		{ "0", false }, { "false", false },
+	};
 	const char *text = request_param(q, name);
 
+	*ret = standard;
 	if (!text)
-		return standard;
-	return strcmp(text, "0") != 0 && strcmp(text, "false") != 0 && strcmp(text, "no") != 0;
+		return true;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		if (strcmp(text, row[i].word) == 0) {
+			*ret = row[i].value;
+			return true;
+		}
+	reply_problem(r, 400, "bad-parameter", NULL,
+		      "%s must be 1, true, 0 or false, not \"%.64s\"", name, text);
+	return false;
 }
 
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys)
 {
 	struct json_request *b;
 	char message[256] = "";
+	int err = json_request_open(q->body, q->size, keys, &b, message, sizeof(message));
 
-	if (json_request_open(q->body, q->size, keys, &b, message, sizeof(message)) == 0)
+	if (!err)
 		return b;
-	reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	if (err == -GW_E_NOMEM)
+		api_no_memory(r);
+	else
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	return NULL;
 }
 
 bool api_no_body(const struct request *q, struct reply *r)
 {
 	struct json_request *b = NULL;
-	char message[256] = "out of memory";
+	char message[256] = "";
 	int err = json_request_open(q->body, q->size, "", &b, message, sizeof(message));
 
 	json_request_close(b);
-	if (err)
+	if (err == -GW_E_NOMEM)
+		api_no_memory(r);
+	else if (err)
 		reply_problem(r, 400, "bad-body", "Omit the body, or send {}.", "%s", message);
 	return err == 0;
 }

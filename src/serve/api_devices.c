@@ -90,10 +90,11 @@ void api_snapshot(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct render_process_list processes = { .list = NULL };
 	struct about b;
+	bool wanted;
 
-	if (!begins(&b, a, q, r))
+	if (!api_flag(q, r, "processes", true, &wanted) || !begins(&b, a, q, r))
 		return;
-	if (api_flag(q, "processes", true))
+	if (wanted)
 		processes = api_process_list(a);
 	render_snapshot(&b.j, a->view.snap, processes, b.filter);
 	json_end(&b.j);
@@ -473,7 +474,7 @@ struct question {
 
 static const char *fit_word(enum capacity_fit fit)
 {
-	static const char *const words[] = { "now", "after-eviction", "never" };
+	static const char *const words[] = { "now", "after-eviction", "never", "unknown" };
 
 	return words[fit];
 }
@@ -493,7 +494,7 @@ static void write_answer(struct json *j, const struct api *a, const struct quest
 	for (unsigned i = 0; i < y->evicts; i++)
 		json_string(j, NULL, x->gpu[k].worker[y->evict[i]].name);
 	json_array_end(j);
-	json_double(j, "seconds", y->fit == FIT_NEVER ? (double)NAN : y->seconds);
+	json_double(j, "seconds", y->seconds);
 	render_text(j, "why", y->why);
 }
 
@@ -509,13 +510,25 @@ static void write_placement(struct json *j, const struct api *a, const struct qu
 	json_array_end(j);
 }
 
+/* Returns the best answer. If the bytes fit on no GPU, one GPU with unknown memory makes the
+ * answer unknown. */
+static enum capacity_fit best_fit(const struct question *x)
+{
+	if (x->able)
+		return x->answer[x->order[0]].fit;
+	for (unsigned i = 0; i < x->n; i++)
+		if (x->answer[i].fit == FIT_UNKNOWN)
+			return FIT_UNKNOWN;
+	return FIT_NEVER;
+}
+
 static void fit_document(const struct api *a, const struct question *x, struct reply *r)
 {
 	struct json j;
 
 	api_begin(&j, a, r);
 	json_uint(&j, "needed_bytes", x->bytes);
-	json_string(&j, "fit", x->able ? fit_word(x->answer[x->order[0]].fit) : "never");
+	json_string(&j, "fit", fit_word(best_fit(x)));
 	json_string(&j, "uuid", x->able ? x->gpu[x->order[0]].uuid : NULL);
 	write_placement(&j, a, x);
 	api_end(&j);

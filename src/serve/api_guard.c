@@ -534,7 +534,7 @@ static void game_refused(const struct api *a, const struct guard_view *g,
 static void game_begin(const struct api *a, const struct request *q, struct reply *r,
 		       const struct guard_view *g, const struct game_request *w)
 {
-	uint64_t ttl_ns = isnan(w->ttl_s) ? UINT64_MAX : (uint64_t)(w->ttl_s * 1e9);
+	uint64_t ttl_ns = isnan(w->ttl_s) ? UINT64_MAX : (uint64_t)ceil(w->ttl_s * 1e9);
 	char who[256], where[64], message[256] = "";
 	int64_t pid = (int64_t)w->pid;
 	struct json j;

@@ -317,7 +317,8 @@ static void begin_reservation(struct api *a, const struct request *q, struct rep
 	wait = malloc(sizeof(*wait));
 	err = wait ? a->view.guard_ops->reserve(
 			     a->view.guarding, uuid, (uint64_t)w->bytes, (int64_t)w->pid,
-			     (uint64_t)(w->ttl_s * 1e9),
+			     /* Round up, because 0 means unlimited. */
+			     (uint64_t)ceil(w->ttl_s * 1e9),
 			     &(struct guard_client){ name, q->uid, q->peer_pid,
 						     (uint64_t)w->start_ticks },
 			     &wait->id, message, sizeof(message))

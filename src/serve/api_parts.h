@@ -46,8 +46,9 @@ bool api_time(const struct api *a, const struct request *q, struct reply *r, con
 	      uint64_t standard, uint64_t *ret_wall_ns);
 
 /* Reads parameter `name`: true for ?name, ?name=1 and ?name=true, false for ?name=0 and
- * ?name=false, `standard` if it is absent. */
-bool api_flag(const struct request *q, const char *name, bool standard);
+ * ?name=false, `standard` if it is absent. Returns false after a reply with 400. */
+bool api_flag(const struct request *q, struct reply *r, const char *name, bool standard,
+	      bool *ret);
 
 /* True if the utilisation of the processes is unknown because no client asked for it recently.
  * The reply then waits for the next reading, which begins at once. */
@@ -67,11 +68,11 @@ bool api_word_in(const char *list, const char *word, size_t n);
 
 struct json_request;
 /* Reads the body. The body must be an object; it may have only the keys in `keys`, which are
- * separated by spaces. Returns NULL after a reply with 400. Free the result with
+ * separated by spaces. Returns NULL after a reply with 400 or 503. Free the result with
  * json_request_close(). */
 struct json_request *api_body(const struct request *q, struct reply *r, const char *keys);
 
-/* True if the body is absent or {}. If not, replies 400. */
+/* True if the body is absent or {}. If not, replies 400 or 503. */
 bool api_no_body(const struct request *q, struct reply *r);
 
 /* Replies 503, because the service is out of memory. */

@@ -69,9 +69,12 @@ void api_healthy(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
 	char why[512];
+	bool verbose;
 
+	if (!api_flag(q, r, "verbose", false, &verbose))
+		return;
 	r->type = "text/plain; charset=utf-8";
-	if (api_flag(q, "verbose", false))
+	if (verbose)
 		write_checks(&r->body, a, view_unready(&a->view, api_now(a), why, sizeof(why)));
 	buf_adds(&r->body, "ok\n");
 }
@@ -96,8 +99,10 @@ void api_ready(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	char why[512];
 	const char *unready = view_unready(&a->view, api_now(a), why, sizeof(why));
-	bool verbose = api_flag(q, "verbose", false);
+	bool verbose;
 
+	if (!api_flag(q, r, "verbose", false, &verbose))
+		return;
 	if (unready && !verbose) {
 		reply_problem(r, 503, "not-ready", unready_remedy(&a->view), "%s", unready);
 		return;

@@ -315,11 +315,11 @@ static enum admitted check_body(struct conn *c)
 	if (k->q.method == HTTP_GET)
 		return answered(send_refusal(c, 400, "bad-body", NULL,
 					     "A GET request must not have a body."));
-	if (!check_json(c->heads.type))
+	if (c->heads.types != 1 || !check_json(c->heads.type))
 		return answered(send_refusal(
 			c, 415, "not-json",
 			"Send \"Content-Type: application/json\" (curl --json does).",
-			"The Content-Type of the body is not application/json."));
+			"The Content-Type of the body is not application/json in UTF-8."));
 	return PASSED;
 }
 

@@ -102,7 +102,7 @@ static const struct {
 	C("Authorization", authorization, authorizations),
 	C("Origin", origin, origins),
 	W("X-Request-Id", id),
-	W("Content-Type", type),
+	C("Content-Type", type, types),
 	W("Access-Control-Request-Method", method),
 #undef W
 #undef C

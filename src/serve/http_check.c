@@ -257,6 +257,27 @@ bool check_id(const char *id)
 
 bool check_json(const char *type)
 {
-	return type && name_length(type) == 16 &&
-	       strncasecmp(type, "application/json", 16) == 0;
+	const char *s = type;
+	bool quoted;
+
+	if (!s || strncasecmp(s, "application/json", 16) != 0)
+		return false;
+	s += 16;
+	s += strspn(s, " \t");
+	if (!*s)
+		return true;
+	if (*s++ != ';')
+		return false;
+	s += strspn(s, " \t");
+	if (strncasecmp(s, "charset=", 8) != 0)
+		return false;
+	s += 8;
+	quoted = *s == '"';
+	s += quoted;
+	if (strncasecmp(s, "utf-8", 5) != 0)
+		return false;
+	s += 5;
+	if (quoted && *s++ != '"')
+		return false;
+	return s[strspn(s, " \t")] == '\0';
 }

@@ -45,7 +45,8 @@ bool check_etag(const char *match, const char *etag);
 /* True if the id is safe in a header and a log line: at most 64 letters, digits and -_.:/+= */
 bool check_id(const char *id);
 
-/* True if this Content-Type (NULL: absent) is application/json. Its parameters are ignored. */
+/* True if this Content-Type (NULL: absent) is application/json, without parameters or with
+ * charset=utf-8. */
 bool check_json(const char *type);
 
 #endif

@@ -171,7 +171,7 @@ enum conn_state {
 struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
-	unsigned hosts, lengths, transfers, authorizations, origins, params, lines;
+	unsigned hosts, lengths, transfers, authorizations, origins, types, params, lines;
 	/* The next header line must begin here. NULL: lines are not checked. */
 	const char *next;
 	bool bad; /* A line is invalid or contains a NUL. */

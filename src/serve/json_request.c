@@ -1,10 +1,12 @@
 #include "json_request.h"
 
+#include "base/buf.h"
 #include "base/json_doc.h"
 #include "base/suggest.h"
 
 #include <gpuward.h>
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,15 +22,18 @@ struct json_request {
 	char message[256]; /* why the body is invalid */
 };
 
-size_t json_request_words(char *list, const char *words[static JSON_REQUEST_KEYS])
+size_t json_request_words(const char *list, struct json_request_words *ret)
 {
 	size_t n = 0;
 
-	for (char *end; *list && n < JSON_REQUEST_KEYS; list = end) {
-		end = list + strcspn(list, " ");
+	assert(strlen(list) < sizeof(ret->text));
+	snprintf(ret->text, sizeof(ret->text), "%s", list);
+	for (char *at = ret->text, *end; *at; at = end) {
+		assert(n < JSON_REQUEST_KEYS);
+		end = at + strcspn(at, " ");
 		if (*end)
 			*end++ = '\0';
-		words[n++] = list;
+		ret->word[n++] = at;
 	}
 	return n;
 }
@@ -38,6 +43,7 @@ bool json_request_keys_known(const struct json_doc *o, const char *const *keys, 
 {
 	const char *key, *near;
 	const struct json_doc *value;
+	struct buf out;
 	void *iter = NULL;
 
 	while (json_doc_next(o, &iter, &key, &value)) {
@@ -47,10 +53,15 @@ bool json_request_keys_known(const struct json_doc *o, const char *const *keys, 
 			found = found || strcmp(keys[i], key) == 0;
 		if (found)
 			continue;
+		buf_init_fixed(&out, message, size);
+		buf_addf(&out, "%s%sunknown key \"%.64s\"; ", where, *where ? ": " : "", key);
 		near = suggest(key, keys, n, sizeof(keys[0]));
-		snprintf(message, size, "%s%sunknown key \"%.64s\"%s%s%s", where,
-			 *where ? ": " : "", key, near ? "; did you mean \"" : "",
-			 near ? near : "", near ? "\"?" : "");
+		if (near)
+			buf_addf(&out, "did you mean \"%s\"?", near);
+		else
+			buf_adds(&out, n ? "the keys are " : "no key is accepted");
+		for (size_t i = 0; i < n && !near; i++)
+			buf_addf(&out, "%s%s", i ? ", " : "", keys[i]);
 		return false;
 	}
 	return true;
@@ -60,19 +71,18 @@ int json_request_open(const char *text, size_t n, const char *keys, struct json_
 		      char *message, size_t size)
 {
 	struct json_request *b = calloc(1, sizeof(*b));
-	const char *words[JSON_REQUEST_KEYS];
-	char list[128], why[200];
+	struct json_request_words list;
+	char why[200];
 	int err;
 
 	if (!b)
 		return -GW_E_NOMEM;
-	snprintf(list, sizeof(list), "%s", keys);
 	err = json_doc_new_strict(n ? text : "{}", n ? n : 2, &b->root, why, sizeof(why));
 	if (err)
 		snprintf(message, size, "the body is %s", why);
 	else if (json_doc_type(b->root, "") != JSON_DOC_OBJECT)
 		snprintf(message, size, "the body must be an object");
-	else if (json_request_keys_known(b->root, words, json_request_words(list, words),
+	else if (json_request_keys_known(b->root, list.word, json_request_words(keys, &list),
 					 "the body", message, size)) {
 		*ret = b;
 		return 0;

@@ -12,11 +12,17 @@ struct json_request;
 
 #define JSON_REQUEST_KEYS 16 /* maximum number of words in a list */
 
-/* Splits a list of words at its spaces, in place. Returns their number. */
-size_t json_request_words(char *list, const char *words[static JSON_REQUEST_KEYS]);
+struct json_request_words {
+	const char *word[JSON_REQUEST_KEYS];
+	char text[128];
+};
+
+/* Splits a list of words at its spaces. Returns their number. The list must fit into the
+ * struct. */
+size_t json_request_words(const char *list, struct json_request_words *ret);
 
 /* True if every key of an object is one of the n keys. If not, writes a message with the most
- * similar key. The message begins with `where`, the place of the object; "": the message names
+ * similar key, or with all keys if none is similar. The message begins with `where`, the place of the object; "": the message names
  * no place. */
 bool json_request_keys_known(const struct json_doc *o, const char *const *keys, size_t n,
 			     const char *where, char *message, size_t size);

@@ -75,6 +75,18 @@ static bool parse_offset(const char *p, long *ret)
 	return true;
 }
 
+/* False for a day that does not exist, such as 30 February: timegm() changes it to another
+ * day. */
+static bool day_exists(const struct tm *day)
+{
+	struct tm tm = { .tm_year = day->tm_year,
+			 .tm_mon = day->tm_mon,
+			 .tm_mday = day->tm_mday };
+
+	timegm(&tm);
+	return tm.tm_mday == day->tm_mday;
+}
+
 static int parse_rfc3339(const char *text, uint64_t *ret)
 {
 	struct tm tm = { 0 };
@@ -83,7 +95,7 @@ static int parse_rfc3339(const char *text, uint64_t *ret)
 	long east;
 	time_t t;
 
-	if (!p || (*p != 'T' && *p != 't' && *p != ' '))
+	if (!p || (*p != 'T' && *p != 't' && *p != ' ') || !day_exists(&tm))
 		return -GW_E_PARSE;
 	p = strptime(p + 1, "%H:%M:%S", &tm);
 	if (p && *p == '.' && isdigit((unsigned char)p[1]))

@@ -4,10 +4,11 @@ The load is constant, so a command that takes 50 % longer takes 50 % more energy
 """
 import json
 import signal
+import subprocess
 
 import pytest
 
-from support import CONSTANT, FAILED, NO_GPU, OK, TIMEOUT, USAGE, WATTS, check, gpuward, on_terminal, started
+from support import CONSTANT, FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward, on_terminal, started
 
 GATE_FAILED, UNDECIDED, INVALID, SHARED = 10, 11, 12, 13
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
@@ -295,6 +296,15 @@ def test_a_result_that_cannot_be_written_is_reported_before_anything_runs(load, 
     assert done.returncode == FAILED and not ran.exists()
     done = gpuward("ab", load, *QUICK, "--pairs-max=2", "-o", "/dev/full", "--", "true", "--", "true")
     assert done.returncode == FAILED and "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("command", [
+    ["ab", "--simulate=idle-h200", "--pairs-max=2", "--aa-pairs=0", "--warmup=0", "--no-cooldown", "--json", "--", "true", "--", "true"],
+    ["list", "--simulate"],
+])
+def test_a_closed_standard_output_is_an_error(command):
+    done = subprocess.run(["sh", "-c", '"$@" <&- >&-', "sh", str(PROGRAM), *command], env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == FAILED and "cannot write the output" in done.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -53,6 +53,14 @@ def test_a_missing_token_of_a_worker_is_a_warning(config):
     assert done.returncode == OK and f"{path}:6:14: warning: cannot read token_file /absent" in done.stderr
 
 
+@pytest.mark.parametrize("key", ["job", "instance", "user"])
+def test_a_long_label_of_push_is_named_with_its_line(config, key):
+    path = config.write(f"[push]\n{key} = '{'x' * 20000}'\n", config.top / "a.toml")
+    done = config("check", path)
+    assert done.returncode == USAGE
+    assert f"{path}:2:1: push.{key} has 20000 bytes, but at most 199 are possible" in done.stderr
+
+
 def test_check_prints_all_errors_and_exits_2(config):
     path = config.write("[service]\nlisen = 1\ninterval = 'soon'\n[lgo]\n", config.top / "bad.toml")
     done = config("check", path)

@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -47,6 +48,17 @@ def test_evict_and_resume_by_hand(s, worker):
     assert "maintenance" in s.get("/api/v1/events").text
     s.guard("resume", "all")
     s.back(worker)
+
+
+def test_a_command_says_that_it_waits_for_a_silent_service():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        child = support.started("guard", "status", "--address", address)
+        try:
+            assert child.stderr.readline() == f"gpuward: waiting for the service on {address}\n"
+        finally:
+            child.kill()
+            child.communicate()
 
 
 def test_a_worker_that_is_held_active_stays(s, world, worker):

@@ -422,7 +422,9 @@ def test_bodies(server):
     assert server.ask("/open", "POST", kind, b"x" * 65536).json["size"] == 65536
     assert server.ask("/open", "POST", kind, b"x" * 65537).status == 413
     assert server.ask("/open", "POST").json["size"] == 0
-    for other in ([], ["Content-Type: text/plain"], ["Content-Type: application/jsonx"]):
+    text = "Content-Type: text/plain"
+    for other in ([], [text], ["Content-Type: application/jsonx"], [*kind, text], [text, *kind], [*kind, *kind],
+                  ["Content-Type: application/json; charset=utf-16"]):
         assert server.ask("/open", "POST", other, b"{}").status == 415
     assert parse(server.raw(post("Content-Length: 99999999999999999999999\r\n"))).status in (400, 413)
     expect = server.raw(post("Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n"))

@@ -1,6 +1,17 @@
 /* Tests the routes over the simulator, without the HTTP layer. */
 #include "api_fixture.h"
 
+static bool memory_is_gone; /* true: no request body can be read */
+
+static void *unreliable_calloc(size_t n, size_t size)
+{
+	return memory_is_gone ? NULL : calloc(n, size);
+}
+
+#define calloc unreliable_calloc
+#include "serve/json_request.c"
+#undef calloc
+
 API_TEST(devices_have_whole_numbers_and_fixed_keys)
 {
 	begin(TWO_GPUS);
@@ -99,6 +110,10 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 	get("/api/v1/snapshot", 200);
 	at("processes.0.name", "\"worker\"");
 	at("devices.1.index", "1");
+	get("/api/v1/snapshot?processes=2", 400);
+	says("processes must be 1, true, 0 or false, not \\\"2\\\"");
+	get("/api/v1/snapshot?gpu=0&gpu=1", 400);
+	says("the parameter gpu is given twice");
 	get("/api/v1/snapshot?gpu=1&processes=0", 200);
 	at("devices.0.index", "1");
 	assert_null(json_at(t.reply.body.p, "devices.1"));
@@ -221,6 +236,8 @@ API_TEST(series_refuse_invalid_parameters)
 		{ "quantity=power_wats", "did you mean \\\"power_watts\\\"", 404 },
 		{ "quantity=serial", "available: power_watts", 404 },
 		{ "from=yesterday", "is not a time", 400 },
+		{ "from=2026-02-30T00:00:00Z", "is not a time", 400 },
+		{ "from=-1h&from=-2h", "the parameter from is given twice", 400 },
 		{ "from=-1h&to=-2h", "empty", 400 },
 		{ "step=0", "not a duration", 400 },
 		{ "step=fast", "not a duration", 400 },
@@ -316,6 +333,30 @@ API_TEST(without_a_driver_only_readiness_is_red)
 	get("/readyz", 503);
 	post("/api/v1/windows", "{}", 503);
 	says("measuring is not possible");
+}
+
+API_TEST(a_body_that_does_not_fit_into_memory_is_503)
+{
+	begin(TWO_GPUS);
+	memory_is_gone = true;
+	post("/api/v1/windows", "{}", 503);
+	says("out of memory");
+	post("/api/v1/resume", "{}", 503);
+	says("out of memory");
+	memory_is_gone = false;
+	post("/api/v1/windows", "{}", 201);
+}
+
+API_TEST(an_unknown_key_is_named_with_the_allowed_keys)
+{
+	begin(TWO_GPUS);
+	post("/api/v1/windows", "{\"now\":true}", 400);
+	says("unknown key \\\"now\\\"; the keys are label, gpus, limit_seconds, lease_seconds, "
+	     "tags\"");
+	post("/api/v1/windows", "{\"lable\":\"x\"}", 400);
+	says("did you mean \\\"label\\\"?");
+	post("/api/v1/resume", "{\"now\":true}", 400);
+	says("no key is accepted");
 }
 
 API_TEST(releasing_the_driver_waits_until_it_is_done)

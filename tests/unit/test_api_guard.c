@@ -19,6 +19,7 @@ static struct {
 	struct capacity *capacity[1];
 	char who[256];
 	uint64_t leaves_ns; /* time at which the worker leaves the GPU; 0: never */
+	uint64_t ttl_ns;    /* of the last reservation */
 	unsigned releases;
 	struct guard_operations operations;
 	uint64_t events;
@@ -117,6 +118,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 		   const struct guard_client *by, uint64_t *ret, char *message, size_t size)
 {
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
+	w.ttl_ns = ttl;
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
 }
 
@@ -407,6 +409,13 @@ TEST(a_reservation_is_answered_when_the_worker_has_left)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1", "", 404);
 	request(HTTP_DELETE, "/api/v1/guard/reservations/0", "", 404);
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
+}
+
+TEST(a_reservation_for_less_than_a_nanosecond_ends)
+{
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":1048576,\"ttl_s\":1e-10}", 201);
+	assert_true(w.ttl_ns == 1); /* 0 would mean: without end */
 }
 
 TEST(a_reservation_that_is_not_free_in_time_is_cancelled)

@@ -355,7 +355,7 @@ static void evictions_are_enough_and_none_too_many(const struct capacity_gpu *g,
 
 TEST(fit_equals_a_search_over_all_sets_of_workers)
 {
-	unsigned seen[3] = { 0 };
+	unsigned seen[4] = { 0 };
 
 	for (unsigned round = 0; round < 20000; round++) {
 		struct capacity_gpu g;
@@ -368,14 +368,15 @@ TEST(fit_equals_a_search_over_all_sets_of_workers)
 		ever = can_ever(&g, bytes, &low);
 		capacity_fit(&g, bytes, &a);
 		seen[a.fit]++;
-		assert_int_equal(a.fit == FIT_NEVER, !ever);
+		assert_int_equal(a.fit == FIT_UNKNOWN, !g.known);
+		assert_int_equal(a.fit == FIT_NEVER, g.known && !ever);
 		assert_int_equal(a.fit == FIT_NOW, g.known && capacity_available(&g) >= bytes);
 		assert_int_equal(a.needed_bytes, bytes);
 		assert_int_equal(a.available_bytes, capacity_available(&g));
 		assert_true(strlen(a.why) > 0);
 		if (a.fit == FIT_NOW)
 			assert_true(a.evicts == 0 && a.seconds == 0);
-		if (a.fit == FIT_NEVER)
+		if (a.fit == FIT_NEVER || a.fit == FIT_UNKNOWN)
 			assert_true(a.evicts == 0 && isnan(a.seconds));
 		if (a.fit != FIT_AFTER_EVICTION)
 			continue;
@@ -383,7 +384,7 @@ TEST(fit_equals_a_search_over_all_sets_of_workers)
 		assert_int_equal(a.evict[a.evicts - 1] + 1, low);
 	}
 	assert_true(seen[FIT_NOW] > 100 && seen[FIT_AFTER_EVICTION] > 100 &&
-		    seen[FIT_NEVER] > 100);
+		    seen[FIT_NEVER] > 100 && seen[FIT_UNKNOWN] > 100);
 }
 
 TEST(extreme_numbers_do_not_overflow)
@@ -399,6 +400,26 @@ TEST(extreme_numbers_do_not_overflow)
 	assert_int_equal(a.fit, FIT_NEVER); /* a GPU cannot free more than it has */
 	capacity_fit(&g, 7 * GIB, &a);
 	assert_int_equal(a.fit, FIT_AFTER_EVICTION);
+}
+
+TEST(unknown_memory_does_not_mean_never)
+{
+	struct capacity_gpu g = { .margin_c = NAN };
+	struct capacity_answer a;
+	unsigned order;
+
+	assert_int_equal(capacity_place(&g, 1, MIB, &order, &a), 0);
+	assert_int_equal(a.fit, FIT_UNKNOWN);
+	assert_in(a.why, "1.00 MiB needed, but the memory of this GPU cannot be read");
+}
+
+TEST(small_sizes_are_not_rounded_to_zero)
+{
+	struct capacity_gpu g = { .known = true, .total_bytes = 8 * GIB, .free_bytes = MIB };
+	struct capacity_answer a;
+
+	capacity_fit(&g, 100, &a);
+	assert_in(a.why, "100 bytes of 1.00 MiB available");
 }
 
 static double left(const struct capacity_gpu *g, const struct capacity_answer *a)
@@ -430,7 +451,7 @@ TEST(placement_is_ordered_and_complete)
 			assert_true(strlen(a[order[i]].why) > 0);
 			if (i < can)
 				assert_false(g[order[i]].quarantine || g[order[i]].blind ||
-					     g[order[i]].warm || a[order[i]].fit == FIT_NEVER);
+					     g[order[i]].warm || a[order[i]].fit >= FIT_NEVER);
 		}
 		assert_int_equal(seen, (1u << n) - 1);
 		for (unsigned i = 1; i < can; i++) {

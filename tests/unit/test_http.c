@@ -194,6 +194,15 @@ TEST(ids_and_types)
 	assert_true(check_id(longest));
 	assert_true(check_json("application/json"));
 	assert_true(check_json("Application/JSON; charset=utf-8"));
+	assert_true(check_json("application/json ;\tCharset=\"UTF-8\" "));
+	assert_false(check_json("application/json, text/plain"));
+	assert_false(check_json("application/json; charset=utf-16"));
+	assert_false(check_json("application/json; charset=utf-8, text/plain"));
+	assert_false(check_json("application/json; charset=\"utf-8"));
+	assert_false(check_json("application/json; charset=utf-8\""));
+	assert_false(check_json("application/json; charset=utf-80"));
+	assert_false(check_json("application/json; boundary=x"));
+	assert_false(check_json("application/json;"));
 	assert_false(check_json("application/merge-patch+json"));
 	assert_false(check_json(NULL));
 	assert_false(check_json("text/plain"));

@@ -3,7 +3,7 @@
 #include "here.h"
 #include "simtest.h"
 
-#include "device/nvml.h"
+#include "device/nvml_reader.h"
 
 #include <math.h>
 
@@ -77,6 +77,20 @@ SIM_TEST(a_container_without_the_library_gets_the_missing_setting)
 		assert_non_null(strstr(text, row[i].says));
 		assert_int_equal(*text == '\0', *row[i].says == '\0');
 	}
+}
+
+TEST(a_row_without_a_maximum_takes_every_number)
+{
+	assert_true(nvml_is_value(0, 0));
+	assert_true(nvml_is_value(5, 0));
+	assert_true(nvml_is_value(-5, 0));
+	assert_true(nvml_is_value(1e19, 0));
+	assert_false(nvml_is_value((double)NAN, 0));
+	assert_true(nvml_is_value(250, 250));
+	assert_true(nvml_is_value(-250, 250));
+	assert_false(nvml_is_value(251, 250));
+	assert_false(nvml_is_value(-251, 250));
+	assert_false(nvml_is_value((double)NAN, 250));
 }
 
 SIM_TEST(milliwatts_and_nanoseconds_are_exact)
@@ -240,12 +254,10 @@ TEST(rows_are_asked_in_the_tier_of_their_quantities)
 		uint8_t q[4];
 		size_t n;
 	} rows[] = {
-#define NO GW_QUANTITIES
 #define READ(tier, shape, call, which, scale, most, older, ...) \
 	{ GW_TIER_##tier, { __VA_ARGS__ }, sizeof((uint8_t[]){ __VA_ARGS__ }) },
 #include "device/nvml_readers.def"
 #undef READ
-#undef NO
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++)
