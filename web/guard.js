@@ -263,7 +263,7 @@ function outlook(verb, w, state) {
 		resume: [`it returns ${others ? `when this ends: ${others}` : "when the checks pass: there is no other reason"}`,
 			"Resume now ignores contention and the quiet time. Memory, temperature and faults are always checked."],
 		hold: state === "active" ? [`it stays on the GPU, even if other processes need it${w.state === "active" ? "" : "; it returns when memory is available"}`, "Heat and faults still move it."] :
-			[free, "it stays evicted until it is released"],
+			[free, "it stays evicted for this time, or until it is released"],
 		release: ["the hold ends, and the rules decide again at once"],
 	}[verb];
 	return f.sentences(...say, dry() && `the guard's mode is ${doc.mode}: this is logged, but no worker is moved`, !dry() && doc.mode_note);

@@ -65,7 +65,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (API, "for {} s after a request for processes", lambda: define("daemon/engine.c", "LOOK_NS", S)),
     (API, "`/api/v1/processes` waits up to {} s for a reading",
      lambda: define("serve/api_devices.c", "USE_WAIT_NS", S) * define("serve/api_devices.c", "USE_WAITS")),
-    (API, "listens on http://127.0.0.1:{} unless", lambda: found("src/daemon/config.def", r'CONFIG_ADDRESS "127\.0\.0\.1:(\d+)"')),
+    (API, "listens on http://127.0.0.1:{};", lambda: found("src/daemon/config.def", r'CONFIG_ADDRESS "127\.0\.0\.1:(\d+)"')),
     (SECURITY, "After {} wrong tokens from one address", lambda: define("serve/http_admit.c", "FAILURES")),
     (SECURITY, "wrong tokens from one address within {} seconds", lambda: define("serve/http_admit.c", "FAILURES_NS", S)),
     (SECURITY, "{} are kept for the UNIX socket", lambda: define("serve/http_conn.c", "UNIX_PLACES")),
