@@ -949,8 +949,9 @@ def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service
     wait(lambda: len(page.js("window.notified")) == 2, "one about the window")
     assert re.match(r"Simulated: Energy window <i>hasty</i>: (suspect|invalid|no result): ", page.js("window.notified")[1])
     page.find("#alerts-button").click()
+    wait(lambda: page.js("document.querySelector('#alerts').open"), "the dialog")
     page.find("#alerts-go").click()
-    assert page.text("#alerts-state") == "Notifications are off."
+    wait(lambda: page.text("#alerts-state") == "Notifications are off.", "the end of the notifications")
     assert page.complaints() == [] and page.js("window.violations") == []
 
 
