@@ -1128,7 +1128,7 @@ def test_without_notes_the_root_is_signalled_if_it_lives_through_it(process):
     how = {"kind": "signal", "evict_signal": 10, "resume_signal": 12}
     assert order("resume", root=[p.pid, deaf.pid], **how)["ok"] and until(lambda: p.signals() == [12])
     out = order("resume", root=deaf.pid, **how)
-    assert not out["ok"] and "signal 12 by hand" in out["message"]
+    assert not out["ok"] and "signal 12: send it by hand" in out["message"]
     assert not order("resume", root=f"{p.pid}:1", **how)["ok"], "the number is another's now"
     assert deaf.poll() is None and p.signals() == [12]
 

@@ -316,7 +316,7 @@ def test_a_process_is_checkpointed_and_restored(companion, worker):
     assert companion.order("resume", notes=out["notes"], kind="checkpoint")["ok"]
     assert companion.state(worker.pid) == 0
     assert companion.calls() == [f"{c} {worker.pid}" for c in ("lock", "checkpoint", "restore", "unlock")]
-    assert f"uid {NOBODY}: checkpoint of {worker.pid}: done" in companion.log()
+    assert f"uid {NOBODY}: checkpoint of process {worker.pid}: done" in companion.log()
 
 
 def test_all_are_locked_before_one_is_checkpointed(companion, worker):
@@ -574,7 +574,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         done = s.recover()
         assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
         assert companion.state(worker.pid) == 0
-        assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
+        assert f"uid {NOBODY}: restore of process {worker.pid}: done" in companion.log()
 
 
 @pytest.mark.deep
