@@ -453,14 +453,14 @@ def test_a_model_of_llamacpp_that_does_not_load_is_noticed_at_once():
 def test_a_model_of_llamacpp_that_loads_for_long_is_not_a_failure():
     with fake.LlamaCpp(known=["a"]) as w:
         w.loads_at_once = False
-        back = order("resume", kind="llamacpp", url=w.url, notes="model a\n", deadline_ms=600)
+        back = order("resume", kind="llamacpp", url=w.url, notes="model a\n", deadline_ms=3000)
         assert back["ok"] and not back["listed"] and "loading" in back["message"], back
 
 
 def test_all_models_of_llamacpp_are_requested_before_one_is_waited_for():
     with fake.LlamaCpp(known=["a", "b"]) as w:
         w.loads_at_once = False
-        order("resume", kind="llamacpp", url=w.url, notes="model a\nmodel b\n", deadline_ms=600)
+        order("resume", kind="llamacpp", url=w.url, notes="model a\nmodel b\n", deadline_ms=3000)
         assert w.loading == ["a", "b"] and w.asked().count("/models/load") == 2
 
 

@@ -181,7 +181,7 @@ def test_an_outage_with_a_kill_loses_no_record(engine, tmp_path):
         assert figure(s, "queue_bytes") > 0
         made = records(queue)
         engine.start()
-        s.wait(lambda: figure(s, "queue_bytes") == 0 and health(s).endswith("ok"))
+        s.wait(lambda: health(s).endswith("ok"))
         s.wait(lambda: set(made) <= set(engine.times()), what=lambda: f"missing: {set(made) - set(engine.times())}")
         assert figure(s, "failures_total") > 0
         assert figure(s, "dropped_total") == 0
@@ -206,10 +206,9 @@ def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
     engine.start()
     with pushing(engine.url, queue, 'instance = "away"', state=state) as s:
         s.wait(lambda: len(set(engine.times('gpuward_up{instance="away"}'))) >= 5)
-        s.wait(lambda: figure(s, "queue_bytes") == 0 and health(s) == "[+] push ok")
+        s.wait(lambda: health(s) == "[+] push ok")
         if engine.kind == "prometheus":
-            assert figure(s, "dropped_total") > 0
-            assert "out of bounds" in s.messages()
+            s.wait(lambda: figure(s, "dropped_total") > 0 and "out of bounds" in s.messages())
         else:
             assert figure(s, "dropped_total") == 0
             s.wait(lambda: set(made) <= set(engine.times(since="10d")))
@@ -227,7 +226,7 @@ def test_records_that_prometheus_has_already_do_not_cost_the_others(tmp_path):
     home.mkdir()
     with Engine("prometheus", home) as e:
         with pushing(e.url, queue) as s:
-            s.wait(lambda: len(records(queue)) >= 5 and figure(s, "queue_bytes") == 0)
+            s.wait(lambda: len(set(e.times())) >= 5)
             s.stop(signal.SIGKILL)
             (queue / "state").unlink()
             known = set(e.times())
@@ -262,8 +261,7 @@ def test_retries_keep_every_record_in_order(tmp_path):
         assert s.get("/readyz").status_code == 200
         made = records(queue)
         hold.set()
-        s.wait(lambda: figure(s, "queue_bytes") == 0 and health(s) == "[+] push ok")
-        s.wait(lambda: made[-1] in r.times())
+        s.wait(lambda: made[-1] in r.times() and health(s) == "[+] push ok")
         assert r.times()[:len(made)] == made
         assert figure(s, "dropped_total") == 0
         assert figure(s, "failures_total") == 8
@@ -287,12 +285,12 @@ def test_data_that_the_server_refuses_is_dropped_and_named_once(tmp_path):
         s.wait(lambda: len(records(queue)) >= 5)
         made = records(queue)
         bad.append(made[1])
-        s.wait(lambda: figure(s, "queue_bytes") == 0 and made[-1] in r.times())
+        s.wait(lambda: made[-1] in r.times())
         assert [t for t in r.times() if t <= made[-1]] == [t for t in made if t != bad[0]]
         s.wait(lambda: "samples were dropped" in s.messages())
         assert s.messages().count("status 400: sample too old") == 1
         assert {figure(s, "dropped_total")} == refused
-        assert health(s) == "[+] push ok"
+        s.wait(lambda: health(s) == "[+] push ok")
 
 
 @pytest.mark.parametrize("how", ["token", "password"])
