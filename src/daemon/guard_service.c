@@ -42,7 +42,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-#define SCENES_KEY "guard-all/looks" /* The store's count of scenes. */
+#define SCENES_KEY "guard-all/looks" /* Key of the number of scenes in the store. */
 
 /* Returns a hash of the processes on the GPUs. A different set almost certainly has another
  * hash. */
@@ -339,7 +339,8 @@ struct guard_service *guard_start_try(struct guard_start *s,
 				      const struct guard_service_config *config, bool first)
 {
 	struct guard_service_config with = *config;
-	struct guard_settings copy; /* The settings must remain after a failure. */
+	/* A copy, because the next attempt needs the settings if this one fails. */
+	struct guard_settings copy;
 	struct guard_service *g = NULL;
 	int err;
 

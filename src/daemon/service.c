@@ -521,7 +521,8 @@ static int open_store(struct service *s)
 	if (err)
 		return err;
 	bad = strcmp(store_state(s->store), "ok") != 0;
-	(void)log_latch(&s->store_bad, bad); /* The message says the same as the state. */
+	/* Mark the state as logged, because the message below reports the same problem. */
+	(void)log_latch(&s->store_bad, bad);
 	log_lines(s, bad ? LOG_ERROR : LOG_WARNING, message);
 	if (where && !bad)
 		LOG(&s->log, LOG_INFO, "history is kept in a file", LOG_S("path", where));

@@ -213,7 +213,7 @@ static bool resume_buckets(void *arg, const struct block *row)
 	for (unsigned i = 0; i < row->count; i++) {
 		uint64_t t_ms = row->begin_ms + row->offset[i] * store_tiers[r->tier].unit_ms;
 
-		/* This bucket is in the future. Do not continue the row. */
+		/* The bucket is in the future. Do not continue the row. */
 		if (t_ms > r->before_ms) {
 			h->row[r->tier].count = 0;
 			return false;

@@ -548,6 +548,6 @@ void token_counter_free(struct token_counter *t, uint64_t timeout_ns)
 	t->source = NULL;
 	atomic_store(&t->cancelled, true);
 	if (mailbox_stop(&t->box, timeout_ns) == 0)
-		/* Otherwise the thread frees t when its request ends. */
+		/* If the thread has not ended, it frees t when its request ends. */
 		token_counter_release(t);
 }

@@ -124,7 +124,7 @@ struct http_config {
 	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
 	const char *const *origins;    /* allowed web origins (CORS); NULL-terminated */
-	unsigned connections, streams; /* maximum number of each */
+	unsigned connections, streams; /* maximum number of connections, and of streams */
 	/* Maximum time for the header, for the body, and between two requests. */
 	uint64_t header_ns, body_ns, idle_ns;
 	/* Time between two keep-alive comments on a stream. 0: 15 s. */

@@ -84,7 +84,7 @@ int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *
 /* Writes a value of a GPU under its key; null if absent. */
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity);
 
-/* Each writes one whole document. */
+/* Each of these functions writes one whole document. */
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter);
 /* processes.list NULL: the document has no processes. */

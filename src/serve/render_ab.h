@@ -53,7 +53,7 @@ struct ab_report {
 	unsigned warmup;
 	bool cooled; /* The comparison waits before each run until the GPUs have cooled down. */
 	/* The comparison waits for this temperature before a run. NAN: the temperature at the
-	 * begin of the first run. */
+	 * start of the first run. */
 	double cool_to_c;
 	/* Total time for which the comparison waited until the GPUs had cooled down. */
 	double cool_s;

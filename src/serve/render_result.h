@@ -69,8 +69,8 @@ struct measured_count {
 	 * measurement. */
 	int64_t server_pid[METER_SERVERS];
 	unsigned servers; /* number of server_pid; 0: they are unknown, or on another machine */
-	/* Number of series that began during the run, and the sum of their values, which counts
-	 * completely. */
+	/* Number of series that began during the run, and the sum of their values. The whole
+	 * sum belongs to the run. */
 	unsigned fresh;
 	double fresh_number;
 	bool fresh_assumed; /* The server does not report when these series began. */
@@ -100,7 +100,7 @@ struct measured_work {
 
 struct measured_run {
 	unsigned trial;
-	/* Begin of the run, in monotonic time and in wall time. */
+	/* Start of the run, in monotonic time and in wall time. */
 	uint64_t begin_ns, begin_wall_ns;
 	/* The run is only this marked part. NULL: the run is the whole command. */
 	const char *part;

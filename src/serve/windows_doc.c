@@ -1,5 +1,5 @@
-/* Writes the documents of windows and sums over GPUs; stores and loads windows, and emits an
- * event when a window begins or ends. */
+/* Writes the documents of windows, computes sums over GPUs, stores and loads windows, and emits
+ * an event when a window begins or ends. */
 #include "windows_impl.h"
 
 #include "render_result.h"
@@ -48,7 +48,7 @@ static void sum_devices(const struct windows_entry *e, struct gw_window *w,
 			struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
-	if (e->devices == 0) /* Without devices there is no result. */
+	if (e->devices == 0) /* A window without devices has no result. */
 		add_device(ret, NULL);
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(w, &e->device[i]));
@@ -218,7 +218,7 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 		buf_done(out);
 }
 
-/* Returns how many bytes a document may still grow if it has this many bytes. */
+/* Returns by how many bytes a document of this size may still grow. */
 static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
