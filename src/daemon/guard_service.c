@@ -18,7 +18,8 @@
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
 /* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* Time to observe workers that resumed while the service stops. */
+/* Maximum time for which the service, before it ends, observes the workers that it has just
+ * resumed. */
 #define LAST_SCENE_NS NS_PER_S
 /* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)
@@ -270,7 +271,7 @@ static int guard_service_new(const struct guard_service_config *config,
 		free(g);
 		return -GW_E_NOMEM;
 	}
-	/* Unknown until the first reading. */
+	/* These facts are unknown until the first reading. */
 	g->gpus.facts = (struct worker_facts){ -1, -1, -1 };
 	*settings = *config->settings;
 	g->config = *config;

@@ -150,8 +150,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service does not know the measured program. With pid 1 as the own process, every
-	 * process is a descendant, so no process is reported as foreign. */
+	/* The service does not know which program is measured. If pid 1 counts as that program,
+	 * every process is its descendant, so no process is reported as foreign. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }

@@ -53,8 +53,9 @@ static struct model_report *list_model(struct model_list *l, const char *name)
 	return x;
 }
 
-/* Returns the direction that a line counts, or -1. Servers of any kind can be behind a
- * proxy. */
+/* Returns the direction that a line of /metrics counts, or -1 if it counts no tokens. For a
+ * router, compares with the counters of all kinds, because the servers behind it can be of any
+ * kind. */
 static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
 {
 	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
@@ -215,8 +216,9 @@ static void list_llamacpp(struct token_ask *a)
 	json_doc_free(r);
 }
 
-/* Reads the counters from a server behind llama-swap. llama-swap itself would load the model
- * again if the model was just unloaded. Only servers of this machine are asked. */
+/* Reads the counters directly from a server behind llama-swap, because a request through
+ * llama-swap would load a model that was just unloaded. Only servers of this machine are
+ * asked. */
 static void read_upstream(struct token_ask *a, const char *proxy, const char *model)
 {
 	static const char *const local[] = { "http://localhost:", "http://127.0.0.1:",

@@ -209,7 +209,7 @@ static struct json_doc *read_json(const struct root *root, const char *path, boo
 	return doc;
 }
 
-/* Finds the name in Docker's file of the container, which root can read. */
+/* Finds the name in Docker's file about the container, which only root can read. */
 static bool look_docker_file(struct row *r)
 {
 	char path[PATH_MAX];

@@ -17,7 +17,7 @@ struct json_doc;
 struct view_process;
 struct workload;
 
-/* The devices to show. A NULL pointer to it means all devices. */
+/* The devices to show. If a function gets NULL instead of a filter, it shows all devices. */
 struct render_filter {
 	bool selected[256];
 };

@@ -149,7 +149,7 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 }
 
 /* The next functions compute the capacity of a GPU: its free memory, and the workers that would
- * leave, in their order. */
+ * leave, in the order in which they would leave. */
 
 /* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
