@@ -329,7 +329,7 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 			jump_to_time(s, h, t_ms);
 		return false;
 	}
-	/* The clock of an earlier process was ahead. */
+	/* The clock was ahead when an earlier process wrote the last reading. */
 	if (!h->fed && h->last_ms - t_ms > HOUR) {
 		resume_history(s, h, t_ms);
 		return false;
