@@ -216,7 +216,8 @@ static void store_pending(struct push *p, struct push_pending *x)
 	behind = p->status.queue_bytes > PUSH_RECORD_HEAD + x->r.n;
 	mailbox_wake(&p->sender);
 	mailbox_unlock(&p->sender);
-	if (behind) /* A request takes longer than the interval, or fails. */
+	/* The sender is late: a request takes longer than the interval, or fails. */
+	if (behind)
 		push_queue_sync(p->queue);
 }
 

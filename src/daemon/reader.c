@@ -489,7 +489,7 @@ static void reader_run(void *arg)
 				read_round(r);
 			due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_jobs(r); /* The last jobs, such as restoring settings. */
+		do_jobs(r); /* Do the last jobs, such as restoring settings. */
 		metering_free(r->metering);
 		r->metering = NULL;
 	}

@@ -718,7 +718,9 @@ static void service_end(struct service *s)
 		close_store(s);
 	if (hangs) {
 		fflush(NULL);
-		_exit(s->end); /* Exit handlers of the driver library may wait for the call. */
+		/* Exit handlers of the driver library could wait for the call, so do not run
+		 * them. */
+		_exit(s->end);
 	}
 	windows_free(s->api.windows);
 	api_done(&s->api);

@@ -133,8 +133,8 @@ static void on_library_log(void *arg, const char *format, va_list ap)
 }
 
 /* MHD_OPTION_STRICT_FOR_CLIENT is not set. We make the same checks (a Host header, no spaces in
- * the path), and with this option the library (0.9.75) sends two headers when it refuses a
- * request without Host. */
+ * the path), and with this option the library (0.9.75) sends two response headers instead of
+ * one when it refuses a request without Host. */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {

@@ -1,7 +1,7 @@
 /* render_ab: the document of a comparison of two commands.
  *
- * The structs hold the whole comparison as plain data; NAN and NULL become null.
- * schema_version as in render.h. */
+ * The structs hold the whole comparison as plain data; NAN and NULL become null. For
+ * schema_version, see render.h. */
 #ifndef GW_SERVE_RENDER_AB_H
 #define GW_SERVE_RENDER_AB_H
 

@@ -1,7 +1,7 @@
 /* render_result: writes the result of a measurement as JSON, for compare, diff and report.
  *
- * The structs are the content of a result. NAN and NULL become null, and the codes say why.
- * schema_version: see render.h. */
+ * The structs are the content of a result. NAN and NULL become null, and the codes say why. For
+ * schema_version, see render.h. */
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 

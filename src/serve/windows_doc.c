@@ -105,7 +105,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	gw_window_wait(p->window, 0);
 	json_init(&j, &p->devices, false);
 	part_devices(&j, NULL, e, p->window);
-	if (p->devices.err) /* Truncated JSON is invalid. */
+	if (p->devices.err) /* Truncated JSON is invalid, so write nothing. */
 		buf_done(&p->devices);
 	gw_window_free(p->window);
 	p->window = NULL;
@@ -214,7 +214,7 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 	for (unsigned i = 0; i < e->devices && !out->err; i++)
 		detail_json(&j, &e->device[i], w);
 	json_array_end(&j);
-	if (out->err) /* Truncated JSON is invalid. */
+	if (out->err) /* Truncated JSON is invalid, so write nothing. */
 		buf_done(out);
 }
 
