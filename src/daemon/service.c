@@ -705,7 +705,7 @@ static void service_end(struct service *s)
 	 * module. */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
-	if (s->engine) /* Logged after the guard's last events. */
+	if (s->engine) /* This event comes after the guard's last events. */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
@@ -741,8 +741,9 @@ int service_run(const struct service_options *options)
 	if (!s)
 		return SERVICE_FAILED;
 	/* The threads of the service hardly allocate, so one heap is enough. Large tables come
-	 * from mmap, which takes memory only for the pages that are used. The threshold is
-	 * fixed, because otherwise the first free() of a large table would raise it. */
+	 * from mmap, which takes memory only for the pages that are used. M_MMAP_THRESHOLD is
+	 * set, because otherwise the first free() of a large table would raise this
+	 * threshold. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;
@@ -761,8 +762,8 @@ int service_run(const struct service_options *options)
 		    LOG_S("files", config_files(&s->config)));
 	s->end = service_begin(s);
 	if (s->end == SERVICE_OK) {
-		/* One warning is about addresses that the service refuses. The refusal is an
-		 * error of service_begin(), which says the same. */
+		/* Log the warnings only now: one of them is about addresses that the service
+		 * refuses, and service_begin() logs such a refusal as an error. */
 		log_lines(s, LOG_WARNING, message);
 		loop_run(s->loop);
 	}

@@ -114,8 +114,8 @@ static bool process_has_option(const struct root *root, int64_t pid, const char 
 	return false;
 }
 
-/* Returns the process of a model, which has this option with this value. Returns NULL if it
- * is unknown. */
+/* Returns the process of a model: the one with this option and this value in its command line.
+ * Returns NULL if there is none. */
 static const struct token_process *find_process(const struct token_ask *a, const char *option,
 						const char *value)
 {
