@@ -67,8 +67,8 @@ static bool copy_path(char out[static 256], const char *value)
 	return true;
 }
 
-/* Copies a path without doubled slashes and "." parts. Returns false if the path is the root
- * (also "//" and "/./"), because the root group contains every process. */
+/* Copies a path without doubled slashes. Returns false if a part is "." or "..", or if the path
+ * is the root ("/" or "//"), because the root group contains every process. */
 static bool copy_cgroup(char out[static 256], const char *value)
 {
 	size_t n = 0;
@@ -78,7 +78,7 @@ static bool copy_cgroup(char out[static 256], const char *value)
 	while (*(value += strspn(value, "/"))) {
 		size_t part = strcspn(value, "/");
 
-		if (strncmp(value, "..", part) == 0) /* This is also true for ".". */
+		if (strncmp(value, "..", part) == 0) /* true for ".." and for "." */
 			return false;
 		out[n++] = '/';
 		memcpy(out + n, value, part);

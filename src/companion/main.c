@@ -31,7 +31,7 @@
 #define BACKLOG    64
 #define READ_MS    2000
 #define IDLE_MS    30000
-#define FIRST_FD   3 /* The first descriptor from systemd. */
+#define FIRST_FD   3 /* Number of the first descriptor that systemd passes. */
 #define EXIT_USAGE 2
 
 struct companion {

@@ -28,7 +28,7 @@ struct serving {
 	struct root root;
 	struct wire_request request;
 	struct wire_reply reply;
-	int pidfd[WIRE_TARGETS]; /* One per request.target[]. */
+	int pidfd[WIRE_TARGETS]; /* one per element of request.target */
 };
 
 /* Writes the log line before the reply, so that the line is in the log when the client
@@ -45,8 +45,8 @@ static void send_reply(int fd, uid_t uid, const char *what, const struct wire_re
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	/* Errors are ignored. If the log line cannot be written, the reply is still sent,
-	 * and the other way round. */
+	/* Errors are ignored: if the log line cannot be written, the reply is still sent, and
+	 * if the reply cannot be sent, the log line is still written. */
 	(void)!write(STDERR_FILENO, line, (size_t)length);
 	size = wire_reply_write(r, text);
 	send(fd, text, size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -325,7 +325,7 @@ static void describe_request(const struct wire_request *r, char *out, size_t siz
 
 void serve(int fd, uid_t uid, const struct serve_options *o)
 {
-	static struct serving s; /* Each process serves one request. */
+	static struct serving s; /* Static, because each process serves only one request. */
 	char what[WIRE_UNIT + 32] = "request";
 	int rc;
 

@@ -26,7 +26,8 @@ const struct config_row config_rows[CONFIG_ROWS] = {
 
 #define CONFIG_NO_MEMORY "out of memory while reading the configuration"
 
-/* The place of an error that has no place, such as "out of memory". */
+/* The place of an error that is not about a file, a variable or an option, such as "out of
+ * memory". */
 static const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 
 struct config_text {

@@ -19,8 +19,8 @@ struct container_resolver_config {
 	/* Called when the id of a container has changed. The caller then calls
 	 * container_resolver_apply() again. */
 	void (*changed)(void *arg);
-	/* Called when a name cannot be resolved. Not called again for the same name until the
-	 * name was resolved in between. */
+	/* Called when a name cannot be resolved. For the same name it is called again only if
+	 * the name was resolved since the last call. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };

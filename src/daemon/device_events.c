@@ -125,7 +125,7 @@ static const struct query_call {
 #undef GPM
 	{ CALL_compute_v3, CALL_compute_v2, 1, { QUERY_PROCESSES } },
 };
-/* In the backend's table, NO means "no quantity". It has the same number as the process
+/* In the backend's table, NO means "no quantity". Here the same number means the process
  * list. */
 _Static_assert(NO == QUERY_PROCESSES, "the row of the process list is the last one");
 _Static_assert(QUERY_FIGURES < UINT8_MAX, "a figure fits in a byte");

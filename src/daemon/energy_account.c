@@ -101,7 +101,8 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 	count_save(g, store, "energy", "joules", v->energy_joules);
 	count_save(g, store, "energy", "seconds", v->energy_seconds);
 	/* Until the file is readable, the store adds each new count to the value in the file.
-	 * That would be wrong for a time, so save this time only later. */
+	 * The sum of two times would be wrong, so save this time only when the file is
+	 * readable. */
 	if (store_count_known(store))
 		count_save(g, store, "energy", "since", (double)v->energy_since_ns / 1e9);
 	if (v->energy_seconds == 0 && v->energy_joules == 0)

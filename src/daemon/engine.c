@@ -63,7 +63,7 @@ struct engine {
 	/* The number of failed attempts to initialise NVML at the last tick. The context
 	 * counts them. */
 	unsigned long init_failures;
-	/* The ids of this run are not below this id; the store numbers the events. */
+	/* Lowest event id of this run. The store assigns the ids. */
 	uint64_t least_event;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
 	/* Monotonic time of the last event "a driver is being removed". 0 if there was none. */
@@ -434,7 +434,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
 	now = clock_mono_ns(e->clock);
-	/* Otherwise an older view still waits, and its time limit counts. */
+	/* If an older view still waits, its time limit stays in force. */
 	if (!e->stored_by_ns)
 		e->stored_by_ns = now + STORED_MAX_NS;
 	publish(e, now);
@@ -502,7 +502,8 @@ static void op_delete_document(void *arg, const char *kind, const char *id)
 	struct engine *e = arg;
 
 	store_delete_document(e->config.store, kind, id);
-	/* Otherwise the store writes it at the next tick, and kill -9 undoes the deletion. */
+	/* Write the deletion now. If it were written at the next tick, kill -9 before that tick
+	 * would undo it. */
 	store_commit(e->config.store);
 }
 

@@ -196,7 +196,8 @@ void fleet_watch_tick(struct fleet_watch *w)
 	mailbox_lock(&w->box);
 	asking = w->asking;
 	if (!asking)
-		watch_take(w); /* This takes an answer that came after the last look. */
+		/* Takes an answer that came after a client looked for the last time. */
+		watch_take(w);
 	mailbox_unlock(&w->box);
 	if (asking)
 		return; /* The thread still writes the answer. The next tick tries again. */

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Number of scenes between two whole scenes; they are written as changes. Whole scenes make
- * it possible to read a part of the file alone. */
+/* One of this many scenes is written whole, and the others as changes. Whole scenes make it
+ * possible to read a part of the file alone. */
 #define WHOLE_SCENES 600
 
 struct guard_recorder {

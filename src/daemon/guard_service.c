@@ -18,7 +18,8 @@
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
 /* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* Time to observe workers that resumed while the service stops. */
+/* Maximum time for which the service, before it ends, observes the workers that it has just
+ * resumed. */
 #define LAST_SCENE_NS NS_PER_S
 /* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)
@@ -42,7 +43,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-#define SCENES_KEY "guard-all/looks" /* The store's count of scenes. */
+#define SCENES_KEY "guard-all/looks" /* Key of the number of scenes in the store. */
 
 /* Returns a hash of the processes on the GPUs. A different set almost certainly has another
  * hash. */
@@ -270,7 +271,7 @@ static int guard_service_new(const struct guard_service_config *config,
 		free(g);
 		return -GW_E_NOMEM;
 	}
-	/* Unknown until the first reading. */
+	/* These facts are unknown until the first reading. */
 	g->gpus.facts = (struct worker_facts){ -1, -1, -1 };
 	*settings = *config->settings;
 	g->config = *config;
@@ -339,7 +340,8 @@ struct guard_service *guard_start_try(struct guard_start *s,
 				      const struct guard_service_config *config, bool first)
 {
 	struct guard_service_config with = *config;
-	struct guard_settings copy; /* The settings must remain after a failure. */
+	/* A copy, because the next attempt needs the settings if this one fails. */
+	struct guard_settings copy;
 	struct guard_service *g = NULL;
 	int err;
 

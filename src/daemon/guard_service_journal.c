@@ -16,7 +16,7 @@
 
 /* Xids with a number below this limit are counted. NVIDIA's numbers are below 200. */
 #define XID_MOST           1024
-#define XID_UNKNOWN_NUMBER 999     /* Larger Xids are counted under this number. */
+#define XID_UNKNOWN_NUMBER 999     /* Xids from XID_MOST on are counted under this number. */
 #define KIND               "guard" /* Kind of the documents in the store. */
 _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
 

@@ -139,7 +139,7 @@ static void mapping_read(int folder, const char *name, char *text, size_t size)
 		return;
 	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
 		close(fd);
-		return; /* It is a FIFO or a device. */
+		return; /* The file is a FIFO or a device. */
 	}
 	while (n > 0 && used < size - 1) {
 		n = read(fd, text + used, size - 1 - used);

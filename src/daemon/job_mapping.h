@@ -17,8 +17,8 @@
 
 struct job_mapping;
 
-/* log is called once when the directory becomes unreadable, and not again until it was readable
- * in between. Returns NULL if out of memory. */
+/* log is called once each time the directory becomes unreadable. Returns NULL if out of
+ * memory. */
 struct job_mapping *job_mapping_new(const char *folder, const struct clock *clock,
 				    void (*log)(void *arg, const char *sentence), void *arg);
 void job_mapping_free(struct job_mapping *m); /* m may be NULL. */

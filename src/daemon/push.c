@@ -249,7 +249,7 @@ static int push_new(const struct push_config *config, struct push **ret)
 	if (!p)
 		return -GW_E_NOMEM;
 	p->config = *config;
-	p->state = PUSH_PAUSED; /* Until push_apply() sets the settings. */
+	p->state = PUSH_PAUSED; /* The sender pauses until push_apply() sets the settings. */
 	p->main.refusal_ns = clock_mono_ns(clock_real()) - REFUSAL_EVERY;
 	p->main.chance = clock_wall_ns(config->clock);
 	p->send.chance = ~p->main.chance;
@@ -282,7 +282,7 @@ int push_change(struct push **p, const struct push_config *config,
 		err = push_new(config, p);
 	if (!err)
 		err = push_apply(*p, settings);
-	/* No settings equal zero bytes, so the next call tries again. */
+	/* Valid settings are never all zero bytes, so the next call tries again. */
 	if (err && *p)
 		memset(&(*p)->main.settings, 0, sizeof((*p)->main.settings));
 	return err;

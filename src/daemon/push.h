@@ -56,7 +56,8 @@ void push_free(struct push *p);
 const struct view_push *push_look(struct push *p);
 
 /* Returns the delay before attempt n + 1 after n failures: from one second (or the interval, if
- * that is shorter) to one minute (or four intervals). chance is from 0 to 1. */
+ * that is shorter) to one minute (or four intervals, if that is shorter). chance is from 0 to
+ * 1. */
 uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
 
 /* The file for node_exporter's textfile collector. It is replaced by a rename, so that a

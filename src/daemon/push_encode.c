@@ -20,8 +20,8 @@
 #define LABELS_MAX 64
 
 /* A series in one block of memory: its type, its name, and its labels sorted by name. Each
- * string ends with a NUL; an empty label name ends the series. The block identifies the series,
- * and the staleness marker is written from it when the series disappears. */
+ * string ends with a NUL; an empty label name ends the series. The block identifies the series.
+ * If the series disappears, its staleness marker is written from the block. */
 struct push_series {
 	const char *p;
 	size_t n;
@@ -76,7 +76,7 @@ static uint64_t series_hash(const char *p, size_t n)
 {
 	const uint64_t h = text_hash(TEXT_HASH_START, p, n);
 
-	return h ? h : 1; /* 0 marks a free slot. */
+	return h ? h : 1; /* 0 is no hash, because it marks a free slot. */
 }
 
 /* Returns the slot of a hash, or the free slot where the hash belongs. */

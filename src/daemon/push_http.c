@@ -66,7 +66,8 @@ static size_t receive_answer(char *p, size_t one, size_t n, void *arg)
 	memcpy(a->body + a->n, p, part);
 	a->n += part;
 	a->body[a->n] = '\0';
-	return n; /* The rest is not needed. The time limit ends an endless answer. */
+	/* The rest of the answer is not needed. The time limit ends an endless answer. */
+	return n;
 }
 
 static int check_until(void *arg, int64_t down_all, int64_t down, int64_t up_all, int64_t up)

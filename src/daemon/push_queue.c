@@ -236,7 +236,7 @@ static bool skip_damage(struct push_queue *q, char *message, size_t size)
 	free(p);
 	lost = s->samples > left.samples ? s->samples - left.samples : 0;
 	push_segment_path(q->dir, s->number, path, sizeof(path));
-	/* Otherwise the damage was reported when the queue was opened. */
+	/* Damage that was there when the queue was opened is already reported. */
 	if (s->bytes > left.bytes)
 		snprintf(message, size,
 			 "%llu bytes of %s %s and are skipped; about %llu samples are lost",

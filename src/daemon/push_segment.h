@@ -36,7 +36,7 @@ bool push_record_read_head(const char *head, uint64_t room, struct push_record *
 bool push_record_is_intact(const char *head, const struct push_record *r, const char *payload);
 
 /* Finds the first valid record at or after `from` in the bytes of a segment. Returns its
- * position with *ret, or n if there is none. */
+ * position and sets *ret. Returns n if there is none. */
 size_t push_record_find(const char *p, size_t n, size_t from, struct push_record *ret);
 
 /* The contents of a segment from a given position on. */

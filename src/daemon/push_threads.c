@@ -200,7 +200,7 @@ static void store_pending(struct push *p, struct push_pending *x)
 	if (old.p && (err || add_pending(p, &old) != 0))
 		push_note_dropped(p, old.r.samples, "");
 	free(old.p);
-	if (err == -GW_E_STATE) { /* Another process pushes these samples. */
+	if (err == -GW_E_STATE) { /* Another process uses the queue and pushes these samples. */
 		push_note_dropped(p, x->r.samples, "");
 		free(x->p);
 		return;
@@ -216,7 +216,8 @@ static void store_pending(struct push *p, struct push_pending *x)
 	behind = p->status.queue_bytes > PUSH_RECORD_HEAD + x->r.n;
 	mailbox_wake(&p->sender);
 	mailbox_unlock(&p->sender);
-	if (behind) /* A request takes longer than the interval, or fails. */
+	/* The sender is late: a request takes longer than the interval, or fails. */
+	if (behind)
 		push_queue_sync(p->queue);
 }
 
@@ -402,7 +403,7 @@ static bool send_loose(struct push *p, struct buf *body)
 		return true;
 	}
 	mailbox_lock(&p->sender);
-	replaced = p->loose.p != NULL; /* A newer record took the place. */
+	replaced = p->loose.p != NULL; /* A newer record has replaced this one. */
 	if (!replaced)
 		p->loose = x;
 	mailbox_unlock(&p->sender);
@@ -433,7 +434,8 @@ static void send_next(struct push *p)
 			push_queue_remove(queue, &b);
 			p->send.singles -= p->send.singles > 0;
 		}
-	} else if (!send_loose(p, &body)) { /* There is no record, or no memory. */
+	} else if (!send_loose(p, &body)) {
+		/* Nothing was sent, because there is no record or no memory. */
 		p->send.retry_ns = clock_mono_ns(clock_real()) + NS_PER_S;
 	}
 	buf_done(&body);

@@ -150,8 +150,8 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service does not know the measured program. With pid 1 as the own process, every
-	 * process is a descendant, so no process is reported as foreign. */
+	/* The service does not know which program is measured. If pid 1 counts as that program,
+	 * every process is its descendant, so no process is reported as foreign. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
@@ -197,7 +197,7 @@ static void update_metering(struct reader *r, struct reading *x)
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
 	}
-	if (count > 0) /* After a failure, the next round tries again. */
+	if (count > 0) /* If metering_new() fails, the next round tries again. */
 		r->metering = metering_new(r, snap, &x->unmetered);
 }
 
@@ -212,7 +212,7 @@ static void read_program(struct backend *b, struct view_program *ret)
 {
 	struct nvsmi_facts f;
 
-	if (nvsmi_facts(b, &f)) /* Otherwise the figures of the last round stay. */
+	if (nvsmi_facts(b, &f)) /* If there are no facts, the figures of the last round stay. */
 		*ret = (struct view_program){ f.programs + f.starts,
 					      (double)f.program_ns * 1e-9,
 					      (double)f.child_cpu_ns * 1e-9, f.stalls };
@@ -489,7 +489,7 @@ static void reader_run(void *arg)
 				read_round(r);
 			due = next_due(r, due);
 		} while (!sleep_until(r, due));
-		do_jobs(r); /* The last jobs, such as restoring settings. */
+		do_jobs(r); /* Do the last jobs, such as restoring settings. */
 		metering_free(r->metering);
 		r->metering = NULL;
 	}
@@ -638,7 +638,8 @@ static int add_job(struct reader *r, struct job job)
 	if (!job.fn && (job.request == READER_CAME || job.request == READER_GONE) &&
 	    r->jobs > 0 && !r->job[r->jobs - 1].fn &&
 	    r->job[r->jobs - 1].request == job.request)
-		r->jobs--; /* The same request is added again below. */
+		/* The same request is added again below, so that it runs only once. */
+		r->jobs--;
 	if (r->jobs < JOBS)
 		r->job[r->jobs++] = job;
 	else

@@ -61,8 +61,8 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns);
 void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns);
 
-/* Names of enum values, in the order of each enum, for writing and reading. Each array ends
- * with NULL. */
+/* Names of the values of three enums, in the order of the enum, for writing and reading. Each
+ * array ends with NULL. */
 extern const char *const recording_requests[], *const recording_holds[],
 						       *const recording_heats[];
 

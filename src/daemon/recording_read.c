@@ -223,7 +223,7 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	if (w->count > (form < 3 ? 3 : 4) ||
 	    (w->count > 2 && !number_u64(w->word[2], &last_id)))
 		return -GW_E_PARSE;
-	run_begin(t, (unsigned)form, last_id); /* This drops the policy of the run before. */
+	run_begin(t, (unsigned)form, last_id); /* This drops the policy of the previous run. */
 	return w->count > 3 && !read_mode(t, (unsigned)form, w->word[3]) ? -GW_E_PARSE : 0;
 }
 
@@ -448,7 +448,7 @@ static int read_request(struct recording_reader *t, const struct words *w)
 	if (!read_enum(t->form, w->word[3], recording_requests, &what) ||
 	    (!all && !number_u64(w->word[2], &worker)))
 		return -GW_E_PARSE;
-	if (!all && policy_position(t, worker) < 0) /* This policy has no such worker. */
+	if (!all && policy_position(t, worker) < 0) /* The current policy has no such worker. */
 		guard_set_requester(t->guard, -1);
 	else
 		guard_request(t->guard, all ? -1 : policy_position(t, worker),

@@ -175,8 +175,9 @@ void recording_games(struct buf *out, unsigned count, const char *game, uint64_t
 void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j, uint64_t now_ns)
 {
+	/* For reload_j, the reader takes 0 as unknown. */
 	buf_addf(out, "economy\t%" PRIu64 "\t%u\t%" PRIu64 "\t%.0f\t%.0f\n", now_ns, worker,
-		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j); /* 0 is read as unknown. */
+		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j);
 }
 
 static int truncate_to(struct recording_file *r, uint64_t size)
@@ -230,7 +231,7 @@ int recording_file_open(struct recording_file *r, const char *path)
 	struct stat st = { .st_size = 0 };
 	int fd;
 
-	/* Otherwise another user could make root append to any file. */
+	/* Refuse such a path, because another user could make root append to any file. */
 	if (file_is_unsafe_for_root(path)) {
 		errno = EPERM;
 		return -1;

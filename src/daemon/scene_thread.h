@@ -35,8 +35,9 @@ bool scene_thread_settled(struct scene_thread *k);
  * loop. */
 void scene_thread_take(struct scene_thread *k);
 
-/* scene_thread_trigger() makes the thread build a scene now, after a request. While
- * scene_thread_pause() is on, the thread builds no scene, because the drivers are released. */
+/* scene_thread_trigger() makes the thread build a scene now, after a request. After
+ * scene_thread_pause() with true, the thread builds no scene until the call with false, because
+ * the drivers are released. */
 void scene_thread_trigger(struct scene_thread *k);
 /* Makes the thread build a scene with utilisation now, for a client. */
 void scene_thread_look(struct scene_thread *k);

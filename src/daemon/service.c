@@ -226,11 +226,12 @@ static void first_tick(struct service *s)
 		    s->config.guard_profile && strcmp(s->config.guard_profile, "desktop") == 0
 			    ? "NVML is required (guard.profile = \"desktop\" sets "
 			      "device.require_nvml) but cannot be used: the service stops; set "
-			      "require_nvml = false in [device] to run without it or wait for "
-			      "it"
+			      "require_nvml = false in [device] to run without NVML, or to "
+			      "wait "
+			      "until it can be used"
 			    : "NVML is required (device.require_nvml) but cannot be used: the "
 			      "service stops; set require_nvml = false in [device] to run "
-			      "without it or wait for it",
+			      "without NVML, or to wait until it can be used",
 		    LOG_S("why", *status->message ? status->message : status->backend),
 		    LOG_S("remedy", gw_cause_info(status->cause)->remedy));
 		s->end = SERVICE_REFUSED;
@@ -521,7 +522,8 @@ static int open_store(struct service *s)
 	if (err)
 		return err;
 	bad = strcmp(store_state(s->store), "ok") != 0;
-	(void)log_latch(&s->store_bad, bad); /* The message says the same as the state. */
+	/* Mark the state as logged, because the message below reports the same problem. */
+	(void)log_latch(&s->store_bad, bad);
 	log_lines(s, bad ? LOG_ERROR : LOG_WARNING, message);
 	if (where && !bad)
 		LOG(&s->log, LOG_INFO, "history is kept in a file", LOG_S("path", where));
@@ -703,7 +705,7 @@ static void service_end(struct service *s)
 	 * module. */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
-	if (s->engine) /* Logged after the guard's last events. */
+	if (s->engine) /* This event comes after the guard's last events. */
 		engine_event(s->engine, "service", NULL, "info", "gpuward stopped");
 	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
@@ -716,7 +718,9 @@ static void service_end(struct service *s)
 		close_store(s);
 	if (hangs) {
 		fflush(NULL);
-		_exit(s->end); /* Exit handlers of the driver library may wait for the call. */
+		/* Exit handlers of the driver library could wait for the call, so do not run
+		 * them. */
+		_exit(s->end);
 	}
 	windows_free(s->api.windows);
 	api_done(&s->api);
@@ -737,8 +741,9 @@ int service_run(const struct service_options *options)
 	if (!s)
 		return SERVICE_FAILED;
 	/* The threads of the service hardly allocate, so one heap is enough. Large tables come
-	 * from mmap, which takes memory only for the pages that are used. The threshold is
-	 * fixed, because otherwise the first free() of a large table would raise it. */
+	 * from mmap, which takes memory only for the pages that are used. M_MMAP_THRESHOLD is
+	 * set, because otherwise the first free() of a large table would raise this
+	 * threshold. */
 	mallopt(M_ARENA_MAX, 1);
 	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;
@@ -757,8 +762,8 @@ int service_run(const struct service_options *options)
 		    LOG_S("files", config_files(&s->config)));
 	s->end = service_begin(s);
 	if (s->end == SERVICE_OK) {
-		/* One warning is about addresses that the service refuses. The refusal is an
-		 * error of service_begin(), which says the same. */
+		/* Log the warnings only now: one of them is about addresses that the service
+		 * refuses, and service_begin() logs such a refusal as an error. */
 		log_lines(s, LOG_WARNING, message);
 		loop_run(s->loop);
 	}

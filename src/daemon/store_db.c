@@ -34,7 +34,8 @@ static const char *const migrations[] = {
 	"ALTER TABLE event ADD COLUMN simulated INTEGER NOT NULL DEFAULT 0;",
 };
 
-/* Only for a new file. Setting auto_vacuum writes to the file, which fails on a full disk. */
+/* Only for a new file, because setting auto_vacuum writes to the file, and that fails on a full
+ * disk. */
 static const char new_settings[] = "PRAGMA page_size=4096;"
 				   "PRAGMA auto_vacuum=INCREMENTAL;";
 
@@ -220,7 +221,8 @@ enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
 	if (t == DB_OK) {
 		t = prepare_file(db);
-		forget_statements(db); /* These statements are not used again. */
+		/* The statements of prepare_file() are not used again. */
+		forget_statements(db);
 	}
 	/* If a file is not writable, SQLite opens it read-only without an error, or fails
 	 * because it may not create the log. */

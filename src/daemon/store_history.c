@@ -213,7 +213,7 @@ static bool resume_buckets(void *arg, const struct block *row)
 	for (unsigned i = 0; i < row->count; i++) {
 		uint64_t t_ms = row->begin_ms + row->offset[i] * store_tiers[r->tier].unit_ms;
 
-		/* This bucket is in the future. Do not continue the row. */
+		/* The bucket is in the future. Do not continue the row. */
 		if (t_ms > r->before_ms) {
 			h->row[r->tier].count = 0;
 			return false;
@@ -329,7 +329,7 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 			jump_to_time(s, h, t_ms);
 		return false;
 	}
-	/* The clock of an earlier process was ahead. */
+	/* The clock was ahead when an earlier process wrote the last reading. */
 	if (!h->fed && h->last_ms - t_ms > HOUR) {
 		resume_history(s, h, t_ms);
 		return false;

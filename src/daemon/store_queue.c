@@ -112,7 +112,8 @@ static void move_to_front(struct store *s)
 		struct buf *from = &s->pending.part[p], *to = &s->front.part[p];
 
 		if (to->len + from->len >= to->max)
-			to->err = -GW_E_SIZE; /* Only for history; see has_space(). */
+			/* Only history can be too long here; see has_space(). */
+			to->err = -GW_E_SIZE;
 		buf_add(to, from->p, from->len);
 		if (to->err)
 			atomic_fetch_add(&s->report.dropped, 1);
@@ -356,7 +357,7 @@ int store_put_row(struct store *s, const char *kind, const char *id, const char 
 {
 	struct record r = { .kind = RECORD_KEEP, .a = 1, .text = { kind, id, json } };
 
-	/* Without a file, the rows are in memory. Keep fewer of them. */
+	/* Without a file, the documents are in memory, so keep fewer of them. */
 	r.b = !s->path && most > STORE_DOCUMENTS ? STORE_DOCUMENTS : most;
 	return put_document(s, &r, size);
 }

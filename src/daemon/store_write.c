@@ -313,7 +313,8 @@ static void take_front(struct store *s)
 		}
 		buf_add(back, front->p, front->len);
 		if (back->err)
-			all = false; /* The next round takes this part of the batch. */
+			/* This part stays in the front batch until the next round. */
+			all = false;
 		else
 			empty_buffer(front);
 		back->err = 0;

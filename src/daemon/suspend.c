@@ -220,7 +220,7 @@ static bool handle_input(struct logind *l)
 	return true;
 }
 
-/* Keeps the last descriptor. The service never waits for two. */
+/* Keeps only the last descriptor, because the service never waits for more than one. */
 static void take_fds(struct logind *l, struct msghdr *h)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {

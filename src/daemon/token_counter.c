@@ -171,7 +171,7 @@ static void row_read(void *arg, const char *id, const char *text)
 	}
 	if (r) {
 		r->counted = json_doc_true(doc, "counted");
-		/* Store it again, because its row number may differ from the stored one. */
+		/* Store the row again, because it may have another number than in the store. */
 		r->changed = true;
 		model_energy_restored(r);
 	}
@@ -293,7 +293,8 @@ static void token_news(void *arg, int fd, uint32_t events)
 	mailbox_unlock(&t->box);
 	if (!answered)
 		return;
-	token_answered(t, &t->answer, clock_mono_ns(clock_real())); /* The thread waits now. */
+	/* No lock is needed, because the thread does not use the answer now. */
+	token_answered(t, &t->answer, clock_mono_ns(clock_real()));
 	mailbox_lock(&t->box);
 	t->state = TOKEN_IDLE;
 	mailbox_unlock(&t->box);
@@ -548,6 +549,6 @@ void token_counter_free(struct token_counter *t, uint64_t timeout_ns)
 	t->source = NULL;
 	atomic_store(&t->cancelled, true);
 	if (mailbox_stop(&t->box, timeout_ns) == 0)
-		/* Otherwise the thread frees t when its request ends. */
+		/* If the thread has not ended, it frees t when its request ends. */
 		token_counter_release(t);
 }

@@ -53,8 +53,9 @@ static struct model_report *list_model(struct model_list *l, const char *name)
 	return x;
 }
 
-/* Returns the direction that a line counts, or -1. Servers of any kind can be behind a
- * proxy. */
+/* Returns the direction that a line of /metrics counts, or -1 if it counts no tokens. For a
+ * router, compares with the counters of all kinds, because the servers behind it can be of any
+ * kind. */
 static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
 {
 	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
@@ -113,8 +114,8 @@ static bool process_has_option(const struct root *root, int64_t pid, const char 
 	return false;
 }
 
-/* Returns the process of a model, which has this option with this value. Returns NULL if it
- * is unknown. */
+/* Returns the process of a model: the one with this option and this value in its command line.
+ * Returns NULL if there is none. */
 static const struct token_process *find_process(const struct token_ask *a, const char *option,
 						const char *value)
 {
@@ -215,8 +216,9 @@ static void list_llamacpp(struct token_ask *a)
 	json_doc_free(r);
 }
 
-/* Reads the counters from a server behind llama-swap. llama-swap itself would load the model
- * again if the model was just unloaded. Only servers of this machine are asked. */
+/* Reads the counters directly from a server behind llama-swap, because a request through
+ * llama-swap would load a model that was just unloaded. Only servers of this machine are
+ * asked. */
 static void read_upstream(struct token_ask *a, const char *proxy, const char *model)
 {
 	static const char *const local[] = { "http://localhost:", "http://127.0.0.1:",

@@ -70,9 +70,9 @@ static bool is_card_of_pci(const char *path)
 	       at + n == drm;
 }
 
-/* True if the event is about a GPU or its driver. The removal of a /dev/dri node comes before
- * the removal of its GPU, while the node can still be closed. The addition of a node says
- * nothing more than the addition of its GPU. */
+/* True if the event is about a GPU or its driver. The removal of a /dev/dri node counts,
+ * because it comes before the removal of its GPU, when the node can still be closed. The
+ * addition of a node does not count, because the addition of its GPU is enough. */
 static bool is_relevant(const char *subsystem, const char *path, const char *pci_class,
 			bool gone)
 {

@@ -209,7 +209,7 @@ static struct json_doc *read_json(const struct root *root, const char *path, boo
 	return doc;
 }
 
-/* Finds the name in Docker's file of the container, which root can read. */
+/* Finds the name in Docker's file about the container, which only root can read. */
 static bool look_docker_file(struct row *r)
 {
 	char path[PATH_MAX];
@@ -362,7 +362,8 @@ static void ask_engine(struct row *r, const char *system, const char *of_user)
 			 of_user);
 	if (container_query_start(r->of->loop, path, container_id(r), container_answer, r,
 				  &r->query) != 0)
-		r->query = NULL; /* No container engine answers. The next lookup tries again. */
+		/* The engine cannot be reached. The next lookup tries again. */
+		r->query = NULL;
 }
 
 static bool look_docker(struct row *r)

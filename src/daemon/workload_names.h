@@ -29,9 +29,8 @@ struct workload_names_config {
 	 * is none. */
 	const char *hpc_job_mapping_dir;
 	const struct clock *clock; /* NULL means the real clock. */
-	/* Called once if the mapping directory is not on a local file system. Also called
-	 * when the directory becomes unreadable, and not again until it was readable in
-	 * between. May be NULL. */
+	/* Called once if the mapping directory is not on a local file system. Also called once
+	 * each time the directory becomes unreadable. May be NULL. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };

@@ -81,8 +81,8 @@ bool api_waits_for_store(const struct api *a, const struct request *q, struct re
 
 /* Reports the request to the engine. If the readings are old because no client asked for them,
  * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. If counters
- * are not stored yet, it waits for that, at most STORED_WAITS times STORED_WAIT_NS. A request
- * that changes something does not wait. */
+ * are not stored yet, the reply waits until they are, at most STORED_WAITS times
+ * STORED_WAIT_NS. A request that changes something does not wait. */
 static bool waits_for_view(const struct api *a, const struct request *q, struct reply *r,
 			   unsigned flags, const char *tag)
 {

@@ -253,7 +253,7 @@ void api_environment(void *arg, const struct request *q, struct reply *r)
 	struct about b;
 
 	if (!begins(&b, a, q, r) ||
-	    !api_was_read(a->view.env, r, "the machine has not been described yet"))
+	    !api_was_read(a->view.env, r, "the description of the machine is not ready yet"))
 		return;
 	render_environment(&b.j, a->view.env, a->view.snap, b.filter);
 	json_end(&b.j);

@@ -347,7 +347,8 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 	}
 }
 
-/* Returns the time when the last active reason ends; 0 if the end of one is unknown. */
+/* Returns the time when the last active reason ends; 0 if the end of an active reason is
+ * unknown. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 {
 	struct guard_explanation why;

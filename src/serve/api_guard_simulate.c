@@ -369,7 +369,8 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			reply_again(r, api_now(a) + POLL_NS);
 		else
 			reply_problem(r, 503, "busy", "Try again in a moment.",
-				      "other simulations are running, one at a time");
+				      "another simulation is running, and only one can run at "
+				      "a time");
 	} else if (a->simulation && a->simulation->number == w->number) {
 		if (a->simulation->error)
 			write_error(r, a->simulation->error, "");

@@ -30,7 +30,7 @@
 	"the drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as "  \
 	"root. Linked GPUs are reset together; if the driver refuses, restart the machine."
 
-/* The stored changes, which gpuward will restore. */
+/* The stored changes of settings, which gpuward will undo. */
 struct kept {
 	struct manage_entry *p;
 	unsigned count;

@@ -27,7 +27,7 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
 /* Returns the snapshot index of the one GPU that selector names. Returns -1 after an error
- * reply. If there is no such GPU, that reply has the status `status`. */
+ * reply. If there is no such GPU, the error reply has the status `status`. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
 /* Adds the GPUs that a selector matches to the filter. Returns false after an error reply with
@@ -54,8 +54,8 @@ bool api_flag(const struct request *q, struct reply *r, const char *name, bool s
  * The reply then waits for the next reading, which begins at once. */
 bool api_waits_for_use(const struct api *a, const struct request *q, struct reply *r);
 
-/* True if counters or documents are not stored yet. The reply then waits for that, at most
- * 0.3 s. */
+/* True if counters or documents are not stored yet. The reply then waits until they are, at
+ * most 0.3 s. */
 bool api_waits_for_store(const struct api *a, const struct request *q, struct reply *r);
 
 /* Begins a document without a snapshot: writes schema_version, time_utc and simulated. The

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POINTS_AUTO  1000  /* maximum number of points if the request names no step */
+#define POINTS_AUTO  1000  /* maximum number of points per block if the request has no step */
 #define POINTS_MOST  11000 /* maximum number of points per block */
 #define POINTS_TOTAL 100000
 #define RANGE_NS     (15 * 60 * NS_PER_S)

@@ -21,8 +21,8 @@
 #define LABEL_MAX     (WINDOWS_LABEL - 1)
 #define LIST_BYTES    (16u << 20) /* maximum bytes of a list; a longer list is truncated */
 
-/* True if the client may use windows. Refuses an untrusted client unless the configuration
- * allows it. Returns false after an error reply. */
+/* True if the client may use windows. An untrusted client may use them only if the
+ * configuration allows that. Returns false after an error reply. */
 static bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
 {
 	if (!q->trusted && !a->windows_open) {
@@ -141,7 +141,7 @@ static void not_opened(const struct api *a, struct reply *r, int error)
 }
 
 struct opened {
-	char path[64]; /* for Location; it ends with the id */
+	char path[64]; /* the value of the header Location, which ends with the id */
 	const char *id;
 	bool fresh;
 };
@@ -152,7 +152,7 @@ static void reply_opened(const struct api *a, const struct request *q, struct re
 	const struct opened *o = *q->memory;
 	struct windows_entry *e = windows_find(a->windows, o->id);
 
-	if (!e) { /* Another client deleted it meanwhile. */
+	if (!e) { /* Another client has deleted the window. */
 		not_opened(a, r, -GW_E_NOENT);
 	} else if (!api_waits_for_store(a, q, r)) {
 		reply_header(r, "Location", o->path);

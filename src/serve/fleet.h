@@ -68,8 +68,8 @@ struct fleet_node {
 	double up;         /* value of gpuward_up: 1 if the readings are current */
 	double gpus, gpus_up, gpus_down;
 	double power_w, limit_w, utilization, memory_used, memory_total;
-	/* Number of GPUs with memory that processes hold but do not use, and the power of
-	 * these GPUs. */
+	/* Number of GPUs that do no work although processes hold memory on them, and their
+	 * power. */
 	double idle_gpus, idle_w;
 	double energy_j; /* energy of the GPUs in the time range */
 	/* The energy is more than the power limits allow, so it is not shown. */

@@ -204,8 +204,9 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 	if (n->target == 0)
 		return FLEET_NODE_DOWN;
 	/* A service that stops marks its series as stale; then there is no sample. A service
-	 * that is killed leaves its last sample with gpuward_up 1, which becomes old. A service
-	 * with a hanging driver call still pushes, with gpuward_up 0; it is not gone. */
+	 * that is killed leaves its last sample, with gpuward_up 1; this sample becomes old. A
+	 * service with a hanging driver call still pushes, with gpuward_up 0; it is not
+	 * gone. */
 	if (n->pushed && (n->silent || (n->age_s > STALE_S && n->up != 0)))
 		return FLEET_NODE_GONE;
 	/* A GPU that does not respond also makes gpuward_up 0. Then the GPU is reported instead

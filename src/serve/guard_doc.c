@@ -110,7 +110,8 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 {
 	if (!guard_explain(g->guard, worker, r, ret))
 		return false;
-	if (r == REASON_MANUAL) /* The guard does not know who requested it. */
+	/* The guard does not know who requested the hold or the eviction. */
+	if (r == REASON_MANUAL)
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
 			 guard_view_requested_by(g, worker));
 	return true;

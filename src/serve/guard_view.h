@@ -166,9 +166,9 @@ struct guard_view {
 /* Functions that carry out requests of clients. Only the main thread calls them. */
 struct guard_view_ops {
 	/* These work like guard_request(), guard_reserve(), guard_reservation_ready() and
-	 * guard_release(), and carry the result out at once. request() returns 0 with a message
-	 * if the request is accepted but not stored. reserve() also returns -GW_E_ARG with a
-	 * message if there is no such process. */
+	 * guard_release(), and then carry out the guard's new orders at once. request() returns
+	 * 0 with a message if the request is accepted but not stored. reserve() also returns
+	 * -GW_E_ARG with a message if there is no such process. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,

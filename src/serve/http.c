@@ -24,7 +24,7 @@
 /* maximum number of consecutive runs of the library before other sources of the loop run */
 #define RUNS     4
 #define SHAKE_NS (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
-/* The next check of a handshake waits at least this many times the duration of the last run. */
+/* The wait for the next check is longer by this many times the duration of the last run. */
 #define SHAKE_SHARE 4
 /* The heap is trimmed only if more connections than this were open at once. */
 #define TRIM_LEAST      128
@@ -49,8 +49,8 @@ static bool run_daemon(struct MHD_Daemon *d)
 }
 
 /* Delays the next run. The library (0.9.75) treats a connection in a TLS handshake as always
- * readable, so it would run without end. Real input wakes us through the library's descriptor;
- * without input the next run waits, longer if the last run took longer. */
+ * readable, so it would run without end. Real input wakes us through the library's descriptor.
+ * Without input, the next run waits; this wait grows with the duration of the last run. */
 static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -76,7 +76,8 @@ void http_run(struct http *h)
 
 void http_poke(struct http *h)
 {
-	/* While the library runs, only note the request; http_run() then runs it once more. */
+	/* While the library runs, only note the request; http_run() then runs the library once
+	 * more. */
 	if (h->library.running)
 		h->library.poked = true;
 	else
@@ -132,8 +133,8 @@ static void on_library_log(void *arg, const char *format, va_list ap)
 }
 
 /* MHD_OPTION_STRICT_FOR_CLIENT is not set. We make the same checks (a Host header, no spaces in
- * the path), and with this option the library (0.9.75) sends two headers when it refuses a
- * request without Host. */
+ * the path), and with this option the library (0.9.75) sends two response headers instead of
+ * one when it refuses a request without Host. */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {

@@ -91,8 +91,11 @@ typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 enum route_flag {
 	/* All requests without a query get the same reply until the next http_tick(). */
 	ROUTE_TICK = 1 << 0,
-	ROUTE_ALIVE = 1 << 1,  /* Never cached. Answered even if all connections are in use. */
-	ROUTE_CHANGE = 1 << 2, /* Changes something. Untrusted clients get 401 or 403. */
+	/* The reply is never cached. The route is answered even if all connections are in
+	 * use. */
+	ROUTE_ALIVE = 1 << 1,
+	/* A request changes something. Untrusted clients get 401 or 403. */
+	ROUTE_CHANGE = 1 << 2,
 	ROUTE_STATIC = 1 << 3, /* The reply never changes while the service runs. */
 	/* The Accept header selects the type, so replies are cached per Accept header. */
 	ROUTE_TEXT = 1 << 4,
@@ -124,7 +127,7 @@ struct http_config {
 	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
 	const char *const *origins;    /* allowed web origins (CORS); NULL-terminated */
-	unsigned connections, streams; /* maximum number of each */
+	unsigned connections, streams; /* maximum number of connections, and of streams */
 	/* Maximum time for the header, for the body, and between two requests. */
 	uint64_t header_ns, body_ns, idle_ns;
 	/* Time between two keep-alive comments on a stream. 0: 15 s. */

@@ -115,8 +115,8 @@ static enum admitted answered(enum MHD_Result r)
 	return r == MHD_YES ? ANSWERED : FAILED;
 }
 
-/* Refuses the request and closes the connection, because its lengths contradict each other and
- * the begin of the next request is unknown. */
+/* Refuses the request and closes the connection, because it is unknown where the next request
+ * begins. */
 static enum admitted bad_frame(struct conn *c, const char *word, const char *detail)
 {
 	c->closing = true;

@@ -367,7 +367,7 @@ static void gather_headers(struct conn *c, const char *url, const char *method,
 	}
 	MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND,
 				    gather_header, heads);
-	/* An empty line must follow. */
+	/* The empty line that ends the header must follow. */
 	if (heads->next && heads->next + 2 != method + size->header_size)
 		heads->bad = true;
 }

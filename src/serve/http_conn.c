@@ -604,8 +604,8 @@ void conn_accept(void *arg, int listener, uint32_t events)
 	http_run(h);
 }
 
-/* Bytes per call of the library's reader. Only HTTP/1.0 clients use it; other clients have
- * their own buffer. */
+/* Bytes per call of next_bytes() for an HTTP/1.0 client. For other clients, next_bytes() writes
+ * to a buffer of the connection. */
 #define BLOCK       1024
 #define SEND_BUFFER (64 * 1024) /* bytes that the kernel buffers per connection */
 

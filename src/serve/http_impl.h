@@ -202,7 +202,7 @@ struct conn {
 	bool closing;
 	size_t target_size;       /* bytes of the request target, up to the first NUL */
 	struct heads heads;       /* headers of the current request */
-	struct follower follower; /* used in CONN_STREAM */
+	struct follower follower; /* used only in state CONN_STREAM */
 };
 
 struct conn_list {
@@ -281,7 +281,7 @@ struct http_limits {
 struct http_settings {
 	struct auth auth;
 	char **hosts, **origins;
-	char *cert, *key; /* contents of the files */
+	char *cert, *key; /* contents of the certificate file and of the key file */
 };
 
 /* Numbers of connections, in addition to http_counts. */

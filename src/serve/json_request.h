@@ -21,9 +21,9 @@ struct json_request_words {
  * struct. */
 size_t json_request_words(const char *list, struct json_request_words *ret);
 
-/* True if every key of an object is one of the n keys. If not, writes a message with the most
- * similar key, or with all keys if none is similar. The message begins with `where`, the place of the object; "": the message names
- * no place. */
+/* True if every key of an object is one of the n keys. If one is not, writes a message with the
+ * most similar key, or with all keys if none is similar. The message begins with `where`, the
+ * place of the object; "": the message names no place. */
 bool json_request_keys_known(const struct json_doc *o, const char *const *keys, size_t n,
 			     const char *where, char *message, size_t size);
 

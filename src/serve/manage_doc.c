@@ -157,8 +157,8 @@ int manage_entry_read(const char *id, const char *json, struct manage_entry *ret
 	return err;
 }
 
-/* True if a clock is in whole MHz, as the driver requires, and for other settings. Values out
- * of range are refused elsewhere. */
+/* False for a clock that is not in whole MHz, because the driver requires whole MHz. True for
+ * all other settings, and for a clock out of range, which is refused elsewhere. */
 static bool is_whole(enum manage_what what, double v)
 {
 	if (manage_info(what)->values != 2 || !(v >= 0 && v < 1e15))

@@ -13,8 +13,8 @@
 struct buf;
 struct json;
 
-/* A change that gpuward will restore. It is stored as a document of kind MANAGE_DOC_KIND with
- * id "UUID/SETTING". */
+/* A change that gpuward will undo. It is stored as a document of kind MANAGE_DOC_KIND with id
+ * "UUID/SETTING". */
 #define MANAGE_DOC_KIND    "manage"
 #define MANAGE_DOC_ID_SIZE 128
 struct manage_entry {

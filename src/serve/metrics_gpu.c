@@ -195,7 +195,7 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 		const struct gw_mig *g = d->mig[k];
 
 		if (g->memory_absence != GW_HAVE ||
-		    /* No label would identify this instance. */
+		    /* Skip an instance that no label would identify. */
 		    (!*g->uuid && g->gpu_instance < 0))
 			continue;
 		instance_labels(&l, g);

@@ -17,7 +17,7 @@ struct json_doc;
 struct view_process;
 struct workload;
 
-/* The devices to show. A NULL pointer to it means all devices. */
+/* The devices to show. If a function gets NULL instead of a filter, it shows all devices. */
 struct render_filter {
 	bool selected[256];
 };
@@ -84,7 +84,7 @@ int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *
 /* Writes a value of a GPU under its key; null if absent. */
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity);
 
-/* Each writes one whole document. */
+/* Each of these functions writes one whole document. */
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter);
 /* processes.list NULL: the document has no processes. */

@@ -1,7 +1,7 @@
 /* render_ab: the document of a comparison of two commands.
  *
- * The structs hold the whole comparison as plain data; NAN and NULL become null.
- * schema_version as in render.h. */
+ * The structs hold the whole comparison as plain data; NAN and NULL become null. For
+ * schema_version, see render.h. */
 #ifndef GW_SERVE_RENDER_AB_H
 #define GW_SERVE_RENDER_AB_H
 
@@ -53,7 +53,7 @@ struct ab_report {
 	unsigned warmup;
 	bool cooled; /* The comparison waits before each run until the GPUs have cooled down. */
 	/* The comparison waits for this temperature before a run. NAN: the temperature at the
-	 * begin of the first run. */
+	 * start of the first run. */
 	double cool_to_c;
 	/* Total time for which the comparison waited until the GPUs had cooled down. */
 	double cool_s;

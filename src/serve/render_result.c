@@ -9,7 +9,7 @@
 
 #include "render_sensor.h"
 
-/* Numbers in one object. */
+/* One number of an object, with its key. */
 struct row {
 	const char *key;
 	double v;

@@ -1,7 +1,7 @@
 /* render_result: writes the result of a measurement as JSON, for compare, diff and report.
  *
- * The structs are the content of a result. NAN and NULL become null, and the codes say why.
- * schema_version: see render.h. */
+ * The structs are the content of a result. NAN and NULL become null, and the codes say why. For
+ * schema_version, see render.h. */
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
@@ -69,8 +69,8 @@ struct measured_count {
 	 * measurement. */
 	int64_t server_pid[METER_SERVERS];
 	unsigned servers; /* number of server_pid; 0: they are unknown, or on another machine */
-	/* Number of series that began during the run, and the sum of their values, which counts
-	 * completely. */
+	/* Number of series that began during the run, and the sum of their values. The whole
+	 * sum belongs to the run. */
 	unsigned fresh;
 	double fresh_number;
 	bool fresh_assumed; /* The server does not report when these series began. */
@@ -100,7 +100,7 @@ struct measured_work {
 
 struct measured_run {
 	unsigned trial;
-	/* Begin of the run, in monotonic time and in wall time. */
+	/* Start of the run, in monotonic time and in wall time. */
 	uint64_t begin_ns, begin_wall_ns;
 	/* The run is only this marked part. NULL: the run is the whole command. */
 	const char *part;

@@ -10,8 +10,9 @@ struct figure {
 	double v; /* NAN: unknown */
 };
 
-/* Writes the values, and in "absent" why some are null. `why` applies to all values of the
- * source. If the source is available, a missing value was not measured. */
+/* Writes the values of a source; "absent" has the reason for each null. If `why` is not
+ * GW_HAVE, the source is not available: all values are null for this reason. If the source is
+ * available, a missing value was not measured. */
 static void write_figures(struct json *j, const struct figure *f, unsigned n,
 			  enum gw_absence why)
 {

@@ -2,8 +2,8 @@
  *
  * A message is rendered once and shared by all followers; each follower has a position in the
  * ring of the latest messages. A follower that cannot keep up receives "event: gap" and
- * continues with the available messages. Topics are bits: a message has one, a follower has a
- * set. */
+ * continues with the available messages. Topics are bits: a message has one or several, and a
+ * follower gets the messages that have one of its topics. */
 #ifndef GW_SERVE_STREAM_H
 #define GW_SERVE_STREAM_H
 

@@ -54,7 +54,7 @@ static uint64_t age_of_reading_ns(const struct view *v, uint64_t now_ns)
 	return now_ns > read_ns ? now_ns - read_ns : 0;
 }
 
-/* Returns the time in which the next reading is due. */
+/* Returns the time from one reading to the next. */
 static uint64_t reading_pace_ns(const struct view *v)
 {
 	return v->pace.next_ns > v->interval_ns ? v->pace.next_ns : v->interval_ns;
@@ -149,7 +149,7 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 }
 
 /* The next functions compute the capacity of a GPU: its free memory, and the workers that would
- * leave, in their order. */
+ * leave, in the order in which they would leave. */
 
 /* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
@@ -366,7 +366,7 @@ const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
 	return "a person";
 }
 
-/* Writes which process the worker leaves for. evidence is a text of demand.c, which has the
+/* Writes for which process the worker leaves. evidence is a text from demand.c that names the
  * process. */
 static void contention_text(const char *evidence, char *out, size_t size)
 {

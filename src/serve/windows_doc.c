@@ -1,5 +1,5 @@
-/* Writes the documents of windows and sums over GPUs; stores and loads windows, and emits an
- * event when a window begins or ends. */
+/* Writes the documents of windows, computes sums over GPUs, stores and loads windows, and emits
+ * an event when a window begins or ends. */
 #include "windows_impl.h"
 
 #include "render_result.h"
@@ -48,7 +48,7 @@ static void sum_devices(const struct windows_entry *e, struct gw_window *w,
 			struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
-	if (e->devices == 0) /* Without devices there is no result. */
+	if (e->devices == 0) /* A window without devices has no result. */
 		add_device(ret, NULL);
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(w, &e->device[i]));
@@ -105,7 +105,7 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
 	gw_window_wait(p->window, 0);
 	json_init(&j, &p->devices, false);
 	part_devices(&j, NULL, e, p->window);
-	if (p->devices.err) /* Truncated JSON is invalid. */
+	if (p->devices.err) /* Truncated JSON is invalid, so write nothing. */
 		buf_done(&p->devices);
 	gw_window_free(p->window);
 	p->window = NULL;
@@ -214,11 +214,11 @@ static void details_json(struct buf *out, const struct windows_entry *e, size_t 
 	for (unsigned i = 0; i < e->devices && !out->err; i++)
 		detail_json(&j, &e->device[i], w);
 	json_array_end(&j);
-	if (out->err) /* Truncated JSON is invalid. */
+	if (out->err) /* Truncated JSON is invalid, so write nothing. */
 		buf_done(out);
 }
 
-/* Returns how many bytes a document may still grow if it has this many bytes. */
+/* Returns by how many bytes a document of this size may still grow. */
 static size_t bytes_left(size_t bytes)
 {
 	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;

@@ -228,7 +228,7 @@ static void rows_add_processes(struct workload_energy *e, unsigned gpu, uint64_t
 
 		if (i < 0)
 			continue;
-		e->row[i].workload = *uses[k].workload; /* The name may be new. */
+		e->row[i].workload = *uses[k].workload; /* The names may have become known. */
 		row_add_process(&e->row[i], &uses[k]);
 	}
 }
@@ -398,8 +398,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* The joules so far stay in other_j, because the counter of its series
-			 * must not decrease. */
+			/* The joules so far stay in other_j, because the series "other" counts
+			 * them and must not decrease. */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}
@@ -426,9 +426,9 @@ double workload_energy_rest(const struct workload_energy *e, unsigned i,
 		return sum;
 	sum += e->gpu[i].other_j;
 	for (unsigned k = 0; k < e->count; k++)
+		/* The joules of the row include series_from_j. */
 		if (e->row[k].gpu == i)
-			sum -= e->row[k]
-				       .series_from_j; /* The joules of the row include them. */
+			sum -= e->row[k].series_from_j;
 	return fmax(0, sum);
 }
 
