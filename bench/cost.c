@@ -63,8 +63,8 @@ static void read_quantity(struct device *d, unsigned q, struct cost *c, unsigned
 
 static const char *tier_name(unsigned tier)
 {
-	static const char *const names[] = { "static", "fast",   "slow",
-					     "energy", "health", "asked" };
+	static const char *const names[] = { "static", "fast",    "slow",   "energy",
+					     "health", "request", "limits", "profile" };
 
 	return names[__builtin_ctz(tier)];
 }

@@ -57,7 +57,7 @@ extern "C" {
 enum gw_guard_mode {
 	GW_GUARD_ENFORCE, /* the guard calls the callbacks */
 	GW_GUARD_DRY_RUN, /* the guard only reports decisions, and gw_guard_allowed() stays 1 */
-	GW_GUARD_OBSERVE, /* the same as GW_GUARD_DRY_RUN */
+	GW_GUARD_OBSERVE, /* works like GW_GUARD_DRY_RUN */
 };
 
 enum gw_guard_flag {
@@ -70,8 +70,8 @@ enum gw_guard_flag {
 	/* GPU memory that no visible process owns counts as a contender. Use it in a container,
 	 * where processes outside the container are invisible. */
 	GW_GUARD_UNATTRIBUTED = 1 << 2,
-	/* If one of its GPUs cannot be read any more, the worker must leave. Without this flag,
-	 * the worker stays as it is. */
+	/* The worker must leave its GPUs if one of them cannot be read any more. Without this
+	 * flag, the worker then stays as it is. */
 	GW_GUARD_LEAVE_BLIND = 1 << 3,
 	/* The worker must leave a GPU that is too hot or needs a reset. */
 	GW_GUARD_HEALTH = 1 << 4,
@@ -182,8 +182,8 @@ struct gw_guard;
  *
  * A callback must return before deadline_ns (monotonic; 10 s for evict, 120 s for resume). It
  * returns 0, or a negative number if it failed.
- * - evict failed: the guard calls it twice more, then every 30 s. If evict failed each time,
- *   the guard does not call resume.
+ * - evict failed: the guard calls it twice more, then every 30 s. If every call in an eviction
+ *   failed, the guard does not call resume after it.
  * - evict returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s.
  *   These calls do not count as failed.
  * - evict returned 0, but the memory was not freed: the guard still calls resume when no
@@ -255,12 +255,13 @@ struct gw_guard_status {
 	uint64_t next_ns; /* earliest time at which the state can change without an event */
 	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
 	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
-	uint64_t need_bytes; /* memory that the worker holds, or held when its eviction began */
-	uint64_t residue_bytes;      /* memory that the worker kept when it left */
+	/* memory that the worker needs: what it holds, or held when its eviction began */
+	uint64_t need_bytes;
+	uint64_t residue_bytes;      /* memory that the worker still holds while it is evicted */
 	double backoff_ratio;        /* factor by which the quiet time is multiplied */
 	uint64_t observations;       /* number of observations since the start */
-	unsigned evictions, resumes; /* how many since the start; only verified ones count */
-	unsigned would_evict; /* how many evictions since the start were only reported */
+	unsigned evictions, resumes; /* completed ones since the start */
+	unsigned would_evict; /* evictions since the start that were only reported */
 	/* Why the worker is in this state: the last decision (such as "is back: 8192 MiB"), or a
 	 * sentence if no GPU can be observed or a callback is overdue. The text is for people and
 	 * may change. "": there was no decision. */

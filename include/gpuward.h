@@ -47,14 +47,15 @@
  *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
  *   unknown, a member or a function with "absence" in its name has the reason.
  * - A struct that you fill begins with the member size: set size to the sizeof of the struct,
- *   and set all members that you do not need to 0. The library accepts the size of every version
- *   since 0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that the library
- *   does not know are 0. In a struct that the library fills, it sets these members to 0. Any
- *   other size is a wrong size: the call returns -GW_E_ARG.
+ *   and set all members that you do not need to 0. The library accepts the size of every
+ *   version since 0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that
+ *   the library does not know are 0. In a struct that the library fills, it sets these members
+ *   to 0. Any other size is a wrong size: the call returns -GW_E_ARG.
  * - A struct that the library returns may get more members at its end in later versions. Use it
  *   through the pointer, and never copy it by sizeof. Enums may get new values.
  * - Several threads may use a context or a meter at the same time. Only one thread at a time
- *   may use a snapshot, a list, a diagnosis or a window; gw_window_close() is the exception.
+ *   may use a snapshot, a list, a diagnosis or a window. The exception is gw_window_close(),
+ *   which may be called while another thread uses the window.
  * - After fork() a context is usable in the parent only.
  * - A time in nanoseconds (_ns) is CLOCK_MONOTONIC, or Unix time if the name contains "wall".
  * - The library does not print, does not exit and does not install signal handlers. It starts
@@ -252,7 +253,7 @@ enum gw_severity {
 struct gw_cause_info {
 	const char *key;      /* such as "no_driver" */
 	const char *sentence; /* what is wrong; without a capital letter and a full stop */
-	const char *remedy;   /* what to do, in whole sentences; "": nothing */
+	const char *remedy;   /* what to do, in whole sentences; "": no action is needed */
 	enum gw_severity severity;
 };
 
@@ -729,7 +730,8 @@ struct gw_meter_options {
 };
 
 enum gw_meter_flag {
-	/* Read the processes on the GPUs once per second: for the code foreign-process. */
+	/* Read the processes on the GPUs once per second, to detect other processes
+	 * (GW_CODE_FOREIGN_PROCESS). */
 	GW_METER_PROCESSES = 1 << 1,
 	GW_METER_MANUAL = 1 << 2, /* Start no threads: the caller calls gw_meter_poll(). */
 };
@@ -783,9 +785,9 @@ GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
 /* Returns the energy of device i of the meter in this window; NULL past the end. Before
- * gw_window_wait() each call computes the energy again, up to the last power sample that was
- * read: the member seconds is the time that the energy covers, and ends up to 1.5 s before the
- * call. For about the first second no sample was read: the energy is NAN and seconds is 0. The
+ * gw_window_wait() each call computes the energy up to the last power sample that was read,
+ * which is up to 1.5 s old; the member seconds is the time that this energy covers. In about
+ * the first second of a window there is no sample: the energy is NAN and seconds is 0. The
  * struct is valid as long as the window. */
 GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
 GW_API const char *gw_window_label(const struct gw_window *window);
@@ -879,7 +881,7 @@ struct gw_sensor {
 	/* GW_HAVE if there is an energy counter, otherwise why not */
 	enum gw_absence counter_absence;
 	double counter_tick_s;     /* time between updates of the counter */
-	double counter_lag_s;      /* delay of the energy that an update contains */
+	double counter_lag_s;      /* an update has the energy up to this time before it */
 	int calibrated;            /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
 	double gain_u, offset_u_w; /* standard uncertainties */
@@ -945,23 +947,22 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 			    const struct gw_baseline_options *options,
 			    struct gw_baseline **ret_baseline);
 
-/* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. It must
- * fit the present state of the GPU: same driver, power limit and persistence mode, a
- * temperature within 10 degrees, and an age of at most max_age_s (0: one hour). dir is the
- * folder; NULL: the default folder (XDG rules). The default folder never has baselines of
- * simulated GPUs, because each simulated scenario has its own folder and the library does not
- * know the scenario. Returns 0, and the caller owns *ret_baseline until gw_baseline_free().
- * Otherwise returns -GW_E_NODEV (past the end), -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no
- * stored baseline fits, and gw_ctx_error() says why. */
+/* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. The
+ * driver, the power limit and the persistence mode must be the same as now, the temperature may
+ * differ by at most 10 degrees, and the baseline may be at most max_age_s old (0: one hour).
+ * dir is the folder; NULL: the default folder (XDG rules). For a simulated GPU name the folder,
+ * because the default folder has no baselines of simulated GPUs. Returns 0, and the caller owns
+ * *ret_baseline until gw_baseline_free(). Otherwise returns -GW_E_NODEV (past the end),
+ * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
+ * why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
 
-/* Stores a baseline in the folder dir; NULL: the default folder (XDG rules). ctx is used only
- * for the sentence about a failure and may be NULL: gw_ctx_error(NULL) then returns the
- * sentence. Returns 0, -GW_E_STATE (the GPU was not idle, or is simulated and dir is NULL),
- * -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT (no folder is known), -GW_E_PERM, -GW_E_IO or
- * -GW_E_NOMEM. */
+/* Stores a baseline in the folder dir; NULL: the default folder (XDG rules). If the call fails,
+ * gw_ctx_error(ctx) returns the reason; ctx may be NULL. Returns 0, -GW_E_STATE (the GPU was
+ * not idle, or is simulated and dir is NULL), -GW_E_ARG (the GPU has no UUID), -GW_E_NOENT (no
+ * folder is known), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 GW_API int gw_baseline_save(struct gw_ctx *ctx, const struct gw_baseline *baseline,
 			    const char *dir);
 GW_API void gw_baseline_free(struct gw_baseline *baseline); /* NULL is allowed */

@@ -1,6 +1,6 @@
 // alerts: browser notifications about problems that need a person. They are off until the user
-// turns them on. This file is loaded then, or when their dialog is first opened. They need an
-// open page, because the service sends nothing to other hosts.
+// turns them on; this file is loaded when they are on or when their dialog is opened. They appear
+// only while the page is open, because the service sends nothing to other hosts.
 import { keyOf, model, on } from "./data.js";
 import * as f from "./format.js";
 import { $, el, put, troubleOf } from "./rows.js";

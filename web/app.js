@@ -147,7 +147,7 @@ function draw(all = false) {
 	drawTotals();
 }
 
-// Returns the sum over all GPUs, and in `lacking` the number of GPUs with an unknown value; null: all are unknown.
+// Returns the sum over all GPUs, and in `lacking` the number of GPUs with an unknown value. Returns null if all are unknown.
 function sum(key) {
 	const known = model.devices.map((d) => d[key]).filter((v) => v != null);
 	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;
@@ -196,7 +196,7 @@ function drawTotals() {
 	drawCount(down);
 	$("total-gpus").classList.toggle("alarm", down > 0);
 	total("total-power", power, powers(limit ?? power), limit);
-	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}, also counted before restarts of the service` : "");
+	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}, including the time before restarts of the service` : "");
 	drawSince();
 	put($("total-cost"), f.cost(energy?.value, model.self?.energy_cost));
 	total("total-memory", sum("memory_used_bytes"), (v, unit) => `${f.gib(v)}${unit ? " GiB" : ""}`, sum("memory_total_bytes"));

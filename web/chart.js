@@ -11,8 +11,8 @@ function line(d, key, word, show, scale = 1) {
 }
 
 const watts = (v) => `${v.toFixed(0)} W`, degrees = (v) => `${v.toFixed(0)} °C`, gib = (v) => `${v.toFixed(v < 100 ? 1 : 0)} GiB`;
-// Each row of series is [quantity, label, kind]. kind "limit": drawn only where it differs from the current limit. kind "second":
-// drawn thinner and without minimum and maximum.
+// Each row of series is [quantity, label, kind]. kind "limit": the line is drawn only where its value differs from the current
+// limit. kind "second": the line is thinner and has no minimum and maximum.
 export const CHARTS = [
 	{
 		title: "Power", hue: "power", show: watts, unit: "W", scale: 1, windows: true,
@@ -54,7 +54,7 @@ export const css = (name) => getComputedStyle(document.documentElement).getPrope
 const FONT = "11px system-ui, sans-serif";
 const EDGE = 26; // Half the width of the widest time label, so that the last label is not clipped.
 const WIDE = 56; // Least width of the vertical axis, so that charts below each other are aligned.
-const SPARSE = 5; // Least distance in pixels at which readings of an unwatched time get a dot.
+const SPARSE = 5; // Readings of an unwatched time get a dot if they are at least this many pixels apart.
 
 export const padding = [8, EDGE, 0, 0];
 

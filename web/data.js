@@ -11,7 +11,7 @@ export const UNWATCHED = 10;
 export const near = (step = 1) => 2.5 * Math.max(step, model.self?.interval_seconds || 0);
 export const MANY = 8; // With more GPUs than this, rows are lower and lists are shorter.
 const SPARK_SECONDS = 120;
-const BACKOFF = [500, 1000, 2000, 3000]; // Milliseconds before each attempt to connect again. The last one is short, because a person waits.
+const BACKOFF = [500, 1000, 2000, 3000]; // Milliseconds before each attempt to connect again. The longest delay is short, because a person waits.
 const OPEN_ASKED = 4; // Maximum number of open windows that are requested after each tick.
 const EVENTS_KEPT = 200;
 const TICK_PROCESSES = 64;
@@ -167,7 +167,7 @@ function mergeProcesses() {
 		for (const key of Object.keys(live || {}))
 			if (live[key] !== null)
 				delete all.absent[key];
-		if (all.absent.utilization_sm_ratio === "not_read") // The service reads it from now on, because the page follows the stream.
+		if (all.absent.utilization_sm_ratio === "not_read") // The stream of this page makes the service read it, so the next reading has a value.
 			all.absent.utilization_sm_ratio = "first_reading";
 		return all;
 	});
@@ -291,8 +291,8 @@ async function refreshEvents() {
 		onEvent(e, false);
 }
 
-// Reads since when the energy of each GPU is counted. GPUs without measured energy are requested later. A count that an old
-// version of the service began has no such time.
+// Reads since when the energy of each GPU is counted. GPUs without measured energy are requested later. Old
+// versions of the service did not store this time.
 const sinceAsked = new Set();
 function refreshSince() {
 	const lacks = model.devices.filter((d) => d.energy_joules_total != null && !sinceAsked.has(keyOf(d)));

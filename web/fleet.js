@@ -183,7 +183,7 @@ export function fleet() {
 		if (on)
 			page.refresh();
 		else
-			dispatchEvent(new Event("resize")); // Draws the charts, which were hidden.
+			dispatchEvent(new Event("resize")); // Draws the charts again: a chart that was hidden was not drawn.
 	}
 	$("tabs").hidden = false;
 	addEventListener("hashchange", choose);

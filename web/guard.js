@@ -15,15 +15,15 @@ const MODES = {
 // For each state: its colour, its meaning, and what happens when next_seconds has passed.
 const STATES = {
 	active: ["good", "It may use the GPU.", "checked again"],
-	suspect: ["warn", "Another process may need the GPU; it is checked closely.", "decided"],
+	suspect: ["warn", "Another process may need the GPU; the guard checks this more often.", "decided"],
 	drain: ["warn", "It takes no new work; running work may finish.", "evicted"],
 	evict: ["warn", "It was requested to leave.", "ends without success"],
-	verify: ["warn", "It reports that it has left; its memory is verified.", "must be free"],
+	verify: ["warn", "It reports that it has left; the guard checks its memory.", "must be free"],
 	evicted: ["calm", "It is evicted, and its memory is free.", "may return"],
 	quiet: ["calm", "No process needs the GPU any more; waiting for a quiet time.", "may return"],
 	precheck: ["calm", "Memory, temperature and the worker are checked before it returns.", "checked again"],
 	resume: ["calm", "It was requested to return.", "ends without success"],
-	"verify-up": ["calm", "It reports that it is back; its memory is verified.", "must be back"],
+	"verify-up": ["calm", "It reports that it is back; the guard checks its memory.", "must be back"],
 	stuck: ["bad", "It did not leave.", "tried again"],
 	absent: ["calm", "Its process does not run.", "checked again"],
 	reconcile: ["calm", "After a start, the journal is compared with the processes.", "checked again"],
@@ -105,7 +105,7 @@ function fillState(c, w) {
 
 function fillWhy(c, w) {
 	const why = w.reasons.map((r) => [r.reason, cause(r) || REASONS[r.reason] || "", r.clears]), said = named(w.why);
-	// The last decision is not shown for a worker that runs or only would have left.
+	// The last decision is not shown for a worker that runs, or that left only in a dry run.
 	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
 	// The last decision, "RULE: EVIDENCE", is shown unless a reason above has the same rule.
 	const more = said && news && !w.reasons.some((r) => r.rule && said.startsWith(named(r.rule))) ? said : "";
@@ -399,8 +399,8 @@ function draw() {
 	$("guard-journal").hidden = doc.journal === "ok";
 	put($("guard-journal"), doc.journal === "ok" ? "" : f.sentences(doc.journal));
 	put($("guard-facts"), [count(list.length, "worker"), count(c.evictions_total, "eviction"), count(c.resumes_total, "return"),
-		c.would_evict_total && `${count(c.would_evict_total, "eviction")} not done`,
-		!dry() && c.free_seconds_last != null && `memory last free after ${f.seconds(c.free_seconds_last)}`, doc.journal === "ok" && "journal ok"].filter(Boolean).join(" · "));
+		c.would_evict_total && `${count(c.would_evict_total, "eviction")} not carried out`,
+		!dry() && c.free_seconds_last != null && `the last eviction freed its memory in ${f.seconds(c.free_seconds_last)}`, doc.journal === "ok" && "journal ok"].filter(Boolean).join(" · "));
 	drawTile(list);
 	$("guard-token").hidden = Boolean(token.get()) || !list.length || doc.read_only;
 	$("guard-read-only").hidden = !doc.read_only || !list.length;

@@ -72,7 +72,7 @@ export function since(e, t) {
 
 export function width(bar, ratio) {
 	const known = Number.isFinite(ratio) ? ratio : 0, p = `scaleX(${Math.max(0, Math.min(1, known)).toFixed(3)})`;
-	if (bar.style.transform !== p) // Every change makes the browser draw again.
+	if (bar.style.transform !== p) // Without this check, the browser would draw again although nothing changed.
 		bar.style.transform = p;
 }
 
@@ -389,7 +389,7 @@ export function drawRows(body, toggle, all) {
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
 		if (fresh || all)
-			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // More columns than the table has would take space.
+			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // A span of more columns than the table has would add empty columns.
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});

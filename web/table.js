@@ -3,7 +3,7 @@
 import { $, el, put, unknown } from "./rows.js";
 
 // A column is { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), title, unseen }. num: aligned as a number.
-// lead: the title of the card. first: the table is sorted by it at first. show: false hides the column. unseen: a name only for
+// lead: the title of the card. first: the table is first sorted by this column. show: false hides the column. unseen: a name only for
 // screen readers.
 export class Table {
 	constructor(id, columns, key, empty) {

@@ -48,7 +48,7 @@ def measure(torch, options):
     cuda = torch.cuda.is_available()
     wait = torch.cuda.synchronize if cuda else lambda: None
     if not cuda:
-        print("PyTorch sees no GPU: the model runs on the CPU, whose energy is not measured here")
+        print("PyTorch sees no GPU: the model runs on the CPU, and the energy of the CPU is not measured here")
     step = training_step(torch, "cuda" if cuda else "cpu")
     for _ in range(options.warm_up):
         step()

@@ -39,7 +39,7 @@ def measure(torch, options):
     device = torch.device("cuda" if cuda else "cpu")
     wait = torch.cuda.synchronize if cuda else lambda: None
     if not cuda:
-        print("PyTorch sees no GPU: the model runs on the CPU, whose energy is not measured here")
+        print("PyTorch sees no GPU: the model runs on the CPU, and the energy of the CPU is not measured here")
     model, batch = model_and_batch(torch, device)
     run(torch, model, batch, wait, options.warm_up)
     with gpuward.Meter(gpus="cuda:0" if cuda else None) as meter:

@@ -104,7 +104,7 @@ def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: f
                   half_width: float = 1.0, progress: Optional[Progress] = None,
                   nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Baseline:
     """Measures the idle power of a GPU: at most `seconds`, at least `min_seconds`, and until the 95 % interval
-    is `half_width` watts wide to each side.
+    is at most ± `half_width` watts.
 
     kind is "no-context" (nothing uses the GPU), "context-idle" (this program has a context and is idle) or
     "hot-idle" (just after a load).  If something used the GPU, `codes` and `evidence` of the result
@@ -144,9 +144,9 @@ def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: f
 def load_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", max_age: float = 3600.0,
                   folder: Optional[Path] = None, nvml_library: Optional[Path] = None,
                   backend: Optional[str] = None) -> Baseline:
-    """Loads the stored baseline of a GPU in its present state (driver, power limit, persistence mode,
-    within 10 degrees), at most max_age seconds old. Raises GpuwardError if there is no such baseline; the message says
-    how a stored baseline differs."""
+    """Loads a stored baseline of a GPU.  The driver, the power limit and the persistence mode must be the same as
+    now, the temperature may differ by at most 10 degrees, and the baseline may be at most max_age seconds old.  Raises
+    GpuwardError if there is no such baseline; the message says how a stored baseline differs."""
     if not max_age > 0:
         raise ValueError("max_age must be above 0 seconds, not %r" % (max_age,))
     lib = _native.library()

@@ -24,7 +24,7 @@ RECORD_MOST = 2**31 - 1  # maximum of record=, because size_t has 32 bits on som
 
 
 def _wait_ns(seconds: float) -> int:
-    """Converts to the timeout of gw_window_wait(). A number that does not fit means no limit."""
+    """Converts seconds to the timeout of gw_window_wait().  A number that is too large means no limit."""
     if seconds != seconds:
         raise ValueError("a timeout must be a number of seconds, not %r" % (seconds,))
     return int(max(0, seconds) * 1e9) if seconds < 10**9 else 2**64 - 1
@@ -39,8 +39,8 @@ class Energy:
 
     joules            energy
     low, high         ends of the 95 % interval of the energy
-    interval          an Interval with low, best and high
-    relative          the same without the error of the board's sensor, to compare runs on this board
+        interval          an Interval with low, best and high
+    relative          an Interval without the error of the board's sensor, to compare runs on this board
     watts             energy divided by time
     validity          "valid", "suspect", "invalid" or "no-result"
     codes             what is wrong or worth knowing, as words

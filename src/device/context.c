@@ -214,8 +214,8 @@ static bool take_within(sem_t *sem, uint64_t ns)
 {
 	const struct timespec until = clock_timespec(clock_mono_ns(clock_real()) + ns);
 
-	/* sem_clockwait() only waits, and sem_trywait() takes the semaphore, because
-	 * ThreadSanitizer does not know sem_clockwait(). */
+	/* ThreadSanitizer does not know sem_clockwait(). Therefore sem_clockwait() is only used
+	 * to wait, and sem_trywait() takes the semaphore. */
 	while (sem_trywait(sem) != 0) {
 		if (sem_clockwait(sem, CLOCK_MONOTONIC, &until) == 0)
 			sem_post(sem);
@@ -619,8 +619,8 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 			      o->b.cause == GW_CAUSE_ASLEEP))
 			best = o;
 	}
-	/* A loaded driver without a GPU explains more than the messages of the other
-	 * backends. */
+	/* Prefer the message of a backend with a loaded driver but no GPU: it is the most
+	 * precise. */
 	for (unsigned i = 0; !best && i < ctx->openers; i++)
 		if (ctx->opener[i]->b.cause == GW_CAUSE_NO_GPU &&
 		    ctx->opener[i]->b.driver_version[0])

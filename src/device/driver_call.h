@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 /* A call thread runs one call at a time for a caller that must not wait forever. A vendor's
- * call can hang and cannot be killed. The caller gets the result or, at the deadline, the
- * answer that the call still runs. The thread then stays busy and accepts no other call until
- * this one returns. No second thread is started meanwhile. */
+ * call can hang and cannot be killed. The caller gets the result or, if the deadline passes
+ * first, the answer that the call still runs. In that case the thread stays busy until the call
+ * returns. Until then it accepts no other call, and no second thread is started. */
 
 struct call_thread;
 

@@ -110,8 +110,8 @@ static bool take_slot(struct event_watch *w, struct watched_gpu *g)
 	return false;
 }
 
-/* Returns 1 if the GPU is watched, 0 if that is not possible now, -GW_E_STATE if the set must
- * be opened again. */
+/* Adds a GPU to the set. Returns 1 if the GPU is in the set, 0 if it cannot be added now,
+ * -GW_E_STATE if the set must be opened again. */
 static int add_gpu(struct event_watch *w, struct watched_gpu *g)
 {
 	struct device *d = g->slot->d;

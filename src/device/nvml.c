@@ -153,7 +153,8 @@ static void init_failed(struct backend *b, abi_return code)
 	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
 	bool open;
 
-	/* The code of the stub is 9, which also means that the driver is not loaded. */
+	/* Check the text and not the code: the stub returns 9, which also means that the driver
+	 * is not loaded. */
 	if (reply && strstr(reply, STUB_SAYS)) {
 		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
 		return;

@@ -224,7 +224,7 @@ struct abi_process_v1 {
 	uint32_t pid;
 	uint64_t memory;
 };
-/* On most drivers the _v3 calls also write this struct. */
+/* The _v2 calls fill this struct, and on most drivers the _v3 calls do, too. */
 struct abi_process_v2 {
 	uint32_t pid;
 	uint64_t memory;

@@ -1,5 +1,5 @@
-/* nvml_read: reads the values of one device, tier by tier, the driver's ring buffer of power
- * readings, and the driver's events.
+/* nvml_read: reads from the driver the values of one device (tier by tier), the ring buffer of
+ * power readings, and events.
  *
  * The table nvml_readers.def says which call returns which quantity; a new quantity with its
  * own call is one row. A row that the device refuses permanently is not read again until the
@@ -287,7 +287,7 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 	return (int)used;
 }
 
-/* P-state and clock events occur every 100 ms (measured), and nobody uses them. */
+/* Events that are not requested: they occur every 100 ms (measured), and no code uses them. */
 #define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
 #define MEMBERS_MAX 256 /* maximum number of GPUs in a set; open_devices() opens no more */
 

@@ -68,9 +68,9 @@ struct nvsmi {
 #define LIVE_NS (3 * NVSMI_INTERVAL_NS)
 /* If timestamps step back by more than this, the wall clock was set. */
 #define BACK_US (10 * INT64_C(1000000))
-/* Each list of processes needs a run of the program, so while the stream works a list is used
- * again: up to APPS_NS, or up to APPS_CHANGED_NS after the memory in use has changed, because a
- * process that comes or goes changes it. */
+/* Each list of processes needs a run of the program. While the stream works, a list is
+ * therefore used for APPS_NS. A process that starts or ends changes the memory in use; after
+ * such a change, a list is used for APPS_CHANGED_NS only. */
 #define APPS_NS         (10 * NS_PER_S)
 #define APPS_CHANGED_NS (2 * NS_PER_S)
 
@@ -413,7 +413,8 @@ static int nvsmi_open(struct backend *b)
 	/* Also request the columns of LIVE: this shows which of them the driver knows, and the
 	 * stream may use only those. */
 	ask_gpus(b, GW_TIER_STATIC | LIVE, &b->call);
-	n->gpus.tiers = GW_TIER_STATIC; /* LIVE is read again when it is requested. */
+	/* The values of LIVE are read again when they are requested. */
+	n->gpus.tiers = GW_TIER_STATIC;
 	err = open_rows(b);
 	if (err || !b->open)
 		nvsmi_close(b);

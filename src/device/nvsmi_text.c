@@ -153,7 +153,8 @@ unsigned nvsmi_column_tiers(unsigned c)
 {
 	if (columns[c].format == TEXT)
 		return GW_TIER_STATIC;
-	if (columns[c].target == GW_Q_MEMORY_TOTAL) /* `list` shows this value */
+	/* `gpuward list` reads only STATIC and shows this value. */
+	if (columns[c].target == GW_Q_MEMORY_TOTAL)
 		return GW_TIER_STATIC | GW_TIER_FAST;
 	return gw_quantity_info(columns[c].target)->tier;
 }

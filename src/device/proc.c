@@ -87,8 +87,8 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	return 0;
 }
 
-/* True if the process has ended. A zombie first thread is not enough: it stays a zombie until
- * the other threads end. */
+/* True if the process has ended. The state is that of its first thread. If only the first
+ * thread has ended, it is a zombie while the other threads still run. */
 static bool has_ended(const struct stat_line *s)
 {
 	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;
@@ -410,8 +410,8 @@ static const char *container_in(char *name, const char *parent)
 	return NULL;
 }
 
-/* Writes the name or id of the innermost container, because people use its name, or "". Returns
- * the path below that container, or the whole path if there is no container. */
+/* Writes the name or id of the innermost container, or "" if there is no container. Returns the
+ * path below that container, or the whole path. */
 static const char *find_container(const char *cgroup, char *out, size_t size)
 {
 	char name[256], parent[256] = "";

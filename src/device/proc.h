@@ -23,10 +23,10 @@ struct proc {
 	char name[64];        /* the file comm, not cleaned for printing; "": unknown */
 	char exe[256];        /* path of the program; "": unknown */
 	char command[256];    /* command line, cut if it is too long; "": unknown */
-	/* Path of the control group. If a hierarchy has a path of a Slurm job, this is that
-	 * path. Otherwise it is the path in the unified hierarchy or, if that is "/" or missing,
-	 * the longest path of all hierarchies. A path that does not fit is cut; the path of a
-	 * pod in a container has 400 bytes. */
+	/* Path of the control group. A process can have one path per hierarchy. This is the
+	 * path of a Slurm job if there is one. Otherwise it is the path in the unified
+	 * hierarchy or, if that path is "/" or missing, the longest path. A path that does not
+	 * fit is cut; the path of a pod in a container has 400 bytes. */
 	char cgroup[512];
 	/* First 12 digits of the id of the container, or its name. "": no container. */
 	char container[72];
@@ -71,8 +71,8 @@ bool proc_in_cgroup(const char *inner, const char *outer);
  * systemd-nspawn), shortened; "" if there is no container. */
 void proc_container_of(const char *cgroup, char *out, size_t size);
 
-/* Writes the name of the systemd unit in a cgroup path, as people use it. Inside a container,
- * this is the unit of the container's own service manager. "": no unit. */
+/* Writes the name of the systemd unit in a cgroup path, without the escapes of systemd. Inside
+ * a container, this is the unit of the container's own service manager. "": no unit. */
 void proc_unit_of(const char *cgroup, char *out, size_t size);
 
 /* Writes the login name of uid from etc/passwd below root, or its number. NSS is not used: it

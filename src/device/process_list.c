@@ -19,7 +19,8 @@
 /* For this long after a change of the memory in use, every call reads a new list. */
 #define CHANGED_NS NS_PER_S
 /* Utilisation is the mean over this time, or over the time since the list was last taken if
- * that is longer: the driver publishes samples late, and only for busy processes. */
+ * that is longer. A shorter time may contain no sample, because the driver publishes samples
+ * late, and only for busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
 /* For this long, other callers get the same utilisation again. */
@@ -53,8 +54,8 @@ struct gw_process_list {
 	struct gw_ctx *ctx;
 	unsigned want; /* enum gw_process_want */
 	struct cpu_marks cpu;
-	/* CPU use is computed since this list was last taken. NULL: since this list itself was
-	 * last taken. */
+	/* CPU use is the mean since the list `follows` was last taken; NULL: since this list
+	 * was last taken. */
 	const struct gw_process_list *follows;
 	struct entry *entry;
 	unsigned count, cap;

@@ -1,10 +1,10 @@
 /* rapl: energy counters of CPU packages and their memory, for the whole machine.
  *
  * There are two ways to read the same counters: the files of powercap, and the power PMU of
- * perf if powercap is not readable. This module hides that counters wrap, and that zones are
- * listed twice (by register and by memory, or once per die of a package with one counter). It
- * also hides that counters overlap: the package counter includes core and uncore; psys includes
- * the packages, so it is never added to them. */
+ * perf if powercap is not readable. This module hides that counters wrap, and that one counter
+ * can appear as two or more zones (through the register and through memory, or once per die of
+ * its package). It also hides that counters overlap: the package counter includes core and
+ * uncore; psys includes the packages, so it is never added to them. */
 #ifndef GW_DEVICE_RAPL_H
 #define GW_DEVICE_RAPL_H
 

@@ -43,9 +43,10 @@ struct workload {
  * runs inside a job belongs to the job, and groups below a pod or a job are ignored. The owner
  * of a group can create groups with any name below it. Pods and jobs are therefore recognised
  * only where the kubelet and slurmd create them: below the root or slices of the system, below
- * the service of a container runtime, or inside a container that is there (a node made of
- * containers). Below user@UID.service only containers and units of that user are recognised. A
- * leading ".." means that our own control group namespace hides the groups above. */
+ * the service of a container runtime, or inside a container that is itself in one of these
+ * places (a node of a cluster can be a container). Below user@UID.service only containers and
+ * units of that user are recognised. A leading ".." means that our own control group namespace
+ * hides the groups above. */
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 
 /* Finds the container in one component of a path, such as "docker-ID.scope". The names that
