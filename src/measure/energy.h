@@ -184,8 +184,8 @@ void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
 /* Widens the interval if the program ran for `seconds` less than the window, and it is unknown
  * in which part of the window it ran. The interval grows on each side by the highest power of
- * the window x `seconds`. Adds the code late-edges if this growth is more than the distance
- * from the best value to the lower end of the relative interval. */
+ * the window x `seconds`. Adds the code late-edges if this growth is more than r->relative.best
+ * - r->relative.low. */
 void energy_late(struct gw_energy *r, double seconds);
 
 /* Returns the worst level of a set of codes, by code.def. */
