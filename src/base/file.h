@@ -45,7 +45,7 @@ FILE *file_fopen(const char *path);
  * path. Those users could then choose what root runs, reads or writes. */
 bool file_is_unsafe_for_root(const char *path);
 
-/* Reads at most size bytes (adds no NUL). Returns the number of bytes, or an error like
+/* Reads at most size bytes (adds no NUL). Returns the number of bytes, or the same errors as
  * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 

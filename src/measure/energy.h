@@ -206,7 +206,7 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
  * hardware counter up to its last reading plus the power samples after that reading; without a
  * counter, only samples. A gap between samples is not bridged: its energy and its time are
  * missing, unless the next counter reading adds both. Samples and readings that are impossible
- * are ignored; after such a reading the samples since the last good one count. */
+ * are ignored; instead of such a reading, the samples since the last good reading count. */
 struct energy_total {
 	struct energy_setup set;
 	uint64_t begin_ns;   /* energy before this monotonic time does not count */
