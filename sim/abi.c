@@ -161,8 +161,8 @@ static struct fault find_fault(const struct ctx *c, unsigned field)
 			   c->d != NULL ? (int)c->d->id.index : -1, field, c->now_ns);
 }
 
-/* Returns when to check again whether a hang has ended without gpuward_sim_unhang(). A fault
- * that depends on a file is checked every 20 ms. */
+/* Returns the time at which to check whether a hang has ended without gpuward_sim_unhang(). A
+ * fault that depends on a file is checked every 20 ms. */
 static uint64_t hang_until(const struct ctx *c)
 {
 	uint64_t until = WORLD_NEVER;

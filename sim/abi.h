@@ -200,7 +200,7 @@ abi_return abi_leave(abi_return code);
 #define SET_CALL(symbol, params, ...)                                                         \
 	SIM_CALL(abi_enter_setter(&c, CALL_##symbol, h), symbol,                              \
 		 (abi_device h, SIM_UNPACK params), (SIM_CTX, SIM_UNPACK params), &c, __VA_ARGS__)
-#define RESET_CALL(symbol) /* as SET_CALL, for a call without further parameters */           \
+#define RESET_CALL(symbol) /* like SET_CALL, for a call without further parameters */           \
 	SIM_CALL(abi_enter_setter(&c, CALL_##symbol, h), symbol, (abi_device h), (SIM_CTX), &c)
 #define SYSTEM_CALL(symbol, params, ...)                                                      \
 	SIM_CALL(abi_enter(&c, CALL_##symbol), symbol, params,                                \
@@ -259,8 +259,9 @@ abi_return abi_string(const char *text, char *out, uint32_t size);
 /* Returns the fault of one field of nvmlDeviceGetFieldValues. */
 struct fault abi_field_fault(const struct ctx *c, unsigned field);
 
-/* Waits until the time of the world may have reached t_ns, or until sim.moved is signalled. The
- * caller must hold the lock; the function releases it during the wait. */
+/* Waits until the time of the world reaches t_ns or sim.moved is signalled. May return earlier,
+ * so the caller must check its condition again. The caller must hold the lock; the function
+ * releases it during the wait. */
 void abi_wait(uint64_t t_ns);
 
 /* The state that control.c changes. */

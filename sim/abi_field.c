@@ -308,7 +308,7 @@ DEVICE_CALL(nvmlDeviceGetSamples,
 }
 
 struct gpm_sample {
-	bool taken;      /* The members below are set. */
+	bool taken;      /* The members below have values. */
 	unsigned device; /* index of the GPU */
 	uint64_t at_ns;
 	double busy_s; /* busy seconds of the GPU since the world began */

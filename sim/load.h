@@ -21,9 +21,9 @@ struct load {
 	bool watts; /* true: levels are in watts; false: levels are 0..1 of the power range */
 	/* The load is present from from_ns until until_ns. until_ns 0: it has no end. */
 	uint64_t from_ns, until_ns;
-	/* For square and bursts: the level while the load is off (low) and on (high). For ramp: the
-	 * first and the last level. For constant: high is the level. For steps: low is the level
-	 * before the first point. */
+	/* For square and bursts: low is the level while the load is off, high while it is on.
+	 * For ramp: low is the first level, high the last. For constant: high is the level. For
+	 * steps: low is the level before the first point. */
 	double low, high;
 	/* For square: its period. For steps: the time after which they repeat; 0: they do not
 	 * repeat. */

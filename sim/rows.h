@@ -12,7 +12,7 @@ struct rows {
 	const char *name; /* name of the file, for messages */
 	char *error;
 	size_t error_size;
-	void *context; /* for the functions `read` and `each` */
+	void *context; /* data for the functions `read` and `each` */
 };
 
 enum key_kind {
@@ -27,9 +27,10 @@ enum key_kind {
 	KEY_TEXT,    /* a string, stored as char[max] */
 	KEY_CHOICE,  /* a name in `words`; its index is stored as unsigned */
 	KEY_READ,    /* The function `read` reads the value. */
-	KEY_TABLE,   /* a table with further members of the same struct; `table` has its keys */
-	KEY_EACH,    /* a list of tables; the function `each` reads one */
-	KEY_SKIP,    /* The value is ignored here, because other code reads it. */
+	/* a table with more members of the same struct; key.table describes its keys */
+	KEY_TABLE,
+	KEY_EACH, /* a list of tables; the function `each` reads one */
+	KEY_SKIP, /* The value is ignored here, because other code reads it. */
 };
 
 struct key {

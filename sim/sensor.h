@@ -28,7 +28,7 @@ struct sensor_params {
 	/* true: both are updated at fixed times; false: the first read after the period updates
 	 * them */
 	bool own_time;
-	/* Length of the boxcar, and the time from its end to the read. */
+	/* Length of the boxcar, and the time from the end of the boxcar to the read. */
 	double average_ms, average_lag_ms;
 	double instant_ms, instant_lag_ms;
 	struct {
@@ -41,7 +41,8 @@ struct sensor_params {
 	double gain, offset_w;
 	/* Power of the other parts of the module, which instant and counter include. */
 	double module_w;
-	/* The counter is updated every tick_ms, tick_lag_ms late. */
+	/* The counter is updated every tick_ms. An update contains the energy up to tick_lag_ms
+	 * before it. */
 	double tick_ms, tick_phase_ms, tick_lag_ms;
 	/* A counter read that comes d ms after another read loses r/(r+d) of the energy between
 	 * them; r is this value. 0: reads lose nothing. */

@@ -1,4 +1,4 @@
-/* array: the length of an array, and arrays on the heap that grow. */
+/* array: the number of elements of an array, and arrays on the heap that grow. */
 #ifndef GW_BASE_ARRAY_H
 #define GW_BASE_ARRAY_H
 

@@ -1,8 +1,8 @@
 /* buf: text that grows up to a given maximum and never beyond it.
  *
- * Adding never fails half way: the first add that does not fit (or finds no memory) sets `err`,
- * and every later add is ignored. So a writer adds freely and checks once at the end. The text
- * is always NUL-terminated. */
+ * A text is added completely or not at all. If a text does not fit, or if there is no memory,
+ * `err` is set, and everything that is added later is ignored. So the caller checks `err` only
+ * once, at the end. The text is always NUL-terminated. */
 #ifndef GW_BASE_BUF_H
 #define GW_BASE_BUF_H
 

@@ -89,7 +89,7 @@ static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
 	return e;
 }
 
-/* Returns 0 and *ret_pid, or an errno. */
+/* Starts the program with `out` as its standard output. Returns 0 and *ret_pid, or an errno. */
 static int child_spawn(const char *const argv[], const char *const extra[], int out,
 		       pid_t *ret_pid)
 {
@@ -168,8 +168,8 @@ static bool child_expired(uint64_t deadline_ns)
 	return clock_mono_ns(clock_real()) >= deadline_ns;
 }
 
-/* Waits until the child ends or, if out is set, until there is output. A signal to this process
- * also ends the wait. Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
+/* Waits until the child ends or, if `out` is true, until there is output. A signal to this
+ * process also ends the wait. Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
 static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 {
 	struct pollfd p[] = { { .fd = out ? c->out_fd : -1, .events = POLLIN },
@@ -246,7 +246,7 @@ static bool next_buffered_line(struct child *c, const char **ret_line)
 	return true;
 }
 
-/* Returns the text after the last newline, which is also a line. */
+/* Returns the text after the last newline, if there is any, as one more line. */
 static int last_line(struct child *c, const char **ret_line)
 {
 	if (c->fill == 0 || c->skipping) {

@@ -59,7 +59,7 @@ static inline uint64_t clock_ms_until(const struct clock *c, uint64_t mono_ns)
 	return left / NS_PER_MS + (left % NS_PER_MS != 0);
 }
 
-/* Converts a time or duration for system calls. */
+/* Converts a time or a duration to a struct timespec, for system calls. */
 static inline struct timespec clock_timespec(uint64_t ns)
 {
 	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),

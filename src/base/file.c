@@ -48,7 +48,8 @@ int file_failed(char *message, size_t size, const char *path, const char *what)
 	int e = errno;
 
 	snprintf(message, size, "%s cannot be %s: %s", path, what, file_strerror(e));
-	/* A path through something that is not a folder is a mistake, not a missing file. */
+	/* ENOTDIR: a part of the path is not a folder. The path is wrong; the file is not just
+	 * missing. */
 	return e == ENOTDIR ? -GW_E_IO : file_error(e);
 }
 
@@ -59,7 +60,8 @@ int file_make_directory(const char *dir, char *message, size_t size)
 
 	if (n <= 0 || n >= (int)sizeof(path)) {
 		snprintf(message, size,
-			 "the path of a folder is empty or longer than %d bytes; use another",
+			 "the path of a folder is empty or longer than %d bytes; use another "
+			 "path",
 			 PATH_BYTES - 1);
 		return -GW_E_SIZE;
 	}
@@ -246,7 +248,7 @@ int file_open(const char *path)
 	return fd;
 }
 
-/* Combines two results of file_changed_by(). */
+/* Combines the results of file_changed_by() for two parts of a path. */
 static int64_t changed_by_both(int64_t a, int64_t b)
 {
 	return a == FILE_NOBODY || a == b ? b : b == FILE_NOBODY ? a : FILE_ANYBODY;

@@ -30,13 +30,14 @@ int file_make_directory(const char *dir, char *message, size_t size);
 #define FILE_PIPE_WAIT_MS 10000
 #define FILE_FIFO_WAIT_MS 3000
 
-/* Opens a pipe, a terminal or a device for writing. If no program reads the FIFO, fails with
- * EPIPE after FILE_FIFO_WAIT_MS instead of blocking. Returns a descriptor, or -1 with errno. */
+/* Opens a pipe, a terminal or a device for writing. If it is a FIFO that no program reads,
+ * fails with EPIPE after FILE_FIFO_WAIT_MS instead of blocking. Returns a descriptor, or -1
+ * with errno. */
 int file_open_special(const char *path);
 
-/* Opens a file that a user named, for reading. If no program writes to a named pipe, fails with
- * ETIMEDOUT after FILE_PIPE_WAIT_MS instead of blocking. Returns a descriptor, or -1 with
- * errno. */
+/* Opens a file that a user named, for reading. If it is a FIFO to which no program writes,
+ * fails with ETIMEDOUT after FILE_PIPE_WAIT_MS instead of blocking. Returns a descriptor, or -1
+ * with errno. */
 int file_open(const char *path);
 FILE *file_fopen(const char *path);
 
@@ -44,7 +45,7 @@ FILE *file_fopen(const char *path);
  * path. Those users could then choose what root runs, reads or writes. */
 bool file_is_unsafe_for_root(const char *path);
 
-/* Reads at most size bytes (adds no NUL). Returns the number of bytes, or an error like
+/* Reads at most size bytes (adds no NUL). Returns the number of bytes, or the same errors as
  * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
@@ -72,7 +73,7 @@ int file_error(int e);
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
 /* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,
- * -GW_E_NOENT (neither folder is known) or -GW_E_SIZE. */
+ * -GW_E_NOENT (neither XDG_CACHE_HOME nor HOME is an absolute path) or -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
 
 /* Makes file_cache_directory() add the folder `part` to every later path, so that data learned
@@ -92,7 +93,7 @@ int secret_read(const char *path, char out[static SECRET_MAX], char *message, si
 /* Reads a secret that we send to another server. The secret is the first line of a regular file
  * and has at most SECRET_MAX - 1 bytes. Refuses a file that another user could replace, because
  * that user could then make us send the contents of any file that we can read. key: the name of
- * the setting in the message, such as token_file. Returns like secret_read(). */
+ * the setting in the message, such as token_file. Returns the same values as secret_read(). */
 int secret_read_for(const char *path, const char *key, char out[static SECRET_MAX],
 		    char *message, size_t size);
 

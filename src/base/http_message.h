@@ -1,8 +1,8 @@
 /* http_message: writes HTTP/1.1 requests and reads answers, for clients without TLS.
  *
- * It does no I/O: the caller owns the connection and closes it after one answer. The end of an
- * answer is given by its Content-Length or by its last chunk. An answer without both ends when
- * the server closes the connection. */
+ * It does no I/O: the caller owns the connection and closes it after one answer. The
+ * Content-Length or the last chunk shows where an answer ends. If an answer has neither, it
+ * ends when the server closes the connection. */
 #ifndef GW_BASE_HTTP_MESSAGE_H
 #define GW_BASE_HTTP_MESSAGE_H
 

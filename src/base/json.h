@@ -28,8 +28,9 @@ void json_init(struct json *j, struct buf *out, bool pretty);
 /* Ends the document with a newline. Returns 0 or the error of the buf. */
 int json_end(struct json *j);
 
-/* Sets the key (borrowed) for the next value that has no key. A function that writes a whole
- * document can thus write the document as a member of another one. */
+/* Sets the key (borrowed) of the next value, which is used if that value is written with key
+ * NULL. So a function that writes a whole document can also write its document as a member of
+ * another document. */
 void json_next_key(struct json *j, const char *key);
 
 /* In these and all functions below, key is NULL for an element of an array and for the document
@@ -51,8 +52,8 @@ void json_time(struct json *j, const char *key, uint64_t wall_ns);
 /* Writes a value that is already JSON, unchanged. The value must be well-formed. */
 void json_raw(struct json *j, const char *key, const char *value);
 
-/* Writes the character at s (not NUL) as it appears between quotes, at most JSON_ESCAPE_MAX
- * bytes. Returns the length of the character in s. */
+/* Writes the character at s (not NUL), escaped as in a JSON string, in at most JSON_ESCAPE_MAX
+ * bytes. Returns the number of bytes that the character has in s. */
 #define JSON_ESCAPE_MAX 6
 size_t json_escape(struct buf *out, const char *s);
 

@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The memory layout of the values of jansson 2 (libjansson.so.4). Jansson's macros are compiled
- * into every program that uses it, so this layout cannot change within that ABI. */
+/* The memory layout of the values of jansson 2 (libjansson.so.4). Jansson's macros compile this
+ * layout into every program that uses jansson, so all versions of libjansson.so.4 have the same
+ * layout. */
 enum jansson_type {
 	JANSSON_OBJECT,
 	JANSSON_ARRAY,

@@ -45,7 +45,8 @@ struct loop {
 	bool in_round;
 	uint64_t wakeups;
 	uint64_t round_ns; /* The present round calls the timers that are due at this time. */
-	/* The timers that are on, the earliest first. There is memory for all timers. */
+	/* A heap of the timers that are on, the earliest first. It has memory for all
+	 * timers. */
 	struct loop_source **heap;
 	unsigned timers; /* number of timers */
 	unsigned heaped; /* number of timers in the heap */

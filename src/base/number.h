@@ -57,8 +57,8 @@ struct unit {
 };
 
 /* unit_times converts a time to nanoseconds; a number without a unit is in seconds. unit_sizes
- * converts a size to bytes; "G" means GiB. The common spellings come first in each table, the
- * largest unit first. */
+ * converts a size to bytes; "G" means GiB. Each table begins with the common spellings, from
+ * the largest unit to the smallest. */
 extern const struct unit unit_times[], unit_sizes[];
 
 /* Reads a number that is not negative, with an optional unit: "1.5 h", "250ms", "4 GiB".

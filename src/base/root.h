@@ -29,7 +29,8 @@ long root_read(const struct root *r, const char *path, char *out, size_t size);
 /* Works like root_read(), but removes the newline and blanks at the end. */
 long root_read_line(const struct root *r, const char *path, char *out, size_t size);
 
-/* Reads a file with one number, decimal or 0x hexadecimal, perhaps negative. */
+/* Reads a file with one number: decimal, or hexadecimal after 0x. The number may be
+ * negative. */
 int root_read_i64(const struct root *r, const char *path, int64_t *ret);
 
 /* Reads the target of a symbolic link. */

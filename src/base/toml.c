@@ -271,7 +271,7 @@ int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_err
 	struct toml *doc = calloc(1, sizeof(*doc));
 	struct toml_reader r = { .doc = doc, .err = err };
 
-	/* This text stays if no other error is found. */
+	/* Every other error replaces this text. */
 	*err = (struct toml_error){ .text = "out of memory" };
 	if (!doc)
 		return -GW_E_NOMEM;

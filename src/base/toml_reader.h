@@ -23,9 +23,9 @@ struct toml_reader {
 	const char *text;
 	const char *p; /* the next byte to read */
 
-	/* A position with known line and column; reader_locate() counts on from it. Callers ask
-	 * for positions nearly in document order, so all calls together read the text about
-	 * once. */
+	/* A position with known line and column, from which reader_locate() continues to count.
+	 * Callers ask for positions nearly in document order, so all calls together read the
+	 * text about once. */
 	const char *mark;
 	unsigned mark_line, mark_column;
 

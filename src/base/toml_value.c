@@ -263,7 +263,8 @@ static bool value_integer(struct toml_reader *r, struct toml_node *node, const c
 		v = v * (uint64_t)base + digit;
 	}
 	node->type = TOML_INTEGER;
-	/* The lowest number has no positive counterpart: -1 - (v - 1) never overflows. */
+	/* For the lowest number, v is larger than INT64_MAX. -1 - (v - 1) does not overflow for
+	 * any v. */
 	node->v.integer = negative && v ? -1 - (int64_t)(v - 1) : (int64_t)v;
 	return true;
 }

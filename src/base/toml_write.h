@@ -25,7 +25,8 @@ struct toml_field {
 		TOML_FIELD_UINT,
 		TOML_FIELD_U64,
 		TOML_FIELD_BOOL,
-		TOML_FIELD_ENUM, /* unsigned; the file has its name, which name() returns */
+		/* an unsigned; the file contains the name that name() returns for it */
+		TOML_FIELD_ENUM,
 	} type;
 	size_t offset;
 	size_t size;                         /* bytes of the member, for TOML_FIELD_TEXT */

@@ -215,7 +215,7 @@ static bool may_run(const struct gw_guard *g)
 		return true;
 	switch (s.state) {
 	case STATE_RECONCILE: return s.mask == 0;
-	/* the program may have to load the model itself, so it may run */
+	/* allowed, because in this state some programs load their model themselves */
 	case STATE_VERIFY_UP: return true;
 	case STATE_ACTIVE:
 	case STATE_SUSPECT: return !g->closed;
@@ -387,7 +387,7 @@ uint64_t guard_api_round(struct gw_guard *g)
 {
 	pthread_mutex_lock(&g->lock);
 	take_outcomes(g);
-	carry_out(g); /* for requests since the last round */
+	carry_out(g); /* carries out the requests since the last round */
 	pthread_mutex_unlock(&g->lock);
 	if (scene_is_due(g))
 		observe_now(g);

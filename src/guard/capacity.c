@@ -110,7 +110,7 @@ static void find_slope(struct capacity *c, uint64_t now_ns, struct capacity_past
 		ret->full_s = last / -ret->slope_bytes_per_s;
 }
 
-/* Returns the finest tier that reaches back over the span, or the coarsest. */
+/* Returns the finest tier that covers the whole span; if no tier does, the coarsest one. */
 static const struct tier *tier_of(uint64_t span_ns)
 {
 	const struct tier *t = tiers;
@@ -161,7 +161,7 @@ uint64_t capacity_available(const struct capacity_gpu *g)
 	return g->free_bytes - kept;
 }
 
-/* Writes a size with a unit that shows its first digits. */
+/* Writes a size in the largest unit of which it is at least a tenth. */
 #define SIZE_TEXT 32
 static const char *size_text(uint64_t bytes, char out[static SIZE_TEXT])
 {

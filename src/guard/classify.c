@@ -361,7 +361,7 @@ static unsigned root_distance(const struct scene_root *r, const struct scene_pro
 {
 	const unsigned n = scene_generations(p, r->id.pid);
 
-	return n || scene_is(p, r) ? n : SCENE_FAR; /* else the pid was reused */
+	return n || scene_is(p, r) ? n : SCENE_FAR; /* if neither is true, the pid was reused */
 }
 
 /* Returns how many generations p is below the nearest root of the worker. 0: p is a root, or p
@@ -416,7 +416,7 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
  * library. */
 #define BUILT_IN "built in: "
 static const struct {
-	char why[sizeof(BUILT_IN) + 15]; /* BUILT_IN and the name */
+	char why[sizeof(BUILT_IN) + 15]; /* BUILT_IN, followed by the name */
 	char exe[28];
 } systems[] = {
 #define D(folder)
@@ -608,7 +608,8 @@ void classify_conflict(const struct policy *p, const struct scene_process *one,
 
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v)
 {
-	uint64_t served = 0, used = 0; /* sets of GPUs: with an MPS server, with a worker */
+	/* the GPUs with an MPS server, and the GPUs with a worker */
+	uint64_t served = 0, used = 0;
 
 	for (unsigned i = 0; i < s->processes; i++) {
 		const struct scene_process *p = &s->process[i];

@@ -55,7 +55,7 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 		      const struct scene_process *p);
 
 /* True if p fits the worker's match, apart from pidfile and port. Bytes, utilisation, type and
- * GPU are compared only if on_gpu is true. s is used only for them. */
+ * GPU are compared only if on_gpu is true. s is used only for these four. */
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 

@@ -33,7 +33,7 @@ struct budget {        /* state of one GPU; begins zeroed */
 	double base_j; /* energy_j at the beginning of the day, or of the service */
 	/* since when the power is above its cap; 0: it is not above it */
 	uint64_t high_ns;
-	/* since when no cap is exceeded, while `over` is still true; 0: a cap is exceeded */
+	/* since when no cap is exceeded although `over` is still true; 0: a cap is exceeded */
 	uint64_t under_ns;
 	uint64_t cleared_ns; /* when `over` last became false; 0: never */
 	uint64_t wait_ns;    /* `over` ends after all caps were kept for this time */

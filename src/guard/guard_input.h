@@ -98,7 +98,7 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns);
 /* Returns the next order. A worker's order waits until the worker's record was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);
 bool guard_next_decision(struct guard *g, struct guard_decision *ret);
-/* Returns the next record. It must be on the disk before orders that are fetched later are
+/* Returns the next record. Write it to the disk before an order that was fetched after it is
  * carried out. */
 bool guard_next_record(struct guard *g, struct guard_record *ret);
 

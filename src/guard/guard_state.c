@@ -62,7 +62,7 @@ COUNT_IS(claims, CLAIM_BACK + 1);
 #define MANY_AS(as, kind, m) { as, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
 #define MANY(kind, m) MANY_AS(#m, kind, m)
 #define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* also for bool */
-/* `as` is the name of the member in recordings, where it keeps an older name. */
+/* For a member that was renamed: `as` is its older name, which recordings still have. */
 #define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL)
 #define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
 #define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
@@ -86,8 +86,8 @@ static const struct struct_text_member of_guard[] = {
 };
 #undef OF
 
-/* Two members are not written: "now", a pointer that is set again from "at", and "end", which
- * influences no decision. */
+/* Two members are not written: "now" is a pointer that is set again from "at"; "end" influences
+ * no decision. */
 #define OF guard_gpu
 static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
@@ -99,8 +99,8 @@ static const struct struct_text_member of_gpu[] = {
 };
 #undef OF
 
-/* Not written are policy and knobs, which come from the policy of the recording, and the
- * processes that an order names, which influence no decision. */
+/* policy and knobs are not written, because they come from the policy of the recording. The
+ * processes that an order names are not written, because they influence no decision. */
 #define OF guard_worker
 static const struct struct_text_member of_worker[] = {
 	N(dry, guard_dry_names), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
@@ -412,7 +412,7 @@ static void old_intent(const struct guard_state_old *o, struct worker_intent *i)
 
 static void old_reasons(const struct guard_state_old *o, struct guard_worker *w)
 {
-	/* version 4 wrote the number of a guard_hold here */
+	/* version 4 wrote a number of enum guard_hold here */
 	const unsigned hold = w->reasons.person;
 
 	w->reasons.person = hold == HOLD_EVICTED  ? PERSON_HOLD_EVICTED

@@ -47,11 +47,13 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 struct health_options {
 	/* The defaults are in parentheses. */
 	double warn_c, throttle_c, evict_c; /* margins at which the trips begin (10, 5 and 2) */
-	/* a trip ends when the margin has been larger than its margin by clear_c (5) for
-	 * clear_ns (30 s) */
+	/* a trip ends when the margin of the GPU has been larger than that of the trip by at
+	 * least clear_c (5) for clear_ns (30 s) */
 	double clear_c;
 	uint64_t clear_ns;
-	unsigned critical; /* workers leave after this many readings in a row at evict_c (4) */
+	/* workers leave after this many readings in a row with a margin of evict_c or less
+	 * (4) */
+	unsigned critical;
 	double absolute_c; /* workers leave at this temperature; NAN: the margins decide (NAN) */
 	double fallback_c; /* temperature limit of a device that reports no limit (85) */
 	uint64_t clean_ns; /* a quarantine ends after this time without a cause (60 s) */
@@ -116,7 +118,8 @@ struct health_status {
 	uint64_t since_ns; /* when this level began; 0: unknown */
 	/* how many Xids occurred since the start, and the number of the last; 0: none */
 	unsigned xids, last_xid;
-	/* the same for Xids from before the start, which the kernel log contains */
+	/* how many Xids occurred before the start, by the kernel log, and the number of the
+	 * last; 0: none */
 	unsigned past_xids, last_past_xid;
 	uint64_t last_past_ns;       /* time of last_past_xid */
 	struct health_finding worst; /* the problem that determines the level */

@@ -22,7 +22,8 @@ enum severity {
 	SEVERITY_REREAD,          /* the recovery action must be read again */
 	SEVERITY_ALERT,           /* a warning for people */
 	SEVERITY_ACTION_OR_ALERT, /* a warning; a recovery action may cause a quarantine */
-	/* as above, but a quarantine if the driver reports no recovery actions */
+	/* like SEVERITY_ACTION_OR_ALERT, but a quarantine if the driver reports no recovery
+	 * actions */
 	SEVERITY_ACTION_OR_QUARANTINE,
 	SEVERITY_QUARANTINE
 };
@@ -42,7 +43,7 @@ enum margin_source {
 struct health_heat {
 	struct {
 		bool on;
-		/* since when the GPU is cool enough to clear the trip; 0: it is not */
+		/* since when the GPU is cool enough to end the trip; 0: it is too warm */
 		uint64_t cool_ns;
 	} trip[TRIPS_ALL];
 	enum margin_source source;
@@ -52,13 +53,13 @@ struct health_heat {
 };
 
 struct health_memory {
-	unsigned flags;     /* set of the rows of memory_flags that hold */
+	unsigned flags;     /* set of the rows of memory_flags that are true now */
 	double uncorrected; /* uncorrected errors at the last reading; NAN: unknown */
 	struct {
 		uint64_t ns; /* time of the reading; 0: there was none yet */
 		double count;
 	} corrected[2]; /* the count of corrected errors at an earlier and a later reading */
-	/* how many errors are new, and how many minutes passed, since the earlier reading */
+	/* number of new errors, and of minutes, since the earlier reading */
 	double corrected_new, corrected_min;
 };
 
@@ -82,7 +83,8 @@ struct health_past {
 
 struct health_quarantine {
 	bool on;
-	uint64_t clean_ns; /* since when nothing requires the quarantine; 0: something does */
+	/* since when nothing requires the quarantine; 0: something requires it */
+	uint64_t clean_ns;
 	char why[240], advice[200];
 };
 
@@ -103,7 +105,8 @@ struct health {
 	uint64_t read_ns;  /* when the recovery action was last read; 0: never */
 	bool action_known; /* the driver reports recovery actions */
 	unsigned action;   /* the driver's recovery action; 0: none */
-	/* since when a new recovery action is expected, because of an event; 0: none is */
+	/* since when a new recovery action is expected, because of an event; 0: none is
+	 * expected */
 	uint64_t awaited_ns;
 };
 

@@ -119,8 +119,10 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 /* clang-format off */
 #define POLICY_SPAN(V, W, S, A) \
 	V(unsigned, days)     /* bit 0: Monday */ \
-	V(unsigned, from_min) /* minutes since midnight, local time */ \
-	V(unsigned, to_min)   /* minutes since midnight; to_min <= from_min: on the next day */
+	/* begin and end, in minutes since midnight, local time; if to_min <= from_min, the span \
+	 * ends on the next day */ \
+	V(unsigned, from_min) \
+	V(unsigned, to_min)
 
 /* Times and sizes of a worker. NAN or UINT64_MAX means the value in policy.standard. max_level
  * and allow_kill are always the worker's own. gpuward.toml(5) explains each of them. */

@@ -101,8 +101,8 @@ static uint64_t hash_part(uint64_t hash, const char *text, long n)
 	return (text_hash(hash, text, n < 0 ? 0 : (size_t)n) ^ 0x100) * TEXT_HASH_PRIME;
 }
 
-/* Accepts empty arguments only if the path of the program can be read: a process that is ending
- * has neither, for some seconds if it releases a large amount of memory. */
+/* Accepts empty arguments only if the path of the program can be read. If both are missing, the
+ * process is ending; this lasts some seconds if it releases a large amount of memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };

@@ -1,10 +1,10 @@
 /* process_cache: keeps what /proc says about the pids that a driver lists, from one scene to
  * the next.
  *
- * Reading a process takes eight files of /proc. Checking that it is still the same process
- * takes one file, or none with a pidfd. A listed pid that is not in /proc counts at first as a
- * process that has just ended (a driver lists one for 0.12 to 0.17 s after its end), and after
- * a second as an orphan. */
+ * To read a process, eight files of /proc are read. To check that a pid still belongs to the
+ * same process, one file is read, or none if there is a pidfd. A listed pid that is not in
+ * /proc counts at first as a process that has just ended, because a driver lists a process for
+ * 0.12 to 0.17 s after its end. After a second, the process counts as an orphan. */
 #ifndef GW_GUARD_PROCESS_CACHE_H
 #define GW_GUARD_PROCESS_CACHE_H
 
@@ -57,8 +57,8 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 /* A process is kept for this time after it was last listed, because reading the driver's list
  * may fail for a while. */
 #define PROCESS_CACHE_FORGET_NS (10 * NS_PER_S)
-/* A young process may execute another program, so it is read again more often than an old
- * one: YOUNG_NS is the age at which it becomes old, REFRESH_..._NS the time between readings. */
+/* A process that is younger than YOUNG_NS is read again more often than an older one, because
+ * it may soon execute another program. REFRESH_..._NS is the time between two readings. */
 #define PROCESS_CACHE_YOUNG_NS         (10 * NS_PER_S)
 #define PROCESS_CACHE_REFRESH_YOUNG_NS (2 * NS_PER_S)
 #define PROCESS_CACHE_REFRESH_OLD_NS   (10 * NS_PER_S)

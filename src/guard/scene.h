@@ -86,7 +86,7 @@ enum scene_how {
 	ROOT_FORMER,
 };
 
-/* A process that belongs to a worker, or did so before; on a GPU or not. */
+/* A process that belongs to a worker, or belonged to it before. It need not be on a GPU. */
 struct scene_root {
 	unsigned worker; /* position of the worker in the policy */
 	enum scene_how how;

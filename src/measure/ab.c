@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define ALPHA 0.05 /* error probability of the whole comparison, and of the A/A pass */
-/* An effect counts as detectable if it is detected with this probability. */
+/* The smallest detectable effect is the one that is detected with this probability. */
 #define POWER          0.8
 #define BCA_FROM_PAIRS 10
 #define BCA_SKEWNESS   1.0
@@ -40,7 +40,8 @@ static const struct {
 /* The data of one phase: the logarithms of B/A of its pairs, and the sums of the arms. */
 struct phase {
 	double *logs[AB_METRICS]; /* one logarithm of B/A per pair */
-	unsigned n[AB_METRICS];   /* number of logarithms; some pairs may have no power */
+	/* number of logarithms; less than `pairs` if a pair has no power */
+	unsigned n[AB_METRICS];
 	unsigned pairs;
 	double energy_j[2], seconds[2]; /* sums over the runs of each arm */
 };
@@ -61,8 +62,8 @@ struct ab {
 	enum ab_outcome outcome;
 	struct ab_estimate last_interim;
 	bool analysed;
-	double *scratch; /* memory for config.resamples numbers */
-	double memory[]; /* the memory for the logarithms, then for scratch */
+	double *scratch; /* the part of `memory` for config.resamples numbers */
+	double memory[]; /* the arrays phases[].logs, then scratch */
 };
 
 void ab_config_init(struct ab_config *config)
@@ -386,8 +387,8 @@ static bool ab_finished(const struct ab *ab)
 	       ab->outcome == AB_BUDGET;
 }
 
-/* Returns the number of pairs that detect the target, or else the gate's change, with 80 %
- * power. */
+/* Returns the number of pairs that detects a change of target_ratio with a probability of 80 %.
+ * If there is no target, the change is that of the gate. */
 static double planned_pairs(const struct ab *ab, const struct ab_result *r)
 {
 	const struct ab_estimate *e = &r->ab[ab->metric];

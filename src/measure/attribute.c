@@ -187,8 +187,8 @@ static double joules_added(const struct attribute *a)
 	return sum;
 }
 
-/* Subtracts a share from *left and returns it: a whole number of units, and never more than
- * *left. */
+/* Rounds a share down to whole units, and limits it to *left. Subtracts it from *left and
+ * returns it. */
 static double take_units(double share, double unit, double *left)
 {
 	double taken = fmin(floor(share / unit) * unit, *left);
@@ -197,8 +197,8 @@ static double take_units(double share, double unit, double *left)
 	return taken;
 }
 
-/* Makes every value a multiple of the last digit of the total, so that no sum of values is
- * rounded, in any order. The remainder is unattributed. */
+/* Rounds every value down to a multiple of the last binary digit of the total. Then every sum
+ * of values is exact, in any order. The remainder becomes unattributed. */
 static void close_rows(struct attribute *a, double total, double factor)
 {
 	double left = total, unit;

@@ -19,9 +19,10 @@
 
 /* How a share was found, best first. */
 enum attribute_how {
-	ATTRIBUTE_MEASURED,    /* the process was alone on the device */
-	ATTRIBUTE_MODELLED,    /* several processes shared the energy by their utilisation */
-	ATTRIBUTE_EQUAL_SPLIT, /* there were several processes, one of unknown utilisation */
+	ATTRIBUTE_MEASURED, /* the process was alone on the device */
+	ATTRIBUTE_MODELLED, /* several processes shared the energy by their utilisation */
+	/* there were several processes; the utilisation of at least one is unknown */
+	ATTRIBUTE_EQUAL_SPLIT,
 	ATTRIBUTE_HOWS
 };
 

@@ -279,9 +279,10 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Returns by how much the uncertain gain makes net more uncertain than gross. Gross is
- * uncertain by u(gain) x its distance from the pivot of the line, net by u(gain) x its distance
- * from the baseline. The result is the difference in quadrature. */
+/* Returns what the gain adds to the uncertainty of net. The uncertainty of gross already
+ * contains u(gain) x the distance of gross from the pivot of the calibration. That of net must
+ * contain u(gain) x the distance of gross from the baseline. The result is the root of the
+ * difference of the two squares, or 0 if the first is larger. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
@@ -330,7 +331,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 #define FILE_BYTES 4096
 #define PATH_BYTES 1024
 #define DEGREES    10.0 /* a baseline is used within this difference of temperature */
-#define SAME_W     0.5  /* power limits within this difference are the same */
+#define SAME_W     0.5  /* power limits that differ by at most this count as equal */
 #define HEAD       "# gpuward baseline "
 /* The first line is HEAD, the hash in 16 hexadecimal digits, and a newline. */
 #define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1)

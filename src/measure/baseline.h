@@ -60,11 +60,11 @@ struct baseline_plan {
 	void *ctx;
 };
 
-/* Measures a baseline on device i of a meter that runs with GW_METER_PROCESSES.
- * Ends early, with code and evidence set, if clocks are throttled, a reading shows a
- * utilisation above 2 %, the power limit changes, or the processes on the GPU do not fit the kind:
- * no-context allows no process; the other kinds allow only the meter's own processes, and
- * context-idle requires one. Such a baseline must not be stored.
+/* Measures a baseline on device i of a meter that runs with GW_METER_PROCESSES. The kind
+ * no-context allows no process on the GPU. The other kinds allow only the meter's own
+ * processes, and context-idle requires one. The measurement ends early, with code and evidence
+ * set, if the processes do not fit the kind, if clocks are throttled, if the power limit
+ * changes, or if a reading shows a utilisation above 2 %. Such a baseline must not be stored.
  * Returns 0, -GW_E_NODEV, -GW_E_NOSUPPORT (no power value), -GW_E_LOST, -GW_E_STATE
  * (plan->progress returned false), -GW_E_ARG (less than 2 s) or -GW_E_NOMEM. */
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,

@@ -184,7 +184,7 @@ int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, 
 	if (err)
 		return err;
 	buf_init(&t, 65536);
-	(void)sensor_compose(&t, &gpu->setup->sensor); /* the error is stored in t */
+	(void)sensor_compose(&t, &gpu->setup->sensor); /* write_text_file() reports t.err */
 	err = write_text_file(
 		b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SENSOR, (int)number), &t,
 		message, size);

@@ -49,7 +49,7 @@ int bundle_create(const char *dir, const struct bundle_about *about, struct bund
 int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, char *message,
 	       size_t size);
 
-/* Records an event; a meter_event_fn with the bundle as its argument. Failures are stored for
+/* Records an event. It is a meter_event_fn; its argument is the bundle. Failures are stored for
  * bundle_close(). */
 void bundle_event(void *bundle, unsigned device, const struct event *e);
 

@@ -23,8 +23,8 @@ int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load 
 void cuda_load_close(struct cuda_load *c);
 
 /* Waits until an earlier load has ended, then starts a load that runs for for_ns, and returns
- * without waiting for its end. *ret_begin_ns is the time of the start, on the clock of
- * cuda_load_open(). Returns 0 or -GW_E_IO. */
+ * without waiting for its end. *ret_begin_ns is the time of the start, on the clock that was
+ * passed to cuda_load_open(). Returns 0 or -GW_E_IO. */
 int cuda_load_on(struct cuda_load *c, uint64_t for_ns, uint64_t *ret_begin_ns);
 
 /* Waits until no load runs. Returns 0 or -GW_E_IO. */
@@ -37,8 +37,8 @@ struct cuda_drive {
 	struct cuda_load *load;
 };
 
-/* Prepares d without opening CUDA; drive.open() opens it. clock is the clock of the measured
- * context. */
+/* Prepares d. libcuda is not opened until drive.open() is called. clock: the clock of the
+ * context with the measured GPU. */
 void cuda_drive_init(struct cuda_drive *d, const struct clock *clock);
 
 #endif

@@ -63,7 +63,7 @@ static double log_gamma(double x)
 {
 	int sign;
 
-	/* not lgamma(), because it writes the global variable signgam */
+	/* lgamma() is not used, because it writes the global variable signgam */
 	return lgamma_r(x, &sign);
 }
 

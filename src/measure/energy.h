@@ -184,8 +184,8 @@ void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
 /* Widens the interval if the program ran for `seconds` less than the window, and it is unknown
  * in which part of the window it ran. The interval grows on each side by the highest power of
- * the window x `seconds`. Adds the code late-edges if this growth is more than the distance
- * from the best value to the lower end of the relative interval. */
+ * the window x `seconds`. Adds the code late-edges if this growth is more than r->relative.best
+ * - r->relative.low. */
 void energy_late(struct gw_energy *r, double seconds);
 
 /* Returns the worst level of a set of codes, by code.def. */
@@ -206,7 +206,7 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
  * hardware counter up to its last reading plus the power samples after that reading; without a
  * counter, only samples. A gap between samples is not bridged: its energy and its time are
  * missing, unless the next counter reading adds both. Samples and readings that are impossible
- * are ignored; after such a reading the samples since the last good one count. */
+ * are ignored; instead of such a reading, the samples since the last good reading count. */
 struct energy_total {
 	struct energy_setup set;
 	uint64_t begin_ns;   /* energy before this monotonic time does not count */

@@ -144,9 +144,9 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			if (a->epoch != b->epoch || a->epoch != e->epoch ||
 			    b->before_ns < a->before_ns + ANCHOR_NS)
 				continue;
-			/* The first reading is before the window. The second one is after the
-			 * window's end, or earlier by at most the distance between the two
-			 * readings. */
+			/* The first reading must be before the window. The second one must be
+			 * after the end of the window, or before it by at most the time between
+			 * the two readings. */
 			if (a->before_ns > w->begin_ns ||
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
@@ -231,8 +231,9 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = hypot(m->counter_u, lateness_u(e, w));
 }
 
-/* Computes the energy from the counter without samples. The counter readings nearest to the
- * start and end of the window replace them. */
+/* Computes the energy from the counter alone, if no samples cover the boundaries. Multiplies
+ * the mean power between the counter readings nearest to the start and to the end of the window
+ * by the length of the window. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {
@@ -322,9 +323,10 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 	return counter ? GW_VERDICT_COUNTER_ONLY : of[e->set.shape];
 }
 
-/* Chooses the result: counter or samples, whichever has the smaller uncertainty. The counter is
- * chosen if the uncertainties are equal or if counter and samples disagree, because a counter
- * is used at all only if reading does not disturb it and it never decreased. */
+/* Chooses the result: that of the counter or that of the samples, by the smaller uncertainty.
+ * The counter is chosen if the uncertainties are equal or if counter and samples disagree,
+ * because a counter is used at all only if reading does not disturb it and it never
+ * decreased. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {

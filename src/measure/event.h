@@ -48,8 +48,8 @@ enum event_type {
 	/* the values that are read at every tick, and how many ticks were missed before this
 	 * one */
 	EVENT_TICK,
-	EVENT_LIMITS,  /* how long each cause limited the clocks, and the power limit */
-	EVENT_NOTE,    /* an enum gw_code that applies to the windows at t_ns */
+	EVENT_LIMITS,  /* the power limit, and how long each cause limited the clocks */
+	EVENT_NOTE,    /* an enum gw_code that applies to the windows that contain t_ns */
 	EVENT_PROCESS, /* one process on the GPU at t_ns */
 	/* the end of the list of processes at t_ns, with their number and whether some may be
 	 * hidden */

@@ -100,8 +100,8 @@ static void *meter_main(void *arg)
 {
 	struct meter_device *d = arg;
 
-	/* With a deadline, this thread initialises the sampler, so that one GPU that hangs does
-	 * not delay another. */
+	/* If driver calls have a deadline, this thread initialises the sampler, so that one GPU
+	 * that hangs does not delay another. */
 	if (d->meter->ctx->deadline_ns)
 		start_sampler(d);
 	pthread_mutex_lock(&d->lock);

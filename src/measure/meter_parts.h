@@ -81,8 +81,8 @@ struct gw_meter {
 /* Passes an event to the tracker and to on_event(). These events are enough to compute all
  * results again. Needs the device's lock. */
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w);
-/* Waits until something is recorded. Returns false if until_ns has passed. Needs the device's
- * lock. */
+/* Waits until an event is recorded or the state of the device changes. Returns false if
+ * until_ns has passed. Needs the device's lock. */
 bool meter_wait_news(struct meter_device *d, uint64_t until_ns);
 
 #endif

@@ -6,11 +6,12 @@
 /* Time between two reads of the ring buffer. A read takes 0.5 ms, and the ring buffer of an H200
  * holds 2.36 s. */
 #define DRAIN_NS     (1500 * NS_PER_MS)
-#define DRAIN_ANY_NS NS_PER_S /* the same if the time span of the ring buffer is unknown */
-#define PROCESSES_NS NS_PER_S /* time between two reads of the processes */
-#define USE_LASTS_NS (2 * NS_PER_S) /* a utilisation is used for this time */
+#define DRAIN_ANY_NS NS_PER_S       /* used if the time span of the ring buffer is unknown */
+#define PROCESSES_NS NS_PER_S       /* time between two reads of the processes */
+#define USE_LASTS_NS (2 * NS_PER_S) /* how long a reading of the utilisation is used */
 #define IDLE_NS      NS_PER_S       /* time between two ticks while no window is open */
-/* The same in a service. It is longer, because the service reads the values itself. */
+/* Time between two ticks in a service while no window is open. It is longer, because the
+ * service also reads the values itself. */
 #define UNWATCHED_NS (30 * NS_PER_S)
 /* While no window is open, a service reads the counter less often by this factor. A reading
  * takes 3 to 14 ms. Between two readings, energy from the ring buffer differs from the counter
@@ -243,9 +244,9 @@ static int64_t clock_offset(const struct sampler *s)
 	return offset;
 }
 
-/* Returns how many of the n entries were processed before: all entries up to the last place at
- * which the stored newest entries occur. Timestamps alone are not enough, because the wall
- * clock may have been set back. */
+/* Returns how many of the n entries were processed before. ring.tail has the newest of them.
+ * Searches for the last place at which ring.tail occurs: the entries up to there were
+ * processed. Timestamps alone are not enough, because the wall clock may have been set back. */
 static unsigned already_taken(const struct sampler *s, int n)
 {
 	for (int end = n; end > 0 && s->ring.tail_count; end--) {
@@ -316,7 +317,7 @@ static void drain_ring(struct sampler *s)
 	s->ring.broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
-		/* This is the present time by the wall clock after it was set. */
+		/* the present time, by the wall clock as it is now set */
 		s->use.newest_us = (uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
@@ -442,8 +443,8 @@ static void read_limits(struct sampler *s)
 	double *v = e.u.limits.seconds;
 	uint64_t read_ns = limits_read_ns(s);
 
-	/* Read the limits again only if the last reading is older than LIMITS_NS. The time of the
-	 * power cap and of sync boost is in the tier SLOW. */
+	/* Read the limits again only if the last reading is older than LIMITS_NS. The tier SLOW
+	 * has the throttled times of the power cap and of sync boost. */
 	sampler_device_read(&s->device, GW_TIER_LIMITS | GW_TIER_SLOW,
 			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	e.t_ns = now_ns(s);

@@ -81,7 +81,8 @@ struct sampler_use {
 struct sampler {
 	struct sampler_device device;
 	struct sampler_options opt;
-	struct energy_setup setup; /* how power is sampled here; for the window tracker */
+	/* how power is sampled on this GPU; for the window tracker */
+	struct energy_setup setup;
 	void (*emit)(void *arg, const struct event *e);
 	void *arg;
 	struct report r;      /* the values of the last reading */

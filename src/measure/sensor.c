@@ -55,8 +55,8 @@ static const struct generation {
 	  0.02 },
 	/* Nothing is published about Blackwell and later. They are treated like Ada. */
 	{ BLACKWELL, 999, 0, 0, 9999, NULL, { 0.1, 1, 0 }, { 0.1, 0.1, 0 }, 0.02 },
-	/* GPUs of other vendors and unknown GPUs. Their power is assumed to be a kernel file that
-	 * changes ten times per second. */
+	/* GPUs of other vendors and unknown GPUs. Their power is assumed to come from a kernel
+	 * file that changes ten times per second. */
 	{ 0, 999, 0, 0, 9999, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, NAN },
 };
 

@@ -145,8 +145,8 @@ static int counter_steps(struct active *a)
 	return err;
 }
 
-/* Adds points for new values that equal the old one, because a value that is still low shows as
- * much about the lag as a value that is high now. */
+/* Adds a point for each period in which the value did not change, because a value that stayed
+ * low shows as much about the lag as a value that became high. */
 static unsigned with_repeats(struct active *a, const struct recorder_trace *t, double period_s)
 {
 	unsigned n = 0;

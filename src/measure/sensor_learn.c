@@ -244,7 +244,8 @@ static void learn_values(struct learn *l)
 	learn_period(l, &w->average, &l->s.average);
 }
 
-#define STAMPS_AGREE_S 60 /* timestamps that differ by more are not of the wall clock */
+/* timestamps that differ more from the wall clock are from another clock */
+#define STAMPS_AGREE_S 60
 
 static void learn_ring(struct learn *l)
 {

@@ -272,8 +272,8 @@ int stat_trend(const double *y, size_t n, struct trend *ret)
 			if (j > i)
 				s += (y[j] > y[i]) - (y[j] < y[i]);
 		}
-		/* A group of t equal values adds t (t - 1)(2 t + 5); each value adds an equal
-		 * part. */
+		/* A group of t equal values adds t (t - 1)(2 t + 5), so each of its values adds
+		 * (t - 1)(2 t + 5). */
 		ties += (same - 1) * (2 * same + 5);
 	}
 	ret->s = s;

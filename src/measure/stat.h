@@ -198,7 +198,7 @@ struct compare_change {
 	double df; /* degrees of freedom of the scatter part of u_log; INFINITY: no scatter */
 };
 
-/* Computes the change from first to row, never more certain than the runs allow.
+/* Computes the change from first to row.
  *
  * If both arms have at least two runs, the scatter of each arm is used. u_ratio is not added,
  * because variation between runs is already in the scatter.
@@ -206,8 +206,8 @@ struct compare_change {
  * If one arm has a single run, s^2 (1 + 1/n) of the other arm is used, and u_ratio of the
  * single run if known.
  *
- * If both arms have a single run, u_ratio of both runs is used. The scatter is unknown, so
- * there is no verdict.
+ * If both arms have a single run, u_ratio of both runs is used. In this case the scatter is
+ * unknown, so there is no verdict.
  *
  * u_extra_log is a standard uncertainty of ln(ratio) that more runs do not reduce, such as
  * compare_offset(); 0: none; NAN: unknown, then there is no interval. Scatter is multiplied by
@@ -222,10 +222,11 @@ int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 
 /* The conclusion from a change. Tables and charts choose words and colour by it. */
 enum compare_verdict {
-	COMPARE_LESS,    /* the whole interval lies below 0 */
-	COMPARE_MORE,    /* the whole interval lies above 0 */
-	COMPARE_OPEN,    /* the interval contains 0 */
-	COMPARE_UNKNOWN, /* the scatter is unknown: both arms have one run, or no interval */
+	COMPARE_LESS, /* the whole interval lies below 0 */
+	COMPARE_MORE, /* the whole interval lies above 0 */
+	COMPARE_OPEN, /* the interval contains 0 */
+	/* both arms have one run, so the scatter is unknown; or there is no interval */
+	COMPARE_UNKNOWN,
 };
 enum compare_verdict compare_verdict(const struct compare_change *c);
 

@@ -60,9 +60,9 @@ struct window_series *window_series_new(size_t room)
 	return s;
 }
 
-/* Returns true if the sample at t_ns replaces the first sample of the series. The first sample must
- * be the only one and be before the window. It is replaced if t_ns is not after the start of the
- * window, either, or if the time between the two samples is a gap. */
+/* Returns true if the sample at t_ns replaces the first sample of the series. That sample must
+ * be the only one and must be before the window. In addition, either t_ns must not be after the
+ * start of the window, or the time between the two samples must be a gap. */
 static bool series_replaces_first(const struct window_series *s, uint64_t t_ns,
 				  const struct energy *e, const struct energy_window *w)
 {
@@ -103,7 +103,7 @@ static void window_series_follow(struct window_series *s, const struct energy *e
 	}
 }
 
-/* Adds a tick of the window. */
+/* Adds the readings of a tick to the series. */
 static void window_series_tick(struct window_series *s, const struct event *e)
 {
 	struct gw_series *v = &s->view;

@@ -4,8 +4,9 @@ The program that is tested is build/gpuward, or the one below GPUWARD_BUILD.  No
 time: TIMEOUT only keeps a hang from blocking the run.
 
 GPUWARD_TEST_JITTER=S in the environment makes each run of the program and each request to a service wait a random time
-of 0 to S seconds first, as a busy machine would.  A test that fails then assumes that its next step is quick: it has
-to wait for the state that it needs.  The head of the run shows the seed; GPUWARD_TEST_SEED=N uses it again.
+of 0 to S seconds first, as a busy machine would.  If a test fails only with this variable, it assumes that its next
+step is quick; make it wait for the state that it needs.  The first lines of the run show the seed; GPUWARD_TEST_SEED=N
+uses the same seed again.
 
     GPUWARD_TEST_JITTER=1 pytest -n 8 tests/e2e/test_guard_contention.py
 """

@@ -6,18 +6,18 @@ llama.cpp with the real server.
 llama.cpp  unload answers before the model's process ended   test_llamacpp_loads_a_model_that_was_still_on_its_way_out
            a load of a running model is 400                  test_a_model_of_llamacpp_that_stays_loaded_is_back
            a load of an unknown model is 404                 test_a_deleted_model_does_not_prevent_loading_the_others
-           an unload of a model that has gone is 400         test_a_model_of_llamacpp_that_has_gone_is_out
+           an unload of a model that has ended is 400        test_a_model_of_llamacpp_that_has_gone_is_out
            a load of a broken file is 200, then failed       test_a_model_of_llamacpp_that_does_not_load_is_noticed_at_once
-           a question to an unloaded model is 400, or        test_llamacpp_shows_whether_slots_are_busy,
+           a query to an unloaded model is 400, or           test_llamacpp_shows_whether_slots_are_busy,
              loads it without autoload=false                   test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle
-           a question to a loading model is 500 or 503       test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle
-           a question wakes a sleeping model                 test_a_sleeping_or_loading_model_of_llamacpp_is_not_asked
+           a query to a loading model is 500 or 503          test_a_model_of_llamacpp_that_changes_before_it_is_asked_is_idle
+           a query wakes a sleeping model                    test_a_sleeping_or_loading_model_of_llamacpp_is_not_asked
            busy slots are 503 with fail_on_no_slot           test_llamacpp_shows_whether_slots_are_busy
            a single-model server has no status               test_llamacpp_of_a_single_model_is_refused_with_a_way_out,
              and has slots                                     test_a_single_model_server_of_llamacpp_may_finish_...
            a wrong key is 401 "Invalid API Key"              test_the_token_is_used_and_never_appears_in_messages
            /metrics of a router needs ?model=                test_measure_count.py, test_models.py
-           --models-max replaces a model without a word      test_no_more_models_of_llamacpp_return_than_the_router_keeps
+           --models-max replaces a model, with no error      test_no_more_models_of_llamacpp_return_than_the_router_keeps
 SGLang     /health generates, and waits while paused         test_a_sign_of_life_needs_no_generation
            a release while not idle ends the server          test_sglang_releases_only_when_it_is_idle
            a second resume ends it; cuda_graph is named      test_sglang_releases_and_resumes_once
@@ -25,7 +25,7 @@ SGLang     /health generates, and waits while paused         test_a_sign_of_life
 Ollama     keep_alive 0 unloads, embed loads embedders       test_ollama_loads_an_embedding_model_by_embed
            options are lost at unload                        test_ollama_gets_its_models_back_as_they_were
            cloud models are listed                           test_cloud_models_of_ollama_are_left_alone
-TabbyAPI   no model is 503, before April 2025 400            test_a_server_that_forgot_its_models_is_not_reported_as_back,
+TabbyAPI   no model is 503; before April 2025 400            test_a_server_that_forgot_its_models_is_not_reported_as_back,
            /health stays 503 after one error                   test_a_sign_of_life_needs_no_generation
 vLLM       404 without VLLM_SERVER_DEV_MODE                  test_vllm_without_dev_mode_is_reported_with_the_remedy,
                                                              test_a_vllm_that_was_restarted_without_dev_mode_is_awake
@@ -34,15 +34,15 @@ vLLM       404 without VLLM_SERVER_DEV_MODE                  test_vllm_without_d
              then /wake_up does nothing                        (test_guard_adapters.py)
 llama-swap unload does not wait, /upstream starts a model    test_requests_in_flight_of_llamaswap_are_waited_for
 ComfyUI    /interrupt before /free                           test_prompts_in_comfys_queue_stay_there
-KoboldCpp  a refusal is 200; an empty list of files says     test_kobold_reports_at_once_why_it_does_not_unload
- 1.122       that one would follow, "admin" says why
+KoboldCpp  a refusal is 200; an empty list of files means    test_kobold_reports_at_once_why_it_does_not_unload
+ 1.122       that it will refuse, and "admin" shows why
  (source,  --password hides the name and refuses the abort   test_kobold_hides_its_model_behind_its_password
  November  only POST requests that generate wake a router    test_no_question_wakes_a_kobold_that_sleeps
  2026)     "idle" is 1 between two requests of the queue     test_requests_that_wait_in_kobolds_queue_are_waited_for
            it reports its model, not its file                test_kobold_gets_back_what_it_had
-           models for images are "inactive" as a name        test_kobold_is_loaded_whatever_its_models_are_for
-           its port is closed while it loads, or 502         test_kobold_may_restart_without_having_failed
-           a router loads what a request names               test_what_a_client_loaded_through_kobolds_router_stays
+           the name of a model for images is "inactive"      test_kobold_is_loaded_whatever_its_models_are_for
+           while it loads, its port is closed or answers 502 test_kobold_may_restart_without_having_failed
+           a router loads the model that a request names     test_what_a_client_loaded_through_kobolds_router_stays
  1.102     no "initial_model"; .kcppt files; only            test_kobold_1_102_gets_its_only_configuration_back
              --password shows the name
 """

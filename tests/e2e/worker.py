@@ -3,11 +3,11 @@ process (runner) for each loaded model.  A runner writes into the simulated worl
 
     with Worker(world, models=["llama3:8b"]) as w:
         w.url, w.pid        # the server process
-        w.calls()           # ["POST /api/generate", ...]: what it was asked
+        w.calls()           # ["POST /api/generate", ...]: the requests that it got
         w.resident()        # bytes that its runners hold
 
-The simulated world follows a folder (docs/SIMULATOR.md, `follow`): World makes it and the scenario.  Contender is a
-process that is not a worker.  As a program, this file is the server or a runner.
+The simulated world reads the memory of processes from a folder (docs/SIMULATOR.md, `follow`).  World makes this folder
+and the scenario.  Contender is a process that is not a worker.  As a program, this file is the server or a runner.
 """
 import argparse
 import json

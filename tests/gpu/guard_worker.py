@@ -1,11 +1,11 @@
 """A worker for tests/gpu/guard: holds memory with a pattern, works on it, and answers signals.
 
   guard_worker.py worker GIB    SIGUSR1: gives its memory back; SIGUSR2: takes it again, from the host
-  guard_worker.py plain GIB     the same without signals: for checkpoints
-  guard_worker.py family GIB    as worker, with two children that are on the GPU too and two that only load data
+  guard_worker.py plain GIB     the same, but handles no signals: for checkpoints
+  guard_worker.py family GIB    like worker, with two children that also use the GPU and two that only load data
   guard_worker.py contender GIB SECONDS
 
-Prints a line with the time (monotonic) of what it did."""
+Prints a line for each action, with its time (monotonic)."""
 import os
 import signal
 import sys

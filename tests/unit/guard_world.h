@@ -75,7 +75,7 @@ struct world {
 	struct scene s;
 	uint64_t now;
 	int utc_offset_s;
-	int64_t wall_step_ns; /* the wall clock was set by this much */
+	int64_t wall_step_ns; /* how far the wall clock was set */
 	bool adaptive;        /* steps follow guard_next_scene_ns() */
 	uint64_t step_ns;
 	struct {

@@ -50,7 +50,7 @@ bool load_recording(const char *name)
 	rec.name = name;
 	rec.n = 0;
 	if (f == NULL) {
-		print_message("no recording '%s' below GPUWARD_TEST_DATA: left out\n", name);
+		print_message("skipped: no recording '%s' below GPUWARD_TEST_DATA\n", name);
 		return false;
 	}
 	while (rec.n < ROWS_MAX && fgets(line, sizeof(line), f) != NULL) {

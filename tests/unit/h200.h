@@ -10,7 +10,7 @@
 
 #define ROWS_MAX 4096
 
-/* One row: when its reads began, when the counter had been read, and the values. */
+/* One row: the time before its reads, the time after the counter was read, and the values. */
 struct row {
 	double begin_s, end_s;
 	double average_w, instant_w, counter_j;
@@ -42,8 +42,8 @@ struct model {
 	double counter_lag_s;       /* lag of the counter behind the host's times of bursts */
 };
 
-/* Timing of a value. age_ms: the age of its sample when the driver read it. early: the driver
- * read it one row before the row that first shows it. */
+/* The timing of a value. age_ms: the age of the sample when the driver read it. early: the
+ * driver read the sample one row before the row that first shows the value. */
 struct timing {
 	double age_ms;
 	bool early;
@@ -72,8 +72,8 @@ bool load_recording(const char *name);
 bool renewed(int i);
 bool ticked(int i);
 
-/* True for a counter tick that was read long after its time on the grid: the driver was late
- * and counted some energy of the next tick in this one. */
+/* True for a counter tick that was read long after its time on the grid: the driver was late,
+ * so this tick contains some energy of the next one. */
 bool late(int i);
 
 double tick_before(double t_s);
@@ -115,8 +115,8 @@ struct bounds {
 
 struct score {
 	struct differences average, instant, counter, any;
-	/* edges that some timing explains; `between` counts those within the bound, `close`
-	 * those within 5 % */
+	/* Edges of the instant value that a possible timing explains. `between`: number of
+	 * those within the bound; `close`: number of those within 5 %. */
 	int between, close;
 };
 

@@ -73,7 +73,7 @@ static int look(struct api *a, const char *library, const char *scenario)
 	setenv("GPUWARD_SIM", scenario, 1);
 	if (gw_open(&o, &a->view.ctx) != 0 || gw_snapshot_new(a->view.ctx, &snap) != 0 ||
 	    gw_process_list_new(a->view.ctx, &list) != 0)
-		return fail("the simulator does not open");
+		return fail("the simulator cannot be opened");
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	usleep(20000); /* some values need two readings */
 	gw_process_list_take(list);
@@ -180,7 +180,7 @@ int main(int argc, char **argv)
 		}
 	}
 	if (argc - optind != 2)
-		return fail("what it takes stands at the top of metrics_dump.c");
+		return fail("see the first comment of metrics_dump.c for the arguments");
 	metrics_choose(&a.metrics, include, exclude, dcgm);
 	if (look(&a, argv[optind], argv[optind + 1]) != 0)
 		return 1;

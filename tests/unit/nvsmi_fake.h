@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-/* Time limit of one run, in real time. It is short only in tests in which the program hangs,
- * because a busy machine may take seconds to start the script. */
+/* Time limit of one run, in real time. Only tests in which the program hangs make it short,
+ * because a busy machine may need seconds to start the script. */
 static uint64_t fake_deadline_ns;
 #define DEADLINE_NS fake_deadline_ns
 #include "device/nvsmi.c"

@@ -1,5 +1,5 @@
-/* Tests the guard's routes with artificial scenes: unknown values, waiting and refusals.
- * tests/e2e/test_guard_rest.py tests the whole service. */
+/* Tests the guard's routes with artificial scenes: unknown values, requests that wait, and
+ * refusals. tests/e2e/test_guard_rest.py tests the whole service. */
 #include "api_fixture.h"
 
 #include "guard/guard_input.h"

@@ -1,5 +1,5 @@
-/* Each allocation of the configuration fails in turn. Loading must return an error and leak
- * nothing. */
+/* Loads a configuration again and again; each time another allocation fails. Loading must
+ * return an error and leak nothing. */
 #include "daemon/guard_config.h"
 
 #include "tree.h"

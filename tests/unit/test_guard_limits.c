@@ -1,5 +1,5 @@
-/* Tests when the guard does not act although a rule applies, what it counts, and what what_if
- * reports. */
+/* Tests when the guard does not act although a rule applies, what it counts, and what a
+ * simulated policy (what_if_new()) reports. */
 #include "guard_test.h"
 
 #include "guard/guard_internal.h"

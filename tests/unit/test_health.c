@@ -1,4 +1,4 @@
-/* Tests the health of an artificial GPU: each test sets its values and events. */
+/* Tests health with an artificial GPU: each test sets the GPU's values and events. */
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
 #include "simtest.h"

@@ -1,5 +1,5 @@
-/* Tests how the power of an idle model and the energy of a load are learned from the power of
- * the GPU. */
+/* Tests how the guard learns the power of an idle model and the energy of loading it, from the
+ * power of the GPU. */
 #include "guard/idle.h"
 
 #include "base/clock.h"

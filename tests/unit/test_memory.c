@@ -1,6 +1,6 @@
-/* Tests the readers of files without memory: allocation n fails, for n = 1, 2, 3, ... until the
- * reader makes fewer than n allocations. The sources are included with malloc() renamed, so
- * that only their allocations fail. */
+/* Tests the readers of files when there is no memory: allocation n fails, for n = 1, 2, 3, ...
+ * until the reader makes fewer than n allocations. The sources are included with malloc()
+ * renamed, so that only their allocations fail. */
 #include "test.h"
 
 #include <gpuward.h>

@@ -1,5 +1,5 @@
-/* Tests what every public function that returns int does with NULL, and that each failure has
- * its own sentence. */
+/* Tests how every public function that returns int handles NULL, and that each failure has its
+ * own sentence. */
 #include "simtest.h"
 
 #include <gpuward-guard.h>

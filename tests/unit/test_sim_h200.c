@@ -1,22 +1,26 @@
-/* The simulated H200 against recordings of a real one.  h200.h explains replay and comparison.
+/* Compares the simulated H200 with recordings of a real one.  h200.h explains replay and
+ * comparison.
  *
- * The load of a recording comes from the counter, which gives the mean power of each 100 ms:
- *   step     that mean, with one edge between two very different levels;
- *   squares  on and off times from the file next to the recording, one off level, and an on level
- *            per tick from its increment;
- *   ring     on and off times from that file, one level each.
- * So the counter agrees almost by construction; average and instant are predictions.
+ * The load of a recording is made from the counter, which gives the mean power of each 100 ms:
+ *   step     this mean; the load has one edge between two very different levels;
+ *   squares  on and off times from the file next to the recording, one off level, and one on
+ *            level per counter tick, from the increment of that tick;
+ *   ring     on and off times from that file, one on level and one off level.
+ * Because the load is made from it, the counter agrees almost by construction. The average and
+ * the instant value are predictions.
  *
- * Fitted once for all recordings: the sampler (low-pass 10 ms, one sample every 20 ms at 4 ms of
- * the recorder's clock, available 8 ms later), the counter's grid (21 ms) and its lag (8 ms).
- * Fitted per recording: the off level and the level of bursts that no tick shows.  As a check,
- * phase and off level were fitted to every other tick: on the ticks between, the low-pass of 10 ms
- * gave 23 of 36 within 5 % in sq0.02 and 7 of 15 in sq0.15, the best of eight.
+ * Some values were fitted once, to all recordings: the sampler (a low-pass of 10 ms; one sample
+ * every 20 ms, at 4 ms on the recorder's clock, available 8 ms later), the counter's grid (21 ms)
+ * and its lag (8 ms). Two values were fitted per recording: the off level, and the level of bursts
+ * that no tick shows. As a check, phase and off level were fitted to every other tick only. Of the
+ * ticks that were not used, 23 of 36 in sq0.02 and 7 of 15 in sq0.15 were within 5 %. None of the
+ * eight low-passes that were tried was better than 10 ms.
  *
- * Not compared: averages that began before the recording, late counter ticks (late()) and edges
- * of the instant value (settled()); the test prints how many.  The instant value is within 5 % in
- * 134 of 136 settled ticks of step, 21 of 36 of sq0.02 and 7 of 15 of sq0.15, because the load is
- * known only as a mean of 100 ms; test_sim_h200_load.c infers a better load. */
+ * Three kinds of values are not compared, and the test prints how many: averages that began before
+ * the recording, late counter ticks (late()) and edges of the instant value (settled()). The
+ * instant value is within 5 % in 134 of 136 settled ticks of step, in 21 of 36 of sq0.02 and in
+ * 7 of 15 of sq0.15, because the load is known only as a mean of 100 ms. test_sim_h200_load.c
+ * infers a better load. */
 #include <math.h>
 
 #include "h200.h"

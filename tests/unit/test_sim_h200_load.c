@@ -1,22 +1,25 @@
-/* One load for three sensors: the simulated H200 against recordings of a real one.
+/* Tests that one load explains three values: compares the simulated H200 with recordings of a
+ * real one.
  *
- * One load is inferred from the counter (the mean of each 100 ms) and the instant value (one
- * sample).  The simulator with this load must give the recorded average, instant and counter
- * within 5 % at every tick that test_sim_h200.c compares.
+ * The load is inferred from the counter (the mean of each 100 ms) and the instant value (one
+ * sample). With this load, the simulator must give the recorded average, instant value and counter
+ * within 5 % at every tick that test_sim_h200.c compares. The average is a prediction, because the
+ * load is made only from the other two.
  *
- * The load of the counter is cut into parts: the last 25 ms before each sample, and the rest of
- * each counter tick, on and off separately.  Each part has one factor.  The factors are changed as
- * little as possible (squared relative power over time) until all readings agree, and stay within
- * SPREAD of the on and off levels of the recording.  With a SPREAD of 11 % one tick is 5.2 % off;
- * without a limit the levels would range from -17 to +40 %.
+ * The load of test_sim_h200.c is cut into parts: the last 25 ms before each sample, and the rest
+ * of each counter tick. The on and off times of a part are separate parts. Each part is multiplied
+ * by a factor. The factors change as little as possible (squared relative power over time) until
+ * all readings agree, but the power stays within SPREAD of the on and off levels of the recording.
+ * With a SPREAD of 11 % one tick would be 5.2 % off. Without a limit the levels would differ from
+ * those of the recording by -17 to +40 %.
  *
- * At an edge, two or three samples may have been read; the nearest one is used and must be
- * explained too.  One of 34 edges is not within 5 %: at 122.996 s of sq0.15, as if that burst had
- * ended 2 ms later than recorded.
+ * At an edge, the driver may have read one of two or three samples. The nearest one is used, and
+ * must also be explained. One of 34 edges is not within 5 %: at 122.996 s of sq0.15, as if that
+ * burst had ended 2 ms later than recorded.
  *
- * The average is a prediction, because the load is made from counter and instant alone.  The last
- * test tries wrong sensors (sampler 1 or 5 ms off, other low-passes, plain means, another lag of
- * the counter) and finds no load for them; the lag of the counter is known only to 3 to 11 ms. */
+ * The last test tries wrong sensors (a sampler that is 1 or 5 ms off, other low-passes, plain
+ * means, another lag of the counter) and finds no load for them. For the lag of the counter, every
+ * value from 3 to 11 ms is possible. */
 #include <math.h>
 
 #include "h200.h"

@@ -1,4 +1,4 @@
-/* Tests the last lines of a stream that arrives in any pieces. */
+/* Tests that the last lines of a stream are kept, whatever pieces it arrives in. */
 #include "cli/runner.h"
 
 #include "measure/stat.h"

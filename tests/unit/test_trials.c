@@ -1,4 +1,4 @@
-/* Tests the mean of several runs, also by simulation. */
+/* Tests the mean of several runs, with fixed values and with simulated runs. */
 #include "measure/distribution.h"
 #include "measure/stat.h"
 

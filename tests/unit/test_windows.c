@@ -1,5 +1,5 @@
-/* Tests windows when the meter stops, when there are many, and after a restart; also what the
- * service reports about itself. */
+/* Tests windows: when the meter stops, when there are many windows, and after a restart. Also
+ * tests what the service reports about itself. */
 #include "api_fixture.h"
 
 #include "serve/windows_impl.h"

@@ -21,7 +21,7 @@ struct tree {
 	struct root root;
 };
 
-/* A row of a tree: a file, or with text "-> target" a symbolic link. */
+/* A row of a tree: a file, or a symbolic link if the text is "-> target". */
 struct tree_row {
 	const char *path, *text;
 };
@@ -82,7 +82,7 @@ static inline void tree_fill(const struct tree *t, const char *prefix,
 	}
 }
 
-/* Creates a character device if possible, else a file: inotify works with both. */
+/* Creates a character device if possible, otherwise a file. inotify works with both. */
 static inline void tree_node(const struct tree *t, const char *path)
 {
 	tree_folders(t, path);

@@ -119,7 +119,7 @@ struct checkpoint_batch {
 	const struct root *root;
 	const struct proc_id *id;
 	unsigned n;
-	const bool *skip;  /* per process: make no call for it */
+	const bool *skip;  /* true for a process for which no call is made; NULL: for none */
 	bool stop_at_fail; /* after a failure, begin no further call */
 	int (*call)(const struct root *root, const struct proc_id *id, char *message,
 		    size_t size);

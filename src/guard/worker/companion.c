@@ -154,7 +154,7 @@ static int companion_request(const char *path, const struct wire_request *r,
 }
 
 /* Connects and sends no request. The companion checks the user before it reads a request, so it
- * refuses a user who is not allowed at once. */
+ * refuses a forbidden user at once. */
 int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
 {
 	int fd = connect_until(path, deadline_ns, message, size), rc;

@@ -181,8 +181,8 @@ static unsigned count_surplus(struct worker_call *c)
 }
 
 /* Requests all noted models before it waits for the first one, so that they load at the same
- * time. If there are too many, the models that were noted first are not loaded, because clients
- * replaced them with the others. */
+ * time. If more models are noted than the router keeps, clients loaded the last ones in place
+ * of the first ones. So the first ones are not requested. */
 static void request_all(struct worker_call *c)
 {
 	unsigned surplus = count_surplus(c);

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Kind "container" uses the UNIX socket of the container engine, and the API of Docker, which
- * Podman has too. */
+/* Kind "container" uses the UNIX socket of the container engine and the API of Docker, which
+ * Podman also has. */
 #define UNIX_SCHEME "unix://"
 /* after this many seconds the engine kills the container; earlier if the deadline is sooner */
 #define GRACE_S 10u
