@@ -231,7 +231,7 @@ void cli_close(struct cli *c)
 
 static int select_devices(struct cli *c, const char *selector)
 {
-	/* This empty device is for the syntax check, which must work without a GPU, too. */
+	/* The syntax check must work without a GPU, too, so it uses this empty device. */
 	static const struct gw_device nobody;
 	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
 	bool valid = gw_device_matches(&nobody, selector) >= 0;

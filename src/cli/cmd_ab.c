@@ -51,7 +51,7 @@ static const struct option options[] = {
 			 AB_PAIRS_LIMIT, 4),
 	SESSION_ITERATIONS(struct ab_options, session),
 	SESSION_PART(struct ab_options, session),
-	/* By default, each command runs once before the comparison. This fills caches, and
+	/* By default, each command runs once before the comparison. This run fills caches, and
 	 * shows early whether B fails. */
 	SESSION_COOLDOWN(struct ab_options, session, 1),
 	SESSION_EXCLUSIVE(struct ab_options, session),
@@ -431,7 +431,8 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 	r->u_j = sqrt(variance);
 	r->power_w = r->energy.best / r->seconds;
 	r->residual_ratio = one_source ? NAN : samples_j / counter_j - 1;
-	/* A short run may have no temperature reading. Use the one before the run. */
+	/* A short run may have no temperature reading. Then use the temperature from before the
+	 * run. */
 	if (isnan(r->temperature_c))
 		r->temperature_c = x->s.cool.now_c;
 }
@@ -643,8 +644,8 @@ static double offset_u_w(const struct gw_meter *meter)
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
 		struct sensor s = meter_setup(meter, i).sensor;
 
-		/* offset_u_w is the uncertainty at the pivot. At 0 W, the error of the gain
-		 * adds to it. */
+		/* offset_u_w is the uncertainty at the pivot. At 0 W, the uncertainty of the
+		 * gain is added to it. */
 		sum += hypot(s.calibration.offset_u_w,
 			     s.calibration.gain_u * s.calibration.pivot_w);
 	}

@@ -1,4 +1,4 @@
-/* diff: shows in what two measurements differ. */
+/* diff: shows the differences between two measurements. */
 #include "cli.h"
 #include "diff.h"
 #include "output.h"
@@ -123,7 +123,7 @@ static void note_side(const struct comparison_row *row, const char *name,
 	say(ctx, text);
 }
 
-/* Adds the notes that explain how the interval of the change follows from the runs. */
+/* Adds the notes that depend on the number of runs of A and B. */
 static void note_runs(const struct diff *d, const struct compare_change *energy,
 		      void (*say)(void *ctx, const char *sentence), void *ctx)
 {

@@ -1,7 +1,6 @@
 /* doctor: finds problems and prints how to fix them. The sentences about GPUs are in cause.def.
- *
- * It also checks which features of the guard work with the permissions of this user. For this,
- * it asks the kernel, the driver's library and the companion. It changes nothing. */
+ * It also checks which features of the guard work with the permissions of this user; for this,
+ * it queries the kernel, the driver's library and the companion. It changes nothing. */
 #include "cli.h"
 #include "client.h"
 #include "remote.h"

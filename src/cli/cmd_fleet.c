@@ -101,7 +101,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	buf_adds(line, ")");
 }
 
-/* Adds " (of N nodes)" if the sum before it covers only N nodes and not all. */
+/* Adds " (of N nodes)" if the sum in the text before covers only N nodes and not all. */
 static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
 {
 	if (nodes < t->nodes)

@@ -57,7 +57,7 @@ struct given {
 struct row {
 	uint64_t t_ns;      /* Time of the tick on the monotonic clock. */
 	uint64_t wall_ns;   /* Time of the tick on the wall clock. */
-	uint64_t missed;    /* Number of ticks directly before this one that have no line. */
+	uint64_t missed;    /* Number of ticks directly before this tick that have no line. */
 	unsigned long tick; /* Number of the tick, from 1. */
 	double figure[FIGURES];
 };
@@ -279,8 +279,9 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* Returns true if a GPU with an empty ring may still get a row that must come before this row.
- * behind is the number of the last tick that was written for that GPU. */
+/* Returns true if `row` must wait, because another GPU may still have a row that comes before
+ * it. `behind` is the number of the last written tick of that GPU, which has no row in its ring
+ * now. */
 static bool is_row_awaited(const struct log_run *run, const struct row *row,
 			   unsigned long behind)
 {
@@ -288,9 +289,10 @@ static bool is_row_awaited(const struct log_run *run, const struct row *row,
 	       now_ns() - row->t_ns < HOLD_NS;
 }
 
-/* Returns the GPU with the next row: that with the earliest tick, and within a tick the first
- * GPU.  Returns NULL if there is no row, or if the row must wait for other GPUs.  Looks into
- * each ring only once, so that a row that arrives in between cannot come out of order. */
+/* Returns the GPU with the row to write next: the row with the earliest tick, and among rows of
+ * one tick the row of the first GPU. Returns NULL if there is no row, or if the row must wait
+ * for other GPUs. Looks into each ring only once, so that a row that arrives in between cannot
+ * come out of order. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;

@@ -39,7 +39,7 @@ static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END }
 struct kept_window {
 	struct bundle_found f; /* Use only the figures. The pointers are not valid any more. */
 	char label[256], uuid[96];
-	/* Number of the run that contains the window. NAN: the window is in no run. */
+	/* Number of the run that the window belongs to. NAN: it belongs to no run. */
 	double trial;
 	const char *validity; /* Validity of the run in result.json. NULL: unknown. */
 	const char *code;     /* The code that makes the run invalid. NULL: none. */
@@ -56,7 +56,8 @@ struct output_to {
 
 #define WARM_UP "warm-up" /* Label of the windows of warm-up runs. */
 
-/* Returns the window of the whole run: the window itself, or the one around a marked part. */
+/* Returns the window of the whole run. If w is a marked part, this is the window around it;
+ * otherwise it is w. */
 static const struct kept_window *run_of(const struct output_to *s, const struct kept_window *w)
 {
 	for (unsigned i = 0; i < s->n; i++)

@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S   60.0 /* longest time for which one request asks the service to wait */
-#define MARGIN_NS (20 * NS_PER_S) /* additional time until the reply must arrive */
+#define ROUND_S   60.0 /* longest time that one request asks the service to wait for memory */
+#define MARGIN_NS (20 * NS_PER_S) /* the reply may take this much longer */
 
 extern char **environ;
 

@@ -125,8 +125,8 @@ static void find_configured_token(struct machine *m, const struct config *c)
 	explicit_bzero(token, sizeof(token));
 }
 
-/* Finds a port on which the service will listen. If it will listen on several ports, prefers
- * one that another process already uses, because then the service cannot start. */
+/* Finds a port on which the service will listen. If there are several, prefers one that another
+ * process already uses, because the service cannot start then. */
 static void find_port(struct machine *m, const struct root *root, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
@@ -537,7 +537,8 @@ static int undo(const struct cli *c)
 		return code;
 	if (done && g->dry_run)
 		printf("Undo would:\n");
-	/* Do this before the undo, because it needs the running service and its token. */
+	/* Do this before the files are removed, because it needs the running service and its
+	 * token. */
 	if (done)
 		setup_service_forget(&at, c->quiet, g->dry_run);
 	code = setup_undo(&at, c->quiet, g->dry_run);

@@ -458,10 +458,10 @@ static int watch_devices(struct cli *c, struct reading *r, uint64_t every_ns)
 	return code;
 }
 
-/* Waits before the second reading, because the CPU utilisation is the difference of two
- * readings. Waits for the time of --settle, or 50 ms with --cpu, or else 100 ms if the output
- * is a table. With --all, waits at least 150 ms, because profiling metrics need more than 100
- * ms between two readings. Returns true if it waited. */
+/* Waits before the second reading, because the CPU utilisation is the difference between two
+ * readings. Waits for the time of --settle. Without --settle, waits 50 ms with --cpu, or 100 ms
+ * if the output is a table. With --all, waits at least 150 ms, because profiling metrics need
+ * more than 100 ms between two readings. Returns true if it waited. */
 static bool wait_for_rates(const struct cli *c, struct reading *r)
 {
 	uint64_t ns = given(c)->settle_ns;

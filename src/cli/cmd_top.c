@@ -90,8 +90,8 @@ static bool may_end(const struct top_model *m, const struct top_process *p, char
 	return false;
 }
 
-/* Sends SIGTERM through a pidfd. may_end() is called after the pidfd was opened: the pidfd
- * always means the same process, even if the pid is used again. */
+/* Sends SIGTERM through a pidfd. The pidfd always means the same process, even if another
+ * process gets the pid later. Therefore may_end() is called after the pidfd was opened. */
 static void end_process(const struct top_model *m, const struct top_process *p, char *message,
 			size_t size)
 {

@@ -46,7 +46,8 @@ struct counter_reading {
 
 struct counter {
 	double number; /* Growth of the counter during the run. NAN: unknown. */
-	/* Estimated part of `number` that was counted just before or just after the run. */
+	/* Estimated part of `number` that was counted just before or just after the run and
+	 * does not belong to it. */
 	double edge;
 	/* Number of series that were not in the first reading, and the sum of their values. The
 	 * whole sum is part of `number`. */

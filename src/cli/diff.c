@@ -213,7 +213,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The samples show the interval. 0 means that there are no samples. */
+	/* The interval is known only from the samples. It is 0 if there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -459,7 +459,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-/* Adds a row per code of the whole run, and a row per GPU and code. */
+/* Adds one row per code of the whole run, and one row per GPU and code. */
 static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -503,8 +503,8 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 	row->headline = true;
 }
 
-/* Returns the value of the first run. Used if all runs are invalid: the value is shown, but not
- * compared. */
+/* Returns the value of the first run. It is used if all runs are invalid: then the value is
+ * shown, but not compared. */
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
 {

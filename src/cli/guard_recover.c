@@ -130,8 +130,8 @@ static bool record_has_process(const struct guard_record *r, const struct gw_pro
 	return false;
 }
 
-/* Returns how many bytes the worker's processes already use on the device; these were restored
- * before. */
+/* Returns how much memory on the device the processes of this record use now. Only processes
+ * that are already restored use any. */
 static double held_bytes(const struct gw_process_list *list, unsigned device,
 			 const struct guard_record *r)
 {
@@ -202,8 +202,8 @@ static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_proc
 	return true;
 }
 
-/* Returns true if the processes of this record may be restored. Each call reads the free memory
- * again, because earlier restores used some of it. */
+/* Returns true if the processes of this record may be restored. Reads the free memory again in
+ * each call, because earlier restores used some of it. */
 static bool may_restore(const struct cli *c, const struct root *root,
 			const struct guard_record *r, char *message, size_t size)
 {

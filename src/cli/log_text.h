@@ -25,7 +25,7 @@ struct log_line {
 	const char *uuid;       /* UUID of the GPU. NULL: unknown. */
 	const char *provenance; /* Source of the values: "driver", "simulated" and others. */
 	double figure[FIGURES]; /* One value per figure. NAN: unknown. */
-	uint64_t missed; /* Number of ticks directly before this one that have no line. */
+	uint64_t missed; /* Number of ticks directly before this tick that have no line. */
 };
 
 struct log_format {

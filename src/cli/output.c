@@ -191,7 +191,8 @@ int output_spares(const char *path, char **inputs, int n)
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
 	for (int i = 0; i < 2 * n;
-	     i++) { /* checks each PATH, and PATH/result.json, because PATH may be a bundle */
+	     /* checks the file PATH, and PATH/result.json, because PATH may be a bundle */
+	     i++) {
 		char name[4096];
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],

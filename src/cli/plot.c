@@ -14,7 +14,7 @@
 /* Estimated width of a character in pixels. The real mean is smaller. */
 #define CHAR   6.6
 #define TOP    24
-#define STRIP  7 /* Height in pixels of a strip, which shows when a GPU was throttled. */
+#define STRIP  7 /* Height of a strip in pixels. A strip shows when a GPU was throttled. */
 #define STRIPS 8 /* Gap above the first strip, in pixels. */
 
 const char *plot_style(void)

@@ -24,7 +24,7 @@ struct plot_line {
 	size_t n;
 	/* End of the measured window on the time axis. NAN: there is no window. */
 	double seconds;
-	/* strip[i] is the cause of throttling at the time strip_t[i]. It is NULL if the GPU was
+	/* strip[i] is the cause of throttling at the time strip_t[i], or NULL if the GPU was
 	 * not throttled then. strip is NULL if nothing is known about throttling. */
 	const double *strip_t;
 	const char *const *strip;

@@ -57,7 +57,7 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 	char message[160];
 	int err = baseline_take(r->meter, i, &plan, &ret->b);
 
-	ret->why[0] = '\0'; /* Remove the text about the stored baseline, which is not used. */
+	ret->why[0] = '\0'; /* No stored baseline is used, so remove the text about it. */
 	if (err)
 		snprintf(ret->why, sizeof(ret->why), "it could not be measured: %s",
 			 gw_strerror(err));
@@ -319,8 +319,8 @@ struct gw_interval run_result_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* Returns the interval per item, for n items.  Up to too_many of the items may not belong to
- * the run, which raises the upper end. */
+/* Returns the interval per item, for n items. Up to too_many of these items may not belong to
+ * the run; this makes the upper end larger. */
 static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown
@@ -453,8 +453,8 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	return err;
 }
 
-/* Computes the energy per item again after the energy of the run changed.  Only the upper end
- * includes the uncertainty of the count. */
+/* Computes the energy per item again after the energy of the run changed. The upper end is
+ * scaled by its own ratio, because only this end includes the uncertainty of the count. */
 static void rescale_per_item(struct gw_interval *v, const struct gw_interval *before,
 			     const struct gw_interval *now)
 {

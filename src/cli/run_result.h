@@ -28,16 +28,16 @@ struct run_baseline {
 	char why[200]; /* Why there is no baseline. "": none was requested. */
 };
 
-/* Finds or measures the baseline of device i of the meter (d in the snapshot), and sets it in
- * the meter.  Measuring takes at most half a minute.  A signal ends the measurement
- * (r->interrupted). */
+/* Finds or measures the baseline of device i of the meter, and sets it in the meter. d is the
+ * same device in the snapshot. Measuring takes at most half a minute. A signal ends the
+ * measurement (r->interrupted). */
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
 
 #define RUN_RESULT_TRIALS 1000 /* largest number of runs in a result */
 
-/* Writes the evidence for a code of device i.  `of` is the argument that belongs to the
- * function, such as run_result_remote.of. */
+/* Writes the evidence for a code of device i. The caller passes the pointer that is stored next
+ * to the function as `of`; see run_result_remote. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
 				 unsigned code, char *out, size_t size);
 

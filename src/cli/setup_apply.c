@@ -361,8 +361,8 @@ static bool is_of_user(enum setup_what what)
 	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
 }
 
-/* Prints that the user gets no copy of the token. Removes the entries that were added for the
- * copy: the manifest keeps its first `before` entries. Returns an exit code. */
+/* Prints that the user gets no copy of the token. Removes the entries for the copy from the
+ * manifest, so that only its first `before` entries stay. Returns an exit code. */
 static int skip_copy(const struct setup_place *at, struct setup_manifest *m, unsigned before,
 		     const char *why)
 {
@@ -579,8 +579,7 @@ static bool undo_entry(struct undo *u, const struct entry *e)
 	return u->failed > before;
 }
 
-/* Removes all other entries from the manifest, so that the next undo tries the failed ones
- * again. */
+/* Keeps only the failed entries in the manifest, so that the next undo tries them again. */
 static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 		       const bool failed[static ENTRIES])
 {

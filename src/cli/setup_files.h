@@ -79,9 +79,9 @@ struct setup_home_request {
 	const char *sum[2];
 };
 
-/* Carries out q in a child process that has only the rights of the user at->user. So a link in
- * the home folder cannot lead to files that the user may not change. Returns 0, an errno or
- * SETUP_CHANGED; EINTR means that the child process was killed. */
+/* Carries out q in a child process that has only the rights of the user at->user. Therefore a
+ * link in the home folder cannot lead to files that the user may not change. Returns 0, an
+ * errno or SETUP_CHANGED; EINTR means that the child process was killed. */
 int setup_as_user(const struct setup_place *at, const struct setup_home_request *q);
 
 #endif
