@@ -40,7 +40,7 @@ const struct option cli_common_options[] = {
 	  "auto, all, "
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
-	  "or none; auto uses the first that finds a GPU",
+	  "or none; auto uses the first backend that finds a GPU",
 	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
 	  backends, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",

@@ -627,10 +627,10 @@ const struct command command_diff = {
 	.summary = "show why two measurements differ: settings, machine, sensor, figures",
 	.description =
 		"Compares two bundles (gpuward measure --bundle) or results (gpuward measure "
-		"-o) and shows in what they differ: the figures, and whether the energies "
-		"differ by more than their uncertainty; codes that only one of them has; "
-		"processes on the GPUs; the settings of the measurement; the machine, the GPUs "
-		"and their sensors. A truncated bundle is compared as far as it was written.",
+		"-o) and shows the differences: the figures, and whether the energies differ "
+		"by more than their uncertainty; codes that only one of them has; processes on "
+		"the GPUs; the settings of the measurement; the machine, the GPUs and their "
+		"sensors. If a bundle is truncated, the part that was written is compared.",
 	.examples = "  gpuward diff monday tuesday\n"
 		    "  gpuward diff --all fp32.json fp16.json\n"
 		    "  gpuward diff --json a b | jq '.rows[] | select(.section == \"gpu\")'\n",

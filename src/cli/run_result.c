@@ -544,7 +544,7 @@ static void warn_fresh(const struct run_count *c, const struct counter *n)
 	if (!n->fresh_assumed)
 		return;
 	cli_error("--%s: %u of %u series appeared during the run; all of %s %.0f %s are "
-		  "counted, assuming that they started at 0",
+		  "counted, because a new series is assumed to start at 0",
 		  c->kind->option, n->fresh, c->last.n, n->fresh == 1 ? "its" : "their",
 		  n->fresh_number, c->iterations ? "iterations" : "tokens");
 }

@@ -240,8 +240,9 @@ static void print_device(const struct measured_device *d, bool several)
 			   samples_text(n, e));
 	if (e->meter == GW_METER_SAMPLES && fabs(e->anchor_ratio - 1) > 0.0005)
 		device_row(several, "Scaled",
-			   "the energy of the samples is multiplied by %.4f, which is counter "
-			   "/ samples around this time; the mean power is not multiplied",
+			   "the energy of the samples is multiplied by %.4f, the ratio of "
+			   "counter to samples in a longer time around or before the window; "
+			   "the mean power is not multiplied",
 			   e->anchor_ratio);
 	if (*source_text(d, source, sizeof(source)))
 		device_row(several, "Source", "%s", source);

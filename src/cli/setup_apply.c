@@ -592,7 +592,7 @@ static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 	m->count = n;
 	code = manifest_save(at, m);
 	return code != EXIT_OK ? code
-			       : cli_fail("some files could not be removed; fix the reasons "
+			       : cli_fail("some files could not be removed; fix the causes "
 					  "above and run sudo gpuward setup --undo again");
 }
 
