@@ -194,7 +194,7 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	return 0;
 }
 
-/* Records why the worker did not stay off the GPU.  Only the first reason is kept. */
+/* Stores why the worker did not stay off the GPU. Only the first reason is kept. */
 static void set_broken(struct clean_room *r, unsigned i, const char *why)
 {
 	struct measured_worker *w = &r->record.worker[i];

@@ -607,8 +607,8 @@ static int finish_report(struct comparison *x, int code)
 	return saved == EXIT_OK ? code : saved;
 }
 
-/* Checks that the energy of every GPU can be read.  If the energy of one GPU is unknown, the
- * sum is also unknown. */
+/* Checks that the energy of every GPU can be read, because the sum is unknown if the energy of
+ * one GPU is unknown. */
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);

@@ -21,7 +21,7 @@ struct outcome {
 	int error;       /* The error of the measurement, or 0. */
 	struct sensor sensor;
 	char message[512]; /* A note or an error. "": none. */
-	char path[4096];   /* The file with the values. "": they are not saved. */
+	char path[4096];   /* The file in which the values are saved. "": they are not saved. */
 };
 
 static void show_progress(void *ctx, const char *what, double done_ratio)

@@ -56,14 +56,14 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-/* Script text that is printed before and after the allowed words of an option. */
+/* Text of the script that is printed before and after the allowed words of an option. */
 struct around {
 	const char *before, *after;
 };
 
 /* Prints the part of a script that completes the value of an option. If the allowed words are
- * known, prints them between the texts of `one`, or of `list` if the value can be a list of
- * words. Otherwise prints texts[] for the kind of value. */
+ * known, prints them between the two texts of `one`; if the value can be a list of words,
+ * between those of `list`. If the words are not known, prints texts[] for the kind of value. */
 static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {

@@ -31,8 +31,9 @@ static bool has_environment(const struct bundle_opened *e)
 	       JSON_DOC_OBJECT;
 }
 
-/* Returns true if the row is shown.  A bundle without a result has no data about the machine;
- * one note says this, so the rows with unknown values are hidden. */
+/* Returns true if the row is shown. If a bundle has no result, it has no data about the
+ * machine. Rows with unknown values are then hidden, because one note says why they are
+ * missing. */
 static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
 		     const struct bundle_opened *b, bool all)
 {

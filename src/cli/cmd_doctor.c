@@ -36,8 +36,7 @@ struct privilege_check {
 	uint64_t capabilities; /* effective capabilities of this process */
 	char socket[256];      /* path of the companion's socket; "": none is configured */
 	bool companion;        /* the companion answers and accepts this user */
-	/* What the service of the package cannot see; "": it sees everything that the guard
-	 * needs. */
+	/* What the packaged service cannot see. "": it sees everything that the guard needs. */
 	char hidden[PROC_VISIBILITY_TEXT];
 };
 
@@ -137,7 +136,7 @@ static void check_checkpoint(struct privilege_check *l, struct render_privilege 
 }
 
 /* Checks which facts about processes of other users are visible. This user is often root, but
- * the service is not, so the text also says what the service cannot see. */
+ * the user of the service is not, so the text also says what the service cannot see. */
 static void check_programs(struct privilege_check *l, struct render_privilege *p)
 {
 	static const char *const which[] = {

@@ -61,7 +61,7 @@ static const char *range_text(char out[static 32], const struct fleet *f)
 }
 
 /* If Prometheus did not answer query q, prints that `part` is unknown, and why. Returns false
- * if there is an answer. */
+ * if Prometheus answered. */
 static bool print_problem(const struct fleet *f, enum fleet_query q, const char *part)
 {
 	char line[600];

@@ -322,8 +322,8 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-/* Shows the progress of the GPU with the most ticks.  On a terminal this is one line that is
- * overwritten, elsewhere one line per REPORT_EVERY ticks. */
+/* Shows the progress of the GPU with the most ticks. On a terminal, this is one line that is
+ * overwritten. Elsewhere, it is one new line per REPORT_EVERY ticks. */
 static void draw_progress(struct log_run *run)
 {
 	char bar[64] = "", of[32] = "", watts[32] = "", text[160];
@@ -710,8 +710,8 @@ static int close_output(const struct log_run *run, int code)
 	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
-/* Frees everything, unless a thread hangs in the driver.  Such a thread may continue later and
- * use this memory, so the memory stays allocated. */
+/* Frees everything. If a thread hangs in the driver, frees nothing, because the thread may
+ * continue later and use this memory. */
 static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;

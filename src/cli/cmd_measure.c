@@ -155,9 +155,9 @@ static bool result_wanted(const struct measurement *m)
 	return m->c->json || m->o->session.output || m->bundle;
 }
 
-/* Does what remains after the command: ends the window in the service, reads the counter, and
- * reads the environment.  The runner calls it while it waits for the last sample, which takes
- * about 30 ms. */
+/* Does the work that remains after the command: ends the window in the service, reads the
+ * counter, and reads the environment. The runner calls it while it waits for the last sample,
+ * which takes about 30 ms. */
 static void after_run(void *arg)
 {
 	struct measurement *m = arg;
@@ -193,8 +193,8 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->work.tokens);
 }
 
-/* Warns if the iteration numbers are not consecutive.  Perhaps one line then stands for several
- * iterations. */
+/* Warns if the iteration numbers are not consecutive, because one line then perhaps stands for
+ * several iterations. */
 static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
 {

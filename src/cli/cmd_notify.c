@@ -33,7 +33,7 @@
 #define NOTES    "org.freedesktop.Notifications"
 #define IN_SIZE  (64 * 1024) /* a larger message of the bus is an error */
 #define OUT_SIZE 8192
-#define SHOWN    32   /* number of notifications whose button still works */
+#define SHOWN    32   /* number of notifications with a button that still works */
 #define WAIT_MS  2000 /* longest wait until the bus accepts a message */
 
 /* Serial numbers of the first calls on the bus. Notifications have the numbers from S_NOTES

@@ -402,8 +402,7 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 		       : EXIT_OK;
 }
 
-/* Checks the planned configuration, because with a mistake in it the service could not
- * start. */
+/* Checks the planned configuration. If it had a mistake, the service could not start. */
 static int check_config(const struct setup_plan *p)
 {
 	char message[1000];

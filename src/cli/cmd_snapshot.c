@@ -24,7 +24,7 @@ struct given {
 };
 
 #define CPU_NS (50 * NS_PER_MS) /* with --cpu: time between two readings */
-/* A machine with few cores needs more than two readings: see HOST_MIN_TICKS. */
+/* On a machine with few cores, two readings are not enough: see HOST_MIN_TICKS. */
 #define CPU_TRIES 20
 
 #define given(cli) ((const struct given *)(cli)->own)
@@ -415,8 +415,8 @@ static int take_snapshot(struct cli *c, struct reading *r)
 	if (r->list)
 		service_processes_ask(&r->service);
 	err = r->list ? gw_process_list_take(r->list) : 0;
-	/* Take the snapshot after the process list: if the driver hangs while it reads the
-	 * list, the snapshot shows this as the state of the device. */
+	/* Take the snapshot after the process list. If the driver hangs while it reads the
+	 * list, the snapshot then shows this as the state of the device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)

@@ -351,8 +351,8 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 			 row->nruns - row->used == 1 ? "is" : "are");
 }
 
-/* Returns true if this run is the first run of its file in all rows. The parts of one file are
- * in different rows. */
+/* Returns true if no earlier row, and no earlier run of this row, comes from the same file. A
+ * file with several parts has a run in several rows. */
 static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
 			  size_t run)
 {

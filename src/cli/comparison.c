@@ -618,8 +618,8 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
-/* Returns true if the last result is a copy of an earlier one.  For example, a bundle contains
- * a copy of the file that -o wrote. */
+/* Returns true if the last result is a copy of an earlier one. For example, the user gave a
+ * bundle and the file of -o, which have the same content. */
 static bool is_copy(const struct result_set *r)
 {
 	const struct result_file *last = &r->v[r->n - 1];

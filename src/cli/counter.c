@@ -457,7 +457,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 }
 
 /* Stores the error: the status and the text of the server. Adds advice if the server requires a
- * key, or if the text is one of the two that a llama.cpp router with several models sends. */
+ * key, or if the text is one of two texts that a llama.cpp router with several models sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {
@@ -504,9 +504,9 @@ static void counter_url_read(const char *url, const struct deadline_stop *stop,
 	buf_done(&body);
 }
 
-/* Finds the processes that listen on the port of the URL. If one of them descends from another,
- * only the ancestor counts. The service manager, which may also have the socket open, is left
- * out. */
+/* Finds the processes that listen on the port of the URL. If one of them is a descendant of
+ * another, only the ancestor counts. The service manager is left out, because it may also have
+ * the socket open. */
 static unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
 				    int64_t ret_pid[static METER_SERVERS])
 {

@@ -273,8 +273,9 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* Returns the description of GPU i of the runs in the environment, where it may have another
- * position. If there is no environment, returns the GPU of the run, which has fewer fields. */
+/* Returns the description of GPU i of the runs. It comes from the environment, where the GPU
+ * may have another position. If there is no environment, it comes from the run, which has fewer
+ * fields. */
 static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;

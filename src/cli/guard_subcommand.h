@@ -52,8 +52,8 @@ bool guard_subcommand_help(const char *word, const struct option *options);
  * an error and returns -1. */
 int64_t guard_game_pid(const char *text);
 
-/* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends with its
- * process, or after for_ns if that is not 0. Returns an exit code. */
+/* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends when its
+ * process ends, or after for_ns if for_ns is not 0. Returns an exit code. */
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
 

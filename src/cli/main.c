@@ -231,7 +231,7 @@ static int dispatch(struct cli *c, int argc, char **argv)
 	const struct command *cmd = NULL;
 	int code;
 
-	/* Common options may also come before the command. */
+	/* The common options before the command are parsed here. */
 	code = parse_options(&argc, argv, tables, true, NULL);
 	term_init(c->color);
 	if (code != EXIT_OK)

@@ -112,9 +112,9 @@ struct config_flag;
 unsigned option_config_flags(const struct option *table, const void *target,
 			     struct config_flag *out, unsigned max);
 
-/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. The caller uses it
- * for an error message about an unexpected argument: the user may have wanted to give the
- * argument as the value of this option. */
+/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. It is for the
+ * error message about an unexpected argument: perhaps the user wanted to give the argument as
+ * the value of this option. */
 const struct option *option_without_value(const struct option_table *tables);
 
 /* Prints the help of all options of a table, wrapped at width. */

@@ -36,8 +36,9 @@ struct progress_marks_window {
 	/* Energy of each process, one struct per device. Set only if the label is
 	 * progress_marks.part. */
 	struct attribute *who;
-	/* Iterations and tokens of the lines between begin and end. The order of the lines
-	 * decides, so the counts are correct even if many lines arrive late and together. */
+	/* Number of iterations and tokens in the lines between begin and end. The order of the
+	 * lines decides, so the counts are correct even if many lines arrive late and
+	 * together. */
 	uint64_t iterations, tokens;
 	/* Private: number of iterations and of tokens before the part. */
 	uint64_t first;

@@ -170,8 +170,8 @@ static void fill_list(struct reader *rd, const struct json_doc *o, const char *k
 	}
 }
 
-/* Reads the fields of a table into target.  A key may contain one dot, for a member of an inner
- * object.  o may be NULL: then every field is absent. */
+/* Reads the fields of a table into target. A key with a dot, such as "a.b", names a member of
+ * an inner object. If o is NULL, every field is absent. */
 static void reader_fill(struct reader *rd, const struct json_doc *o, const struct field *f,
 			void *target)
 {

@@ -61,8 +61,8 @@ struct run_result_from {
 	/* The count from a counter that is read before and after the run. */
 	struct measured_count count;
 	const char *part; /* Name of the marked part to report. NULL: the whole run. */
-	/* The devices that the service measured, which replace those of the meter. NULL: this
-	 * process measured. */
+	/* The devices that the service measured; they replace the devices of the meter. NULL:
+	 * this process measured. */
 	const struct run_result_remote *remote;
 };
 
@@ -113,9 +113,9 @@ struct run_count {
 	unsigned servers;
 };
 
-/* Reads the counter before a run starts, so that a counter that does not work is found early.
- * The caller has filled in the public members and started the runner.  more: there was a run
- * before this one.  Returns an exit code. */
+/* Reads the counter before a run starts, so that an error of the counter is found early. The
+ * caller must fill in the public members and start the runner first. more: there was a run
+ * before this one. Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
 /* Reads the counter again.  Call it as soon as the command has ended, because the server may

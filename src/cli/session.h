@@ -102,9 +102,9 @@ const char *session_command_name(const char *command);
 int session_write(const struct session *s, struct cli_document *doc, struct bundle *bundle,
 		  int err);
 
-/* Shows the progress of a run on standard error.  On a terminal this is one line that is
- * overwritten; it is not drawn while the command uses the terminal in a raw mode.  Elsewhere it
- * is one line per hundred samples, if --progress is given. */
+/* Shows the progress of a run on standard error. On a terminal, this is one line that is
+ * overwritten; it is not drawn while the command uses the terminal in a raw mode. Elsewhere,
+ * one line per hundred samples is printed if --progress is given. */
 
 struct run_progress {
 	struct gw_meter *meter;

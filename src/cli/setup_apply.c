@@ -403,8 +403,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			snprintf(e->path, sizeof(e->path), "%s", s->path);
 			code = manifest_save(at, m);
 		} else if (code == EXIT_OK) {
-			/* An account and a reload are not recorded, because undo does not
-			 * remove them. */
+			/* The manifest does not list an account or a reload, because undo does
+			 * not remove them. */
 			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
 				       ? EXIT_OK
 				       : record(at, s, m);

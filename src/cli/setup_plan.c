@@ -158,8 +158,9 @@ static unsigned unit_kind(void)
 	return k;
 }
 
-/* Returns true if the configuration can contain the name and the command line of this server.
- * TOML allows only UTF-8, but a command line can contain any bytes. */
+/* Returns true if the configuration can contain the texts that identify this server: the model,
+ * and its unit or its command line. TOML allows only UTF-8, but these texts can contain any
+ * bytes. */
 static bool can_be_named(const struct setup_server *s)
 {
 	if (!utf8_is_valid(s->model))

@@ -22,9 +22,9 @@ void term_to_stderr(bool on);
  * terminal, else from the variable COLUMNS; if both are unknown, it is 80. */
 unsigned term_width(void);
 
-/* Returns the width for a table: INT_MAX if the output is not a terminal and COLUMNS is not
- * set, because a program that reads the table needs whole lines. Otherwise the same as
- * term_width(). */
+/* Returns the width for a table. If the output is not a terminal and COLUMNS is not set, this
+ * is INT_MAX, because a program that reads the table needs whole lines. Otherwise it is the
+ * same as term_width(). */
 unsigned term_table_width(void);
 
 bool term_utf8(void);

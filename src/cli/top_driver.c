@@ -143,8 +143,8 @@ static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tier
 	for (unsigned i = 0; i < TOP_FIGURES; i++) {
 		const unsigned quantity = top_figure_info[i].quantity;
 
-		/* Do not show old values: the snapshot still contains those of tiers that were
-		 * not read now. */
+		/* The snapshot still contains old values of the tiers that were not read now:
+		 * do not show these values. */
 		g->absence[i] = tiers & gw_quantity_info(quantity)->tier
 					? (uint8_t)gw_device_value(d, quantity, &g->value[i])
 					: GW_ABSENT_NOT_READ;

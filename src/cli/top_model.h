@@ -111,7 +111,7 @@ struct top_process {
 
 struct top_worker {
 	char name[48], state[16], reasons[64];
-	double since_s; /* how long it has been in this state */
+	double since_s; /* how long the worker has been in this state */
 	bool dry_run;
 };
 
@@ -193,7 +193,7 @@ enum top_column {
 /* Which processes are shown, and how they are sorted. */
 struct top_order {
 	enum top_column column;
-	bool reverse;    /* show the process that would be the last one first */
+	bool reverse;    /* reverse the order; unknown values still come last */
 	int gpu;         /* show only processes on this GPU; -1: on all GPUs */
 	char filter[64]; /* show only processes that contain this text; "": all */
 };

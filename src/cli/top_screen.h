@@ -1,9 +1,7 @@
 /* top_screen: the layout of `gpuward top`. It draws a model on a canvas of any size. It is
- * pure: it uses no terminal and no clock.
- *
- * The screen shows, from top to bottom: a line about the machine, messages, the GPUs, the
- * processes, and a line with the keys. A GPU is drawn with graphs, with bars or as one line, as
- * many rows as there are. */
+ * pure: it uses no terminal and no clock. The screen shows, from top to bottom: a line about
+ * the machine, messages, the GPUs, the processes, and a line with the keys. The number of free
+ * rows decides whether a GPU is drawn with graphs, with bars or as one line. */
 #ifndef GW_CLI_TOP_SCREEN_H
 #define GW_CLI_TOP_SCREEN_H
 
