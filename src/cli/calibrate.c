@@ -301,7 +301,7 @@ static double error_correlation(const double *r, size_t n)
 }
 
 /* Describes how the sensor's readings at the points change with the lag. If the lag is wrong,
- * these readings are wrong, and therefore the fitted line. The effect is largest where the load
+ * these readings and the fitted line are wrong, too. The effect is largest where the load
  * changes fast. */
 struct slope {
 	/* `mean` is the mean of d reading / d lag. dd and xd are sums of products of the

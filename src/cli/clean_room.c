@@ -39,8 +39,8 @@ struct held {
 	 * NAN: the worker has not left. */
 	double evictions;
 	uint64_t until_wall_ns; /* If HELD_BY_US: end of our hold as the service reports it. */
-	/* If HELD_BY_US: end of our hold on the monotonic clock, or a time shortly before
-	 * it. */
+	/* If HELD_BY_US: a time on the monotonic clock that is not later than the end of our
+	 * hold. */
 	uint64_t until_ns;
 };
 

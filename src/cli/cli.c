@@ -305,8 +305,8 @@ void cli_print_status(const struct cli *c)
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 /* The message is "no GPU was found": replace its first letter by a
-			  * capital. */
+			 /* The message is "no GPU was found": begin it with a capital
+			  * letter. */
 			 s->message + 1);
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);

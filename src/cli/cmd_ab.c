@@ -437,8 +437,8 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 		r->temperature_c = x->s.cool.now_c;
 }
 
-/* Writes to x->why the reasons why the energy of the run, or of its part w, is not fully valid:
- * for each GPU, the sentence of each code and its evidence. */
+/* Writes to x->why why the energy of the run, or of its part w, is not fully valid: for each
+ * GPU, the sentence of each code and its evidence. */
 static void describe_codes(struct comparison *x, const struct runner_run *run,
 			   const struct progress_marks_window *w)
 {

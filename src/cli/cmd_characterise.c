@@ -17,7 +17,7 @@
 
 struct outcome {
 	unsigned device; /* Position of the GPU in the snapshot. */
-	bool known;      /* `sensor` has values: measured, saved or assumed. */
+	bool known;      /* True: `sensor` has values, which were measured, saved or assumed. */
 	int error;       /* The error of the measurement, or 0. */
 	struct sensor sensor;
 	char message[512]; /* A note or an error. "": none. */

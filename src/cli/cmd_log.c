@@ -68,8 +68,8 @@ struct source {
 	struct log_run *run;
 	/* Number of rows that were written to the ring, and that were read from it. */
 	atomic_uint head, tail;
-	/* Number of ticks with a sample; number of ticks including those that the sampler
-	 * missed; number of lines that the reader of the output did not get. */
+	/* Number of ticks that have a sample, number of all ticks (including those that the
+	 * sampler missed), and number of lines that the reader of the output did not get. */
 	atomic_ulong collected, slots, dropped;
 	unsigned long written; /* Tick of the last line. Only the main thread uses it. */
 	struct row ring[ROWS];

@@ -298,9 +298,9 @@ static void add_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* Returns the wall clock minus the clock of the samples, in seconds.  An old bundle has no
- * monotonic creation time.  Then the time of the first sample is used, which follows shortly
- * after the creation; the fit finds the remaining lag. */
+/* Returns the wall clock minus the clock of the samples, in seconds. An old bundle does not
+ * contain the monotonic time of its creation. Then the time of the first sample is used
+ * instead, which is a little later; the fit finds this difference as a part of the lag. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;

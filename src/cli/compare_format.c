@@ -681,7 +681,8 @@ static const char *verdict_word(const struct compare_change *c, enum comparison_
 		[COMPARE_UNKNOWN] = "cannot-tell",
 	};
 
-	/* The size is given by the user, so a difference needs no statistical test. */
+	/* The user gives the size, so it is exact and a difference needs no statistical
+	 * test. */
 	if (m == METRIC_SIZE && !isnan(c->change) && c->change != 0)
 		return words[c->change < 0 ? COMPARE_LESS : COMPARE_MORE];
 	return isnan(c->change) ? NULL : words[compare_verdict(c)];

@@ -541,8 +541,8 @@ static uint64_t next_stop_check(struct deadline *p)
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads the output to its end. Ignores bytes that do not fit into the buffer: a number is
- * shorter than the buffer. */
+/* Reads the output to its end. Ignores bytes that do not fit into the buffer, because a number
+ * is shorter than the buffer. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512] = "";

@@ -158,7 +158,8 @@ static bool is_on_gpu(const struct gw_process_list *list, int64_t pid, uint64_t 
 	return false;
 }
 
-/* Returns true if all processes of the record that still exist use a GPU. */
+/* Returns true if all processes of the record that still exist use a GPU. They are then
+ * restored already and need no more memory. */
 static bool all_on_gpu(const struct root *root, const struct gw_process_list *list,
 		       const struct guard_record *r)
 {

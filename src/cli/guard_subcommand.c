@@ -592,7 +592,7 @@ static int read_lines(struct replay *r, FILE *f)
 	int err = 0, more;
 
 	buf_init(&line, LINE_BYTES_MAX);
-	/* A last line without newline is ignored: the service ended while it wrote this
+	/* If the last line has no newline, ignore it: the service ended while it wrote this
 	 * line. */
 	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;

@@ -105,9 +105,9 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, bool
 /* Returns true if the value of the option in target differs from its default. */
 bool option_given(const struct option *o, const void *target);
 
-/* Writes the options that were given in the form that config_load() needs. Writes at most max
- * entries and returns their number. The options must be flags, texts or lists; a list makes one
- * entry per item. The values point into target. */
+/* Writes the options that the user gave to out, in the form that config_load() needs. Writes at
+ * most max entries and returns their number. The options must be flags, texts or lists; a list
+ * makes one entry per item. The values point into target. */
 struct config_flag;
 unsigned option_config_flags(const struct option *table, const void *target,
 			     struct config_flag *out, unsigned max);

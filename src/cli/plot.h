@@ -33,7 +33,8 @@ struct plot_line {
 
 struct plot_time {
 	const char *title, *description; /* Texts for screen readers. */
-	const char *quantity, *unit;     /* For example "Power" and "W". */
+	/* What is drawn and its unit, such as "Power" and "W". */
+	const char *quantity, *unit;
 	const struct plot_line *lines;
 	size_t nlines;
 	double from, to; /* Time range in seconds. Both NAN: use the range of the lines. */

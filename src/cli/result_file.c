@@ -38,7 +38,8 @@ struct reader {
 	char *error;
 	size_t size;
 	bool failed;
-	double zero_s; /* Time 0 of the run that is being read, on the clock of its series. */
+	/* Start of the part that the run describes, as part_begin() returns it. */
+	double zero_s;
 };
 
 static void __attribute__((format(printf, 2, 3)))
@@ -156,7 +157,7 @@ static struct gw_interval band(struct reader *rd, const struct json_doc *o, cons
 				     number(rd, v, "high") };
 }
 
-/* Reads one number per word of a list.  '*' in the key is replaced by the word. */
+/* Reads one number per word of a list. '*' in the key is replaced with the word. */
 static void fill_list(struct reader *rd, const struct json_doc *o, const char *key,
 		      const char *(*name)(unsigned), unsigned count, double *v)
 {

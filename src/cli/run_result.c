@@ -297,8 +297,8 @@ static void add_remote_device(const struct run_result_remote *remote, unsigned i
 	run_result_codes(r, i, evidence_remote, &of);
 }
 
-/* Sums an energy over all devices.  `energy` is its offset in struct measured_device.  alike:
- * the devices have the same error, so the errors are added and not their squares. */
+/* Sums an energy over all devices. `energy` is its offset in struct measured_device. If `alike`
+ * is true, the devices have the same error, so the errors are added and not their squares. */
 static struct gw_interval sum_devices(const struct measured_run *r, bool alike, size_t energy)
 {
 	struct gw_interval all = { 0, 0, 0 };
@@ -453,8 +453,9 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	return err;
 }
 
-/* Computes the energy per item again after the energy of the run changed. The upper end is
- * scaled by its own ratio, because only this end includes the uncertainty of the count. */
+/* Computes the energy per item again after the energy of the run changed. The ratio of the
+ * upper ends differs from that of the best values, because only the upper end includes the
+ * uncertainty of the count. */
 static void rescale_per_item(struct gw_interval *v, const struct gw_interval *before,
 			     const struct gw_interval *now)
 {
@@ -520,8 +521,8 @@ int run_count_before(struct run_count *c, bool more)
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
 	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
-	/* Search before the counter is read. The search takes milliseconds, in which the server
-	 * may count something. */
+	/* Search before the counter is read, because the search takes milliseconds, and the
+	 * server may count something in this time. */
 	find_servers(c);
 	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)

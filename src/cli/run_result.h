@@ -1,4 +1,5 @@
-/* run_result: turns a finished run into a result, with its baseline, and prints it. */
+/* run_result: computes the result of a finished run, including the energy above the baseline,
+ * and prints it. */
 #ifndef GW_CLI_RUN_RESULT_H
 #define GW_CLI_RUN_RESULT_H
 

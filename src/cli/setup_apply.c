@@ -517,8 +517,8 @@ static void undo_user(struct undo *u, const struct entry *e)
 									   : HOME_REMOVE,
 							  .path = e->path,
 							  .sum = { e->sum[0], e->sum[1] } });
-	/* A user's folder, such as .config, usually contains other files. Print nothing
-	 * then. */
+	/* A user's folder, such as .config, usually contains other files, so print nothing if
+	 * it is not empty. */
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 

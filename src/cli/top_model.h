@@ -219,7 +219,7 @@ void top_read_host(struct top_model *m, const struct json_doc *doc);
  * top_read_processes() and top_read_guard(). */
 void top_read_guard_gpu(struct top_model *m, const struct json_doc *doc);
 
-/* Replaces the history by the samples of /api/v1/series. */
+/* Replaces the history with the samples of /api/v1/series. */
 void top_read_series(struct top_model *m, const struct json_doc *doc);
 
 #endif

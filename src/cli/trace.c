@@ -27,7 +27,7 @@ static const char *const names[WANTED][6] = {
 
 struct layout {
 	char separator;
-	/* The name of the time column says UTC, so a time without an offset is UTC. */
+	/* The name of the time column contains "UTC", so a time without an offset is in UTC. */
 	bool utc;
 	size_t column[WANTED];
 };
