@@ -735,9 +735,10 @@ const struct command command_measure = {
 		"Runs a command and measures the energy of the GPUs while it runs: joules with "
 		"their uncertainty, power, time, temperature, throttling, and other processes "
 		"on the GPUs. The command uses the terminal as usual, its output is unchanged, "
-		"and gpuward ends with its exit status. The result is printed on standard "
-		"error. -o and --json also write it as JSON; with -q it is then not printed. A "
-		"command can mark parts, iterations and tokens: see gpuward-measure(1).",
+		"and gpuward ends with the exit status of the command. The result is printed "
+		"on standard error. -o and --json also write it as JSON; -q then leaves out "
+		"the printed result. A command can mark parts, iterations and tokens: see "
+		"gpuward-measure(1).",
 	.examples =
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "

@@ -349,14 +349,16 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 {
 	if (p->workers && !p->print_config) {
 		print_mode(m, p);
-		printf("\nGames that use GameMode: two lines in ~/.config/gamemode.ini\n"
+		printf("\nFor games that use GameMode, put these lines into "
+		       "~/.config/gamemode.ini:\n"
 		       "  [custom]\n"
 		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
 		       "  end=gpuward guard game end --pid $PPID\n"
-		       "Other games: the launch option in Steam\n"
+		       "For other games, set this launch option in Steam:\n"
 		       "  gpuward run --vram 8G --anyway -- %%command%%\n"
-		       "Instead of 8G, write how much memory the game needs on the card; "
-		       "gpuward top shows it\nwhile you play.\n"
+		       "Replace 8G with the GPU memory that the game needs; gpuward top shows "
+		       "it while\n"
+		       "you play.\n"
 		       "For a desktop notification when a worker leaves the GPU or is back:\n"
 		       "  systemctl --user enable --now gpuward-notify\n");
 	}

@@ -27,7 +27,7 @@ struct session_options {
 #define SESSION_ITERATIONS(type, member)                                                      \
 	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                     \
 			 "number of iterations in a run, for energy and time per iteration; " \
-			 "an inference or a training step is an iteration",                   \
+			 "an iteration is, for example, an inference or a training step",     \
 			 1, 1e15, NAN)
 #define SESSION_PART(type, member)                                                             \
 	OPTION_ROW(TEXT, 0, "part", offsetof(type, member.part), "NAME",                       \

@@ -24,7 +24,7 @@
 	F(MEMORY_TOTAL, MEMORY_TOTAL, "memory") \
 	F(MEMORY_ACTIVITY, UTILIZATION_MEMORY, "memory activity") \
 	F(TEMPERATURE, TEMPERATURE_GPU, "temperature") \
-	F(MARGIN, TEMPERATURE_MARGIN, "left to slowdown") \
+	F(MARGIN, TEMPERATURE_MARGIN, "margin to slowdown") \
 	F(MEMORY_TEMPERATURE, TEMPERATURE_MEMORY, "memory temperature") \
 	F(CLOCK_SM, CLOCK_SM, "SM clock") \
 	F(CLOCK_SM_MAX, CLOCK_SM_MAX, "highest SM clock") \
