@@ -599,7 +599,7 @@ static void draw_help(struct canvas *c)
 		"Energy of a GPU: measured during the time that is shown next to it.",
 		"Energy of a process: measured since the service first saw the process.",
 		"- means unknown; the zoom says why.",
-		"hidden: (last line) lists columns for which the terminal is too narrow.",
+		"hidden: ... in the last line: columns for which the terminal is too narrow.",
 	};
 
 	for (unsigned i = 0; i < COUNT(lines) && i < c->rows; i++)
