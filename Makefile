@@ -1,4 +1,4 @@
-# gpuward: a thin front of meson.  `make help` lists what there is.
+# Each target calls meson or a script in tools or tests.  `make help` lists the targets.
 SHELL := /bin/bash
 BUILD ?= build
 SCENARIO ?= demo
@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 help:
 	@sed -n 's/^## //p' Makefile
 
-## make deps      installs what is missing (Debian packages; root or sudo)
+## make deps      installs the Debian packages that the build needs and that are missing (needs root or sudo)
 deps:
 	@tools/deps build
 
@@ -23,73 +23,73 @@ run: deps
 	@TARGETS="gpuward gpuward-serve sim/libnvidia-ml.so.1" tools/build $(BUILD)
 	@tools/run $(BUILD) $(SCENARIO)
 
-## make test      checks, unit and end-to-end tests, with gcc
+## make test      runs the checks, and the unit and end-to-end tests in a build with gcc
 test:
 	@tools/deps test
 	@tools/test
 
-## make test-deep the tests under the address, undefined and thread sanitizers, and the fuzzers
+## make test-deep runs the tests with the address, undefined and thread sanitizers, and the fuzzers
 test-deep:
 	@tools/deps test
 	@tools/test deep
 
-## make analyze   static analyzers (gcc, clang-tidy, cppcheck) and the unit tests under valgrind; half an hour
+## make analyze   runs static analyzers (gcc, clang-tidy, cppcheck) and the unit tests under valgrind; takes half an hour
 analyze:
 	@tools/deps analyze
 	@tools/test analyze
 
-## make coverage  unit and end-to-end tests in a build that counts lines; prints the line coverage of each part of src
+## make coverage  runs the unit and end-to-end tests in a build that counts lines; prints the line coverage of each part of src
 coverage:
 	@tools/deps coverage
 	@tools/test coverage
 
-## make test-gpu  compares with nvidia-smi, measures energy, serves and guards, where there is a GPU
+## make test-gpu  tests on a real GPU: figures compared with nvidia-smi, energy, the service, the guard
 test-gpu:
 	@tests/gpu/run
 	@tests/gpu/energy
 	@tests/gpu/service
 	@tests/gpu/guard
 
-## make test-systemd  units, logind, polkit and GameMode under a systemd of its own (root; changes nothing)
+## make test-systemd  units, logind, polkit and GameMode under a separate systemd (needs root)
 test-systemd: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
 	@tests/systemd/run
 
-## make test-live  the guard and a real llama-server on a simulated GPU: LLAMA_SERVER=PROGRAM, GPUWARD_LIVE_ROOT=FOLDER, from PATH, or Debian sid (root)
+## make test-live  the guard and a real llama-server on a simulated GPU (needs root; tests/live/run says where it finds the server)
 test-live: build
 	@tools/deps live
 	@GPUWARD_BUILD=$(abspath $(BUILD)) tests/live/run || [ $$? -eq 77 ]
 
-## make test-clients  nvtop, nvitop, gpustat, btop and pynvml of Debian sid on simulated GPUs (root; GPUWARD_CLIENTS_ROOT=FOLDER keeps them)
+## make test-clients  nvtop, nvitop, gpustat, btop and pynvml of Debian sid on simulated GPUs (needs root)
 test-clients: build
 	@tools/deps test
 	@tests/clients/run
 
-## make test-workloads  real Slurm, Podman and systemd units as workloads, in a systemd of its own (root; changes nothing)
+## make test-workloads  real Slurm, Podman and systemd units as workloads, under a separate systemd (needs root)
 test-workloads: build
 	@tools/deps workloads
 	@tests/workloads/run
 
-## make soak      a week of the service in an hour, on the simulator: nothing may grow (SOAK_SECONDS=60: a short one)
+## make soak      simulates a week of the service in an hour; its memory, files and database must not grow (SOAK_SECONDS=60: in a minute)
 soak:
 	@tools/deps test
 	@SOAK_SECONDS=$(or $(SOAK_SECONDS),3600) tools/test soak
 
-## make bench     the figures of docs/PERFORMANCE.md next to peers measured in the same run (ARGS=--quick, ARGS="top metrics")
+## make bench     measures the figures of docs/PERFORMANCE.md, and those of similar programs (ARGS="--quick top")
 bench: build
 	@tools/deps bench
 	@bench/run $(ARGS)
 
-## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each, and again until RUNS executions in all; prints their coverage
+## make fuzz      runs each fuzzer for SECONDS_EACH (default 60), repeats this until RUNS executions, and prints their coverage
 fuzz:
 	@tools/deps fuzz
 	@tools/fuzz --seconds $(or $(SECONDS_EACH),60) --runs $(or $(RUNS),0)
 
-## make check     layers, formatting, language, and the NVML ABI where nvml.h is installed
+## make check     checks layers, formatting and language, and the NVML ABI if nvml.h is installed
 check:
 	@tools/test check
 
-## make install   into PREFIX (default /usr/local), below DESTDIR
+## make install   installs into PREFIX (default /usr/local), below DESTDIR
 install: deps
 	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=$(PREFIX)
 	@meson configure build-install -Dprefix=$(PREFIX)
@@ -100,32 +100,32 @@ install: deps
 uninstall:
 	@DESTDIR="$(DESTDIR)" tools/uninstall build-install "$(PREFIX)"
 
-## make deb       Debian packages into dist/: gpuward, libgpuward0, libgpuward-dev, python3-gpuward
+## make deb       builds Debian packages in dist/: gpuward, libgpuward0, libgpuward-dev, python3-gpuward
 deb:
 	@tools/deps package
 	@tools/package deb
 
-## make rpm       RPM packages into dist/
+## make rpm       builds RPM packages in dist/
 rpm:
 	@tools/deps package
 	@tools/package rpm
 
-## make arch      dist/arch with a PKGBUILD for makepkg
+## make arch      makes dist/arch with a source archive and a PKGBUILD for makepkg
 arch:
 	@tools/deps build
 	@tools/package arch
 
-## make portable  dist/gpuward-VERSION-x86_64.tar.xz for glibc 2.31 and newer; needs no other library
+## make portable  builds dist/gpuward-VERSION-x86_64.tar.xz, which runs with glibc 2.31 or newer and needs no other library
 portable:
 	@tools/deps package
 	@tools/package portable
 
-## make image     an OCI image for Kubernetes, podman and docker, into dist/ and the local storage of buildah or podman
+## make image     builds an OCI image for Kubernetes, podman and docker, in dist/ and in the local storage of buildah or podman
 image:
 	@tools/deps image
 	@tools/package image
 
-## make wheel     the Python module with its library, as a wheel, into dist/
+## make wheel     builds a wheel in dist/: the Python module with its library
 wheel:
 	@tools/deps package
 	@tools/package wheel

@@ -1,4 +1,4 @@
-/* Measures the energy of some work, and that of its second half in a window of its own.
+/* Measures the energy of some work in one window, and the energy of its second half in another one.
  *
  *	cc window.c $(pkg-config --cflags --libs gpuward) -lm -o window && ./window
  *

@@ -8,8 +8,8 @@ With PyTorch and a CUDA device the product runs on the GPU: fp32 without TF32, f
 (torch._int_mm).  Otherwise the program prints a message and computes a small product in plain Python.  This shows how
 the example works, but measures nothing about the GPU.  FAST=1 makes everything small.
 
-Marks report to `gpuward measure` the part `warm-up`, the part `inference`, and each iteration.  Without `gpuward
-measure` they do nothing.
+The program marks the part `warm-up`, the part `inference` and each iteration for `gpuward measure`.  Without `gpuward
+measure` the marks have no effect.
 """
 import argparse
 import os
@@ -50,7 +50,7 @@ def on_gpu(torch, precision):
     w = torch.randn(SIZE, SIZE, device="cuda")
     if precision == "int8":
         x, w = ((t * 127 / t.abs().max()).round().to(torch.int8) for t in (x, w))
-        w = w.t().contiguous().t()  # column major, as the int8 units need it
+        w = w.t().contiguous().t()  # column major, because torch._int_mm needs this order
         multiply = torch._int_mm
     else:
         kind = torch.float16 if precision == "fp16" else torch.float32
@@ -111,7 +111,7 @@ def main():
         return
     torch = cuda()
     if torch is None:
-        print("infer.py: there is no PyTorch with a CUDA device: a product in plain Python replaces it, "
+        print("infer.py: PyTorch is missing or has no CUDA device: the product is computed in plain Python, "
               "and the GPU stays idle", file=sys.stderr)
         once = stand_in(options.precision)
     else:

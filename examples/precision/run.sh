@@ -9,7 +9,7 @@
 #   PYTHON   python3 with PyTorch (default: python3)
 #   OUT      folder for the results (default: precision-results)
 #   TRIALS   runs of each precision (default: 5; FAST: 1)
-#   FAST=1   small and short
+#   FAST=1   small layers and few iterations
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 out=${OUT:-precision-results}
@@ -24,8 +24,8 @@ if ! command -v "$gpuward" >/dev/null; then
 fi
 
 # Only the part that infer.py marks as `inference` is measured, without loading and warm-up.  The
-# sensor needs ten seconds.  These numbers of iterations take that long on an H200 at its peak rates.
-# For another GPU, look at Time in the result and change the numbers.
+# sensor needs a measurement of ten seconds.  These numbers of iterations take ten seconds on an H200 at its
+# peak rates.  For another GPU, look at Time in the result and change the numbers.
 declare -A iterations=([fp32]=700 [fp16]=8000 [int8]=8000)
 trials=${TRIALS:-5}
 warmup=1

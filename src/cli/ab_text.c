@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define COLUMN 12
-/* Counter and samples usually differ by less than this ratio; in short runs they may differ by
- * more. */
+/* The energy from the counter and the energy from the samples usually differ by less than this
+ * ratio. In short runs they may differ by more. */
 #define METERS_APART 0.02
 #define row(...)     term_row(COLUMN, __VA_ARGS__)
 
@@ -159,9 +159,9 @@ static void print_table(const struct ab_report *r)
 	table_end(&t, term_width());
 }
 
-/* Prints the mean energy of one command.  The first interval is that of the true energy, as in
- * `gpuward measure`.  The second one does not include the error that all runs on this GPU
- * share. */
+/* Prints the mean energy of one command with two intervals. The first interval includes the
+ * error of the sensor, as in `gpuward measure`. The second one does not, because all runs on
+ * this GPU have the same sensor error. */
 static void print_mean(const struct ab_report *r, enum ab_arm arm, const char *title)
 {
 	struct run_mean mean;
@@ -250,9 +250,9 @@ static void print_interval(const struct ab_report *r)
 	    e->n, 100 * e->mde_ratio);
 }
 
-/* Returns true if counter and samples differ by more than METERS_APART in some run, but no run
- * has the code METERS_DISAGREE.  This happens if the runs are short compared with the update
- * interval of the counter. */
+/* Returns true if counter and samples differ by more than METERS_APART in at least one run, and
+ * no run has the code METERS_DISAGREE. This happens if the runs are short compared with the
+ * update interval of the counter. */
 static bool meters_coarse(const struct ab_report *r)
 {
 	bool apart = false;

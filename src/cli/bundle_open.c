@@ -19,8 +19,9 @@ static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 /* One window of one GPU. */
 struct rebuilt_window {
-	unsigned id; /* Windows of several GPUs with the same id are one run. */
-	struct tracked_window window; /* The evidence for codes comes from this window. */
+	unsigned id; /* Windows with the same id belong to one run, one per GPU. */
+	/* The evidence for the codes is written from this window. */
+	struct tracked_window window;
 	struct measured_device d;
 };
 

@@ -300,8 +300,9 @@ static double error_correlation(const double *r, size_t n)
 	return fmin(rho, RHO_MOST);
 }
 
-/* How the sensor's readings at the points change with the lag.  An error of the lag changes
- * these readings and therefore the fitted line, most of all where the load changes fast. */
+/* Describes how the sensor's readings at the points change with the lag. If the lag is wrong,
+ * these readings and the fitted line are wrong, too. The effect is largest where the load
+ * changes fast. */
 struct slope {
 	/* `mean` is the mean of d reading / d lag. dd and xd are sums of products of the
 	 * deviations. */
@@ -339,8 +340,8 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 /* Computes the variance of a weighted sum of errors, one error at a time. Each error has
  * variance 1; the correlation of two errors is rho^distance. */
 struct alike_sum {
-	/* `near` is the sum of weight x rho^distance over all earlier errors, where distance is
-	 * that to the next error. */
+	/* `near` is the sum of weight x rho^distance over all earlier errors. The distance is
+	 * measured from the next error. */
 	double rho, near, variance;
 };
 
@@ -429,8 +430,8 @@ static bool is_flat(const struct sums *s)
 }
 
 /* Ignores the offset if the external meter measures more than the GPU, for example the whole
- * machine.  The constant power of the other parts is not an offset of the board.  Their power
- * that follows the load adds to the uncertainty of the gain. */
+ * machine. The constant power of the other parts is not an offset of the board. If the power of
+ * other parts follows the load, it changes the gain, so the uncertainty of the gain grows. */
 static void drop_offset(struct measured_calibration *f)
 {
 	f->wider = true;
@@ -495,7 +496,8 @@ static int fit_line(const struct task *t, struct measured_calibration *f, char *
 
 	fit_values(t, &s, f);
 	err = f->offset_alone ? 0 : check_line(f, why, size);
-	/* Do not use a fitted gain that is less certain than that of an uncalibrated sensor. */
+	/* Do not use a fitted gain that is less certain than the gain of an uncalibrated
+	 * sensor. */
 	if (!err && !f->offset_alone && f->gain_u > SENSOR_GAIN_U) {
 		f->offset_alone = true;
 		fit_values(t, &s, f);

@@ -11,12 +11,12 @@ struct chart {
 	struct plot_line *lines;
 	char (*names)[CHART_NAME];
 	size_t n;
-	/* Power limit of the GPU if there is one line. NAN: several lines, or unknown. */
+	/* Power limit of the GPU. NAN: it is unknown, or there are several lines. */
 	double limit_w;
 };
 
-/* A line's name contains only the GPU (CHART_GPUS, for one run), or also the label of the
- * run. */
+/* With CHART_GPUS, a line's name contains only the GPU, because all lines are of one run. With
+ * CHART_RUNS, it also contains the label of the run. */
 enum chart_names { CHART_GPUS, CHART_RUNS };
 
 /* Allocates memory for `most` lines.  Returns 0 or -GW_E_NOMEM.  After success, call
@@ -24,7 +24,7 @@ enum chart_names { CHART_GPUS, CHART_RUNS };
 int chart_init(struct chart *c, size_t most);
 void chart_done(struct chart *c);
 
-/* Add the lines of a run, one per GPU with power (or temperature) samples. */
+/* Add the lines of a run. There is one line per GPU that has power (or temperature) samples. */
 void chart_add_power(struct chart *c, const struct result_file *file,
 		     const struct result_run *run, enum chart_names names);
 void chart_add_temperature(struct chart *c, const struct result_file *file,

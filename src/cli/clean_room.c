@@ -18,7 +18,7 @@
 #define WAIT_MOST_NS (3600 * NS_PER_S)
 #define REPLY_NS     (5 * NS_PER_S)
 /* A hold is a lease. The lease is half as long as the time since --clean-room began, within
- * these limits, and is renewed when a third of it is over. So a command that is killed early
+ * these limits. It is renewed when a third of it is over. So a command that is killed early
  * blocks the workers only for seconds, and a command that runs for hours does not fill the
  * service's log. */
 #define LEASE_LEAST_S 12.0
@@ -39,8 +39,8 @@ struct held {
 	 * NAN: the worker has not left. */
 	double evictions;
 	uint64_t until_wall_ns; /* If HELD_BY_US: end of our hold as the service reports it. */
-	/* If HELD_BY_US: end of our hold on the monotonic clock, or a time shortly before
-	 * it. */
+	/* If HELD_BY_US: a time on the monotonic clock that is not later than the end of our
+	 * hold. */
 	uint64_t until_ns;
 };
 
@@ -194,7 +194,7 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	return 0;
 }
 
-/* Records why the worker did not stay off the GPU.  Only the first reason is kept. */
+/* Stores why the worker did not stay off the GPU. Only the first reason is kept. */
 static void set_broken(struct clean_room *r, unsigned i, const char *why)
 {
 	struct measured_worker *w = &r->record.worker[i];
@@ -204,7 +204,8 @@ static void set_broken(struct clean_room *r, unsigned i, const char *why)
 			 (double)(now_ns() - r->begin_ns) * 1e-9);
 }
 
-/* Checks that a worker that had left did not come back since the last request. */
+/* Records when the worker leaves the GPU. If it left earlier and has come back since the last
+ * request, records that, too. */
 static void update_presence(struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	double evictions = json_doc_number(w, "evictions_total");
@@ -425,8 +426,8 @@ static void note_workers_on_gpu(struct clean_room *r)
 	}
 }
 
-/* Repeats the request for a GPU until the guard knows it.  A guard that just started has not
- * observed a scene yet. */
+/* Requests the state of a GPU from the guard. If the guard has just started and has no scene
+ * yet (status 503), repeats the request. */
 static int request_gpu(struct clean_room *r, const char *uuid, struct runner *runner,
 		       char *message, size_t size)
 {

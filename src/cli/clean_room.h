@@ -1,10 +1,9 @@
-/* clean_room: keeps the guard's workers off the measured GPUs during a measurement.
- *
- * It requests a hold from the service for each worker that may use such a GPU, as `gpuward
- * guard hold` does.  Each hold is a short lease that a thread renews, so the hold ends soon if
- * gpuward is killed.  A hold by someone else is never changed or released; when that hold ends,
- * gpuward requests its own.  If someone else releases or changes gpuward's hold, gpuward does
- * not request it again. */
+/* clean_room: keeps the guard's workers off the measured GPUs during a measurement. It requests
+ * a hold from the service for each worker that may use such a GPU, as `gpuward guard hold`
+ * does. Each hold is a short lease that a thread renews, so the hold ends soon if gpuward is
+ * killed. A hold by someone else is never changed or released; when it ends, gpuward requests a
+ * hold of its own. If someone else releases or changes gpuward's hold, gpuward does not request
+ * it again. */
 #ifndef GW_CLI_CLEAN_ROOM_H
 #define GW_CLI_CLEAN_ROOM_H
 

@@ -40,7 +40,7 @@ const struct option cli_common_options[] = {
 	  "auto, all, "
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
-	  "or none; auto uses the first that finds a GPU",
+	  "or none; auto uses the first backend that finds a GPU",
 	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
 	  backends, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
@@ -231,7 +231,7 @@ void cli_close(struct cli *c)
 
 static int select_devices(struct cli *c, const char *selector)
 {
-	/* This empty device is for the syntax check, which must work without a GPU, too. */
+	/* The syntax check must work without a GPU, too, so it uses this empty device. */
 	static const struct gw_device nobody;
 	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
 	bool valid = gw_device_matches(&nobody, selector) >= 0;
@@ -305,8 +305,8 @@ void cli_print_status(const struct cli *c)
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)
 		snprintf(text, sizeof(text), "N%s.",
-			 /* The message is "no GPU was found": replace its first letter by a
-			  * capital. */
+			 /* The message is "no GPU was found": begin it with a capital
+			  * letter. */
 			 s->message + 1);
 	else
 		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);

@@ -59,8 +59,8 @@ struct command {
 	bool offline;        /* the command reads no GPU and rejects options about GPUs */
 	bool names_gpu;      /* the command is offline, but accepts --gpu */
 	bool one_form;       /* the output has only one format: --json is rejected */
-	/* How many programs the arguments name: 1 for `run`, 2 for `ab`, 0 for most commands.
-	 * If it is not 0, the first argument ends the options of gpuward. */
+	/* Number of programs that the arguments name: 1 for `run`, 2 for `ab`, 0 for most
+	 * commands. If it is not 0, the first argument ends the options of gpuward. */
 	unsigned runs;
 	/* Prints the help of the subcommand `word`, or the list of subcommands if word is NULL.
 	 * Returns false if there is no such subcommand. The pointer is NULL if the command has

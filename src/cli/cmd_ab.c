@@ -51,7 +51,7 @@ static const struct option options[] = {
 			 AB_PAIRS_LIMIT, 4),
 	SESSION_ITERATIONS(struct ab_options, session),
 	SESSION_PART(struct ab_options, session),
-	/* By default, each command runs once before the comparison. This fills caches, and
+	/* By default, each command runs once before the comparison. This run fills caches, and
 	 * shows early whether B fails. */
 	SESSION_COOLDOWN(struct ab_options, session, 1),
 	SESSION_EXCLUSIVE(struct ab_options, session),
@@ -431,13 +431,14 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 	r->u_j = sqrt(variance);
 	r->power_w = r->energy.best / r->seconds;
 	r->residual_ratio = one_source ? NAN : samples_j / counter_j - 1;
-	/* A short run may have no temperature reading. Use the one before the run. */
+	/* A short run may have no temperature reading. Then use the temperature from before the
+	 * run. */
 	if (isnan(r->temperature_c))
 		r->temperature_c = x->s.cool.now_c;
 }
 
-/* Writes to x->why the reasons why the energy of the run, or of its part w, is not fully valid:
- * for each GPU, the sentence of each code and its evidence. */
+/* Writes to x->why why the energy of the run, or of its part w, is not fully valid: for each
+ * GPU, the sentence of each code and its evidence. */
 static void describe_codes(struct comparison *x, const struct runner_run *run,
 			   const struct progress_marks_window *w)
 {
@@ -606,8 +607,8 @@ static int finish_report(struct comparison *x, int code)
 	return saved == EXIT_OK ? code : saved;
 }
 
-/* Checks that the energy of every GPU can be read.  If the energy of one GPU is unknown, the
- * sum is also unknown. */
+/* Checks that the energy of every GPU can be read, because the sum is unknown if the energy of
+ * one GPU is unknown. */
 static int check_meters(const struct comparison *x)
 {
 	const struct gw_status *s = gw_snapshot_status(x->c->snap);
@@ -643,8 +644,8 @@ static double offset_u_w(const struct gw_meter *meter)
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
 		struct sensor s = meter_setup(meter, i).sensor;
 
-		/* offset_u_w is the uncertainty at the pivot. At 0 W, the error of the gain
-		 * adds to it. */
+		/* offset_u_w is the uncertainty at the pivot. At 0 W, the uncertainty of the
+		 * gain is added to it. */
 		sum += hypot(s.calibration.offset_u_w,
 			     s.calibration.gain_u * s.calibration.pivot_w);
 	}

@@ -187,7 +187,8 @@ static void start_job(struct cli *c, struct job *j)
 	}
 }
 
-/* Shows the progress of the slowest job in one line.  Returns how many jobs still run. */
+/* Shows the progress of the job that needs the most time, in one line. Returns how many jobs
+ * still run. */
 static unsigned draw_progress(const struct jobs *all, bool show)
 {
 	unsigned running = 0;

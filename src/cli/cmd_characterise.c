@@ -17,11 +17,11 @@
 
 struct outcome {
 	unsigned device; /* Position of the GPU in the snapshot. */
-	bool known;      /* `sensor` has values: measured, saved or assumed. */
+	bool known;      /* True: `sensor` has values, which were measured, saved or assumed. */
 	int error;       /* The error of the measurement, or 0. */
 	struct sensor sensor;
 	char message[512]; /* A note or an error. "": none. */
-	char path[4096];   /* The file with the values. "": they are not saved. */
+	char path[4096];   /* The file in which the values are saved. "": they are not saved. */
 };
 
 static void show_progress(void *ctx, const char *what, double done_ratio)
@@ -224,8 +224,7 @@ static void print_title(const struct gw_device *d, const struct outcome *o)
 		clock_format_rfc3339(o->sensor.wall_ns, time);
 		printf("  %s %s", sensor_origin_words(o->sensor.origin), time);
 	} else if (o->known) {
-		printf("  %s; values of its generation and driver are assumed",
-		       sensor_origin_words(o->sensor.origin));
+		printf("  %s; typical values are used", sensor_origin_words(o->sensor.origin));
 	}
 	putchar('\n');
 }
@@ -245,8 +244,8 @@ static void print_sensor(const struct sensor *s)
 		figure_line("ring", "%u entries, %.4g s%s", s->ring_entries, s->ring_span_s,
 			    s->ring_wall ? ", wall-clock timestamps" : "");
 	if (s->ring.why == GW_HAVE && !isnan(s->ring_gap_p10_s))
-		figure_line("ring gaps, p10 to p90", "%.4g to %.4g ms", s->ring_gap_p10_s * 1e3,
-			    s->ring_gap_p90_s * 1e3);
+		figure_line("ring spacing, p10 to p90", "%.4g to %.4g ms",
+			    s->ring_gap_p10_s * 1e3, s->ring_gap_p90_s * 1e3);
 	print_rates(s);
 	figure_line("power is measured for", "%s",
 		    s->module_scope ? "the module, CPU included" : "the board");

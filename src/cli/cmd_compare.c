@@ -118,7 +118,7 @@ struct text_cell {
 	char text[COMPARE_CELL];
 };
 
-/* The cells of a row that describe its runs. */
+/* The cells that describe the runs of a row. */
 struct text_facts {
 	struct text_cell label, runs, state, room;
 };
@@ -146,7 +146,8 @@ static void text_facts(const struct compare_view *v, const struct comparison_row
 	snprintf(f->room.text, sizeof(f->room.text), "%s", room ? room : "");
 }
 
-/* Sets a cell if it has text. An empty cell is shown as "-", or as blank if `blank` is set. */
+/* Sets a cell to the text. If the text is empty, the cell shows "-", or nothing if `blank` is
+ * set. */
 static void set_cell(struct text_table *x, unsigned column, const struct text_cell *c,
 		     bool blank)
 {
@@ -291,7 +292,7 @@ static void text_sentence(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-/* Prints a note that lists the hidden columns and intervals. whole: the terminal width that
+/* Prints a note that lists the hidden columns and intervals. `whole` is the terminal width that
  * would show everything. */
 static void note_hidden(const struct text_table *x, unsigned width, unsigned whole,
 			struct text_out *notes)

@@ -18,7 +18,7 @@
 	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
 
 /* A shell command that prints the names of the workers. It works because the service writes its
- * document in one line, and the object of each worker begins with the name. */
+ * document in one line, and each worker's object begins with the name. */
 #define WORKERS                                                                        \
 	"guard status --json 2>/dev/null | grep -o '{\"name\":\"[^\"]*\",\"kind\"' | " \
 	"cut -d'\"' -f4"
@@ -56,14 +56,14 @@ static enum value value_of(const struct option *o)
 	return ANYTHING;
 }
 
-/* Script text that is printed before and after the allowed words of an option. */
+/* Text of the script that is printed before and after the allowed words of an option. */
 struct around {
 	const char *before, *after;
 };
 
 /* Prints the part of a script that completes the value of an option. If the allowed words are
- * known, prints them between the texts of `one`, or of `list` if the value can be a list of
- * words. Otherwise prints texts[] for the kind of value. */
+ * known, prints them between the two texts of `one`; if the value can be a list of words,
+ * between those of `list`. If the words are not known, prints texts[] for the kind of value. */
 static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {
@@ -166,8 +166,8 @@ static void bash_values(const struct option *t)
 		bash_value(t);
 }
 
-/* Prints a branch of the bash script that sets the variable `words` to the words that are
- * allowed as an argument. */
+/* Prints a branch of the bash script. The branch sets the variable `words` to the words that
+ * are allowed as an argument. */
 static void bash_arguments(const char *name, const char *usage, const char *indent)
 {
 	struct arguments a = arguments_of(usage);

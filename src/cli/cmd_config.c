@@ -90,7 +90,7 @@ static void fault_json(struct json *j, const struct config_fault *f)
 	bare.warning = false;
 	if (file)
 		bare.at = (struct config_place){ 0 };
-	/* without a file, the text names the variable or option */
+	/* if the mistake is not in a file, the text names the variable or option */
 	config_fault_text(&text, &bare);
 	json_object(j, NULL);
 	json_string(j, "file", file ? f->at.name : NULL);

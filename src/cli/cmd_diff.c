@@ -1,4 +1,4 @@
-/* diff: shows in what two measurements differ. */
+/* diff: shows the differences between two measurements. */
 #include "cli.h"
 #include "diff.h"
 #include "output.h"
@@ -31,8 +31,9 @@ static bool has_environment(const struct bundle_opened *e)
 	       JSON_DOC_OBJECT;
 }
 
-/* Returns true if the row is shown.  A bundle without a result has no data about the machine;
- * one note says this, so the rows with unknown values are hidden. */
+/* Returns true if the row is shown. If a bundle has no result, it has no data about the
+ * machine. Rows with unknown values are then hidden, because one note says why they are
+ * missing. */
 static bool is_shown(const struct diff_row *row, const struct bundle_opened *a,
 		     const struct bundle_opened *b, bool all)
 {
@@ -123,7 +124,7 @@ static void note_side(const struct comparison_row *row, const char *name,
 	say(ctx, text);
 }
 
-/* Adds the notes that explain how the interval of the change follows from the runs. */
+/* Adds the notes that depend on the number of runs of A and B. */
 static void note_runs(const struct diff *d, const struct compare_change *energy,
 		      void (*say)(void *ctx, const char *sentence), void *ctx)
 {
@@ -627,10 +628,10 @@ const struct command command_diff = {
 	.summary = "show why two measurements differ: settings, machine, sensor, figures",
 	.description =
 		"Compares two bundles (gpuward measure --bundle) or results (gpuward measure "
-		"-o) and shows in what they differ: the figures, and whether the energies "
-		"differ by more than their uncertainty; codes that only one of them has; "
-		"processes on the GPUs; the settings of the measurement; the machine, the GPUs "
-		"and their sensors. A truncated bundle is compared as far as it was written.",
+		"-o) and shows the differences: the figures, and whether the energies differ "
+		"by more than their uncertainty; codes that only one of them has; processes on "
+		"the GPUs; the settings of the measurement; the machine, the GPUs and their "
+		"sensors. If a bundle is truncated, the part that was written is compared.",
 	.examples = "  gpuward diff monday tuesday\n"
 		    "  gpuward diff --all fp32.json fp16.json\n"
 		    "  gpuward diff --json a b | jq '.rows[] | select(.section == \"gpu\")'\n",

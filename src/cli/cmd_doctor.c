@@ -1,7 +1,6 @@
 /* doctor: finds problems and prints how to fix them. The sentences about GPUs are in cause.def.
- *
- * It also checks which features of the guard work with the permissions of this user. For this,
- * it asks the kernel, the driver's library and the companion. It changes nothing. */
+ * It also checks which features of the guard work with the permissions of this user; for this,
+ * it queries the kernel, the driver's library and the companion. It changes nothing. */
 #include "cli.h"
 #include "client.h"
 #include "remote.h"
@@ -37,8 +36,7 @@ struct privilege_check {
 	uint64_t capabilities; /* effective capabilities of this process */
 	char socket[256];      /* path of the companion's socket; "": none is configured */
 	bool companion;        /* the companion answers and accepts this user */
-	/* What the service of the package cannot see; "": it sees everything that the guard
-	 * needs. */
+	/* What the packaged service cannot see. "": it sees everything that the guard needs. */
 	char hidden[PROC_VISIBILITY_TEXT];
 };
 
@@ -138,7 +136,7 @@ static void check_checkpoint(struct privilege_check *l, struct render_privilege 
 }
 
 /* Checks which facts about processes of other users are visible. This user is often root, but
- * the service is not, so the text also says what the service cannot see. */
+ * the user of the service is not, so the text also says what the service cannot see. */
 static void check_programs(struct privilege_check *l, struct render_privilege *p)
 {
 	static const char *const which[] = {

@@ -61,7 +61,7 @@ static const char *range_text(char out[static 32], const struct fleet *f)
 }
 
 /* If Prometheus did not answer query q, prints that `part` is unknown, and why. Returns false
- * if there is an answer. */
+ * if Prometheus answered. */
 static bool print_problem(const struct fleet *f, enum fleet_query q, const char *part)
 {
 	char line[600];
@@ -101,7 +101,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	buf_adds(line, ")");
 }
 
-/* Adds " (of N nodes)" if the sum before it covers only N nodes and not all. */
+/* Adds " (of N nodes)" if the sum in the text before covers only N nodes and not all. */
 static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
 {
 	if (nodes < t->nodes)

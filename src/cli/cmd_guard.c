@@ -163,9 +163,8 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? figure_span(text, s) : zero);
 }
 
-/* Returns true if the worker only would be in this state: in a dry run, the guard reports the
- * state that the worker would have if the guard acted. The states in `real` are real even in a
- * dry run. */
+/* Returns true if a dry run only assumes this state: the guard then reports the state that the
+ * worker would have if the guard acted. The states in `real` are always real. */
 static bool is_hypothetical(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
@@ -501,7 +500,7 @@ static const char *no_effect_note(const struct json_doc *w, char *out, size_t si
 struct earlier {
 	char hold[16];  /* "none", "active" or "evicted" */
 	double left_s;  /* time until the hold ends; INFINITY: it has no end */
-	bool requested; /* a person holds or has evicted the worker */
+	bool requested; /* a person holds the worker, or has evicted it */
 };
 
 static int read_earlier(struct remote *r, const char *name, struct earlier *ret)

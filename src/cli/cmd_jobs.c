@@ -256,8 +256,8 @@ static double sum_devices(const struct json_doc *reply, const char *key)
 	return sum;
 }
 
-/* Prints how much of the energy of the GPUs the listed workloads used, and where the rest
- * went. */
+/* Prints which share of the energy of the GPUs the listed workloads used, and where the rest
+ * was used. */
 static void print_cover(const struct json_doc *reply, const struct total *sum)
 {
 	const double counter = sum_devices(reply, "energy_joules_total");

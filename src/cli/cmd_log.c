@@ -57,7 +57,7 @@ struct given {
 struct row {
 	uint64_t t_ns;      /* Time of the tick on the monotonic clock. */
 	uint64_t wall_ns;   /* Time of the tick on the wall clock. */
-	uint64_t missed;    /* Number of ticks directly before this one that have no line. */
+	uint64_t missed;    /* Number of ticks directly before this tick that have no line. */
 	unsigned long tick; /* Number of the tick, from 1. */
 	double figure[FIGURES];
 };
@@ -68,8 +68,8 @@ struct source {
 	struct log_run *run;
 	/* Number of rows that were written to the ring, and that were read from it. */
 	atomic_uint head, tail;
-	/* Number of ticks with a sample; number of ticks including those that the sampler
-	 * missed; number of lines that the reader of the output did not get. */
+	/* Number of ticks that have a sample, number of all ticks (including those that the
+	 * sampler missed), and number of lines that the reader of the output did not get. */
 	atomic_ulong collected, slots, dropped;
 	unsigned long written; /* Tick of the last line. Only the main thread uses it. */
 	struct row ring[ROWS];
@@ -279,8 +279,9 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* Returns true if a GPU with an empty ring may still get a row that must come before this row.
- * behind is the number of the last tick that was written for that GPU. */
+/* Returns true if `row` must wait, because another GPU may still have a row that comes before
+ * it. `behind` is the number of the last written tick of that GPU, which has no row in its ring
+ * now. */
 static bool is_row_awaited(const struct log_run *run, const struct row *row,
 			   unsigned long behind)
 {
@@ -288,9 +289,10 @@ static bool is_row_awaited(const struct log_run *run, const struct row *row,
 	       now_ns() - row->t_ns < HOLD_NS;
 }
 
-/* Returns the GPU with the next row: that with the earliest tick, and within a tick the first
- * GPU.  Returns NULL if there is no row, or if the row must wait for other GPUs.  Looks into
- * each ring only once, so that a row that arrives in between cannot come out of order. */
+/* Returns the GPU with the row to write next: the row with the earliest tick, and among rows of
+ * one tick the row of the first GPU. Returns NULL if there is no row, or if the row must wait
+ * for other GPUs. Looks into each ring only once, so that a row that arrives in between cannot
+ * come out of order. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
@@ -320,8 +322,8 @@ static void write_rows(struct log_run *run)
 		write_one(run, s);
 }
 
-/* Shows the progress of the GPU with the most ticks.  On a terminal this is one line that is
- * overwritten, elsewhere one line per REPORT_EVERY ticks. */
+/* Shows the progress of the GPU with the most ticks. On a terminal, this is one line that is
+ * overwritten. Elsewhere, it is one new line per REPORT_EVERY ticks. */
 static void draw_progress(struct log_run *run)
 {
 	char bar[64] = "", of[32] = "", watts[32] = "", text[160];
@@ -708,8 +710,8 @@ static int close_output(const struct log_run *run, int code)
 	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
-/* Frees everything, unless a thread hangs in the driver.  Such a thread may continue later and
- * use this memory, so the memory stays allocated. */
+/* Frees everything. If a thread hangs in the driver, frees nothing, because the thread may
+ * continue later and use this memory. */
 static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;

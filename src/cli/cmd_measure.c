@@ -73,7 +73,8 @@ static unsigned read_temperatures(void *arg, struct cooldown_gpu ret[static COOL
 	return measure_remote_temperatures(m->remote, ret);
 }
 
-/* Waits until the GPUs are cool, if there are several runs or if --cooldown-to is given. */
+/* Waits until the GPUs are cool. Does this only if there are several runs or if --cooldown-to
+ * is given. */
 static void cool_down(struct measurement *m)
 {
 	const struct session_options *o = &m->o->session;
@@ -86,9 +87,9 @@ static void cool_down(struct measurement *m)
 		progress_clear();
 }
 
-/* Reads the GPU values that the result contains.  Reading them from the driver takes 9 ms on an
- * H200, too long before the command starts.  This function is called after the sampler has read
- * them, so they are already known. */
+/* Reads the GPU values that the result contains. Reading them from the driver takes 9 ms on an
+ * H200, which is too long before the command starts. Therefore this function is called after
+ * the sampler has read them; they are then already known. */
 static void read_devices(struct measurement *m)
 {
 	if (!m->known) /* After an error, the result contains fewer values. */
@@ -154,9 +155,9 @@ static bool result_wanted(const struct measurement *m)
 	return m->c->json || m->o->session.output || m->bundle;
 }
 
-/* Does what remains after the command: ends the window in the service, reads the counter, and
- * reads the environment.  The runner calls it while it waits for the last sample, which takes
- * about 30 ms. */
+/* Does the work that remains after the command: ends the window in the service, reads the
+ * counter, and reads the environment. The runner calls it while it waits for the last sample,
+ * which takes about 30 ms. */
 static void after_run(void *arg)
 {
 	struct measurement *m = arg;
@@ -192,8 +193,8 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->work.tokens);
 }
 
-/* Warns if the iteration numbers are not consecutive.  Perhaps one line then stands for several
- * iterations. */
+/* Warns if the iteration numbers are not consecutive, because one line then perhaps stands for
+ * several iterations. */
 static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
 {
@@ -572,8 +573,8 @@ static int start_meter(struct measurement *m)
 	return session_start(&m->s, &config, m->o->interval_ns);
 }
 
-/* Returns true if a baseline may be used.  The state of the GPU must then be read, because it
- * decides whether the baseline fits. */
+/* Returns true if a baseline will be measured, or if a stored one may be used. The state of the
+ * GPUs must then be read, because it decides whether a baseline fits. */
 static bool state_matters(const struct measurement *m)
 {
 	char dir[512];
@@ -694,7 +695,8 @@ static int open_service(struct measurement *m)
 			measure_remote_forget(m->remote);
 	}
 	m->c->backend = "none";
-	m->c->gpu.count = 0; /* This context has no GPU that could be selected. */
+	/* This context has no GPU, so --gpu must not be matched against it. */
+	m->c->gpu.count = 0;
 	return code == EXIT_OK ? cli_open(m->c, 0) : code;
 }
 
@@ -733,9 +735,10 @@ const struct command command_measure = {
 		"Runs a command and measures the energy of the GPUs while it runs: joules with "
 		"their uncertainty, power, time, temperature, throttling, and other processes "
 		"on the GPUs. The command uses the terminal as usual, its output is unchanged, "
-		"and gpuward ends with its exit status. The result is printed on standard "
-		"error. -o and --json also write it as JSON; with -q it is then not printed. A "
-		"command can mark parts, iterations and tokens: see gpuward-measure(1).",
+		"and gpuward ends with the exit status of the command. The result is printed "
+		"on standard error. -o and --json also write it as JSON; -q then leaves out "
+		"the printed result. A command can mark parts, iterations and tokens: see "
+		"gpuward-measure(1).",
 	.examples =
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "

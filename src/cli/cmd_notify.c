@@ -33,7 +33,7 @@
 #define NOTES    "org.freedesktop.Notifications"
 #define IN_SIZE  (64 * 1024) /* a larger message of the bus is an error */
 #define OUT_SIZE 8192
-#define SHOWN    32   /* number of notifications whose button still works */
+#define SHOWN    32   /* number of notifications with a button that still works */
 #define WAIT_MS  2000 /* longest wait until the bus accepts a message */
 
 /* Serial numbers of the first calls on the bus. Notifications have the numbers from S_NOTES
@@ -230,7 +230,7 @@ static int desktop_show(struct desktop *d, const char *tag, const char *summary,
 	return send_all(d, &out);
 }
 
-/* Handles the reply to a notification: stores its id, or the error. */
+/* Handles the reply to a notification: stores the id of the notification, or the error. */
 static void take_answer(struct desktop *d, const struct bus_message *m)
 {
 	for (unsigned i = 0; i < SHOWN; i++) {
@@ -326,8 +326,7 @@ struct notifier {
 	struct remote remote;
 	struct desktop *desktop; /* NULL: not connected */
 	int stream;              /* socket of the event stream; -1: not connected */
-	/* The stream is searched for "\ndata:". This many of these characters were read
-	 * last. */
+	/* Number of characters of "\ndata:" that the end of the stream so far matches. */
 	unsigned matched;
 	uint64_t hold_ns;  /* value of --hold */
 	uint64_t retry_ns; /* time at which to connect to the stream again */

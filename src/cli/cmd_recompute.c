@@ -39,7 +39,7 @@ static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END }
 struct kept_window {
 	struct bundle_found f; /* Use only the figures. The pointers are not valid any more. */
 	char label[256], uuid[96];
-	/* Number of the run that contains the window. NAN: the window is in no run. */
+	/* Number of the run that the window belongs to. NAN: it belongs to no run. */
 	double trial;
 	const char *validity; /* Validity of the run in result.json. NULL: unknown. */
 	const char *code;     /* The code that makes the run invalid. NULL: none. */
@@ -56,7 +56,8 @@ struct output_to {
 
 #define WARM_UP "warm-up" /* Label of the windows of warm-up runs. */
 
-/* Returns the window of the whole run: the window itself, or the one around a marked part. */
+/* Returns the window of the whole run. If w is a marked part, this is the window around it;
+ * otherwise it is w. */
 static const struct kept_window *run_of(const struct output_to *s, const struct kept_window *w)
 {
 	for (unsigned i = 0; i < s->n; i++)
@@ -297,9 +298,9 @@ static void add_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* Returns the wall clock minus the clock of the samples, in seconds.  An old bundle has no
- * monotonic creation time.  Then the time of the first sample is used, which follows shortly
- * after the creation; the fit finds the remaining lag. */
+/* Returns the wall clock minus the clock of the samples, in seconds. An old bundle does not
+ * contain the monotonic time of its creation. Then the time of the first sample is used
+ * instead, which is a little later; the fit finds this difference as a part of the lag. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;

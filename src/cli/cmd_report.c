@@ -107,7 +107,7 @@ static void add_cell(struct buf *out, const struct comparison *c,
 }
 
 /* Says whether the runs of the row were measured with --clean-room. Writes nothing if no run of
- * the comparison was. */
+ * the comparison was measured with it. */
 static void room_badge(struct buf *out, const struct comparison *c,
 		       const struct comparison_row *row)
 {

@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S   60.0 /* longest time for which one request asks the service to wait */
-#define MARGIN_NS (20 * NS_PER_S) /* additional time until the reply must arrive */
+#define ROUND_S   60.0 /* longest time that one request asks the service to wait for memory */
+#define MARGIN_NS (20 * NS_PER_S) /* the reply may take this much longer */
 
 extern char **environ;
 
@@ -82,9 +82,9 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 		  needed, now, most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
-/* Returns the start time of this process in clock ticks, or 0 if it is unknown. It identifies
- * the process together with the pid: if this program runs in a container, another process may
- * have the same pid outside of it. */
+/* Returns the start time of this process in clock ticks, or 0 if it is unknown. The pid alone
+ * does not identify the process: if this program runs in a container, another process may have
+ * the same pid outside of it. */
 static uint64_t own_start(void)
 {
 	unsigned long long ticks = 0;

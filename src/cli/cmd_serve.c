@@ -93,7 +93,7 @@ static int serve_run(struct cli *c)
 #else
 #define NAME "gpuward-serve"
 
-/* Replaces this process by the service. Returns only after an error, with an exit code. */
+/* Replaces this process with the service. Returns only after an error, with an exit code. */
 static int serve_run(struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];

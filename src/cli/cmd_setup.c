@@ -125,8 +125,8 @@ static void find_configured_token(struct machine *m, const struct config *c)
 	explicit_bzero(token, sizeof(token));
 }
 
-/* Finds a port on which the service will listen. If it will listen on several ports, prefers
- * one that another process already uses, because then the service cannot start. */
+/* Finds a port on which the service will listen. If there are several, prefers one that another
+ * process already uses, because the service cannot start then. */
 static void find_port(struct machine *m, const struct root *root, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
@@ -349,14 +349,16 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 {
 	if (p->workers && !p->print_config) {
 		print_mode(m, p);
-		printf("\nGames that use GameMode: two lines in ~/.config/gamemode.ini\n"
+		printf("\nFor games that use GameMode, put these lines into "
+		       "~/.config/gamemode.ini:\n"
 		       "  [custom]\n"
 		       "  start=gpuward guard game start --pid $PPID --reason gamemode\n"
 		       "  end=gpuward guard game end --pid $PPID\n"
-		       "Other games: the launch option in Steam\n"
+		       "For other games, set this launch option in Steam:\n"
 		       "  gpuward run --vram 8G --anyway -- %%command%%\n"
-		       "Instead of 8G, write how much memory the game needs on the card; "
-		       "gpuward top shows it\nwhile you play.\n"
+		       "Replace 8G with the GPU memory that the game needs; gpuward top shows "
+		       "it while\n"
+		       "you play.\n"
 		       "For a desktop notification when a worker leaves the GPU or is back:\n"
 		       "  systemctl --user enable --now gpuward-notify\n");
 	}
@@ -402,8 +404,7 @@ static int ask_all(const struct machine *m, struct setup_answers *a)
 		       : EXIT_OK;
 }
 
-/* Checks the planned configuration, because with a mistake in it the service could not
- * start. */
+/* Checks the planned configuration. If it had a mistake, the service could not start. */
 static int check_config(const struct setup_plan *p)
 {
 	char message[1000];
@@ -537,7 +538,8 @@ static int undo(const struct cli *c)
 		return code;
 	if (done && g->dry_run)
 		printf("Undo would:\n");
-	/* Do this before the undo, because it needs the running service and its token. */
+	/* Do this before the files are removed, because it needs the running service and its
+	 * token. */
 	if (done)
 		setup_service_forget(&at, c->quiet, g->dry_run);
 	code = setup_undo(&at, c->quiet, g->dry_run);

@@ -24,7 +24,7 @@ struct given {
 };
 
 #define CPU_NS (50 * NS_PER_MS) /* with --cpu: time between two readings */
-/* A machine with few cores needs more than two readings: see HOST_MIN_TICKS. */
+/* On a machine with few cores, two readings are not enough: see HOST_MIN_TICKS. */
 #define CPU_TRIES 20
 
 #define given(cli) ((const struct given *)(cli)->own)
@@ -415,8 +415,8 @@ static int take_snapshot(struct cli *c, struct reading *r)
 	if (r->list)
 		service_processes_ask(&r->service);
 	err = r->list ? gw_process_list_take(r->list) : 0;
-	/* Take the snapshot after the process list: if the driver hangs while it reads the
-	 * list, the snapshot shows this as the state of the device. */
+	/* Take the snapshot after the process list. If the driver hangs while it reads the
+	 * list, the snapshot then shows this as the state of the device. */
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
@@ -458,10 +458,10 @@ static int watch_devices(struct cli *c, struct reading *r, uint64_t every_ns)
 	return code;
 }
 
-/* Waits before the second reading, because the CPU utilisation is the difference of two
- * readings. Waits for the time of --settle, or 50 ms with --cpu, or else 100 ms if the output
- * is a table. With --all, waits at least 150 ms, because profiling metrics need more than 100
- * ms between two readings. Returns true if it waited. */
+/* Waits before the second reading, because the CPU utilisation is the difference between two
+ * readings. Waits for the time of --settle. Without --settle, waits 50 ms with --cpu, or 100 ms
+ * if the output is a table. With --all, waits at least 150 ms, because profiling metrics need
+ * more than 100 ms between two readings. Returns true if it waited. */
 static bool wait_for_rates(const struct cli *c, struct reading *r)
 {
 	uint64_t ns = given(c)->settle_ns;

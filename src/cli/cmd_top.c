@@ -90,8 +90,8 @@ static bool may_end(const struct top_model *m, const struct top_process *p, char
 	return false;
 }
 
-/* Sends SIGTERM through a pidfd. may_end() is called after the pidfd was opened: the pidfd
- * always means the same process, even if the pid is used again. */
+/* Sends SIGTERM through a pidfd. The pidfd always means the same process, even if another
+ * process gets the pid later. Therefore may_end() is called after the pidfd was opened. */
 static void end_process(const struct top_model *m, const struct top_process *p, char *message,
 			size_t size)
 {
@@ -445,11 +445,12 @@ static const struct option options[] = {
 const struct command command_top = {
 	.name = "top",
 	.summary = "watch GPUs and processes on a full screen with graphs and keys",
-	.description = "Shows for each GPU the utilisation, power, memory and temperature as "
-		       "bars and graphs, the energy, and why the clocks are limited, and the "
-		       "processes on the GPUs. Reads the service of this machine if it "
-		       "answers; then it also shows the energy and the guard's class of each "
-		       "process. Otherwise reads the driver. Keys: q quits, ? shows all keys.",
+	.description = "Shows for each GPU its utilisation, power, memory and temperature as "
+		       "bars and graphs, its energy, and why its clocks are limited. Also "
+		       "shows the processes on the GPUs. Reads the service of this machine if "
+		       "it answers, and then also shows the energy and the guard's class of "
+		       "each process. Otherwise reads the driver. Keys: q quits, ? shows all "
+		       "keys.",
 	.examples = "  gpuward top\n"
 		    "  gpuward top --simulate=eight-gpus\n"
 		    "  gpuward top --address 10.0.0.7:9490 --sort MEMORY\n",

@@ -68,7 +68,7 @@ static double narrowest_half(const struct gw_interval *v, size_t n)
 	return half;
 }
 
-/* Upper limit of the decimals that are added to show the width of an interval. */
+/* Largest number of decimals that are added to show the width of an interval. */
 #define MORE_DECIMALS 3
 
 struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
@@ -169,8 +169,8 @@ void comparison_size_text(double bytes, char *out, size_t size)
 	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
 	bool two = size_in(bytes, 1024, twos, out, size);
 
-	/* If both strings are exact, the shorter one probably has the unit that the user
-	 * gave. */
+	/* If both texts are exact, choose the shorter one: it probably has the unit that the
+	 * user gave. */
 	if (ten && (!two || strlen(decimal) < strlen(out)))
 		snprintf(out, size, "%s", decimal);
 }
@@ -268,7 +268,7 @@ static bool run_has(const struct result_run *run, const char *code)
 	return false;
 }
 
-/* Adds a note about a code, unless a run before run `first` has the same code. */
+/* Adds a note about a code. Adds none if a run before run number `first` has the same code. */
 static void note_code(struct notes *n, const struct comparison_row *row, size_t first,
 		      const struct result_code *code)
 {
@@ -351,8 +351,8 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 			 row->nruns - row->used == 1 ? "is" : "are");
 }
 
-/* Returns true if this run is the first run of its file in all rows. The parts of one file are
- * in different rows. */
+/* Returns true if no earlier row, and no earlier run of this row, comes from the same file. A
+ * file with several parts has a run in several rows. */
 static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
 			  size_t run)
 {
@@ -411,8 +411,8 @@ static const char *origin_of(const struct comparison_run *r)
 							     : NULL;
 }
 
-/* Adds a note if the sensor was characterised for some runs only. The energy of short runs then
- * differs a little for this reason alone. */
+/* Adds a note if the sensor was characterised for some runs only. This alone changes the energy
+ * of short runs a little. */
 static void note_sensors(struct notes *n, const struct comparison *c)
 {
 	const char *first = NULL, *origin = NULL;
@@ -681,7 +681,8 @@ static const char *verdict_word(const struct compare_change *c, enum comparison_
 		[COMPARE_UNKNOWN] = "cannot-tell",
 	};
 
-	/* The size is given by the user, so a difference needs no statistical test. */
+	/* The user gives the size, so it is exact and a difference needs no statistical
+	 * test. */
 	if (m == METRIC_SIZE && !isnan(c->change) && c->change != 0)
 		return words[c->change < 0 ? COMPARE_LESS : COMPARE_MORE];
 	return isnan(c->change) ? NULL : words[compare_verdict(c)];

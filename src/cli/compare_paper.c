@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds text and escapes the characters that are special in LaTeX. The micro sign needs a
- * package in older LaTeX versions, so it is written as a formula. */
+/* Adds text and escapes the characters that are special in LaTeX. The micro sign is written as
+ * a formula, because older LaTeX versions need a package for it. */
 static void latex_text(struct buf *out, const char *s)
 {
 	static const struct {

@@ -99,8 +99,8 @@ static double per_unit(const struct gw_interval *stated, double whole, double co
 	return isnan(stated->best) ? whole / count : stated->best;
 }
 
-/* Returns the number by which net energy is divided: a result states net energy only per
- * run. */
+/* Returns the number by which net energy is divided. A result contains net energy only per run,
+ * so this is the number of iterations, or 1 for whole runs. */
 static double net_count(const struct comparison_run *r, bool per_iteration)
 {
 	const struct result_run *run = r->run;
@@ -145,9 +145,9 @@ static bool is_measured_power(enum comparison_metric m)
 	return m != METRIC_TIME && m != METRIC_SIZE;
 }
 
-/* Adds a run to the mean of a metric. On one GPU, only the relative interval of its energy
- * differs from run to run; it also applies to the mean power and to the energy per iteration or
- * token. */
+/* Adds a run to the mean of a metric. On one GPU, the energy of a run has an error of its own
+ * (`own`); the other errors are equal in all runs. The mean power, and the energy per iteration
+ * or token, are computed from the energy, so they have the same relative error. */
 static void add_run(struct run_mean *mean, const struct comparison *c,
 		    const struct comparison_run *r, enum comparison_metric m, double v)
 {
@@ -162,13 +162,13 @@ static void add_run(struct run_mean *mean, const struct comparison *c,
 
 		own = interval_u(&r->run->sum.energy_relative_j) / count;
 		all = interval_u(net) / count;
-		/* The part that differs from run to run is unknown. Assume that all runs share
-		 * the whole uncertainty. */
+		/* It is unknown which part of the uncertainty differs from run to run. Assume
+		 * that the whole uncertainty is equal in all runs. */
 		if (!(own <= all))
 			own = 0;
 	}
-	/* In a result, the intervals of the energy per iteration and per token also include the
-	 * error of the sensor. */
+	/* The interval of the energy per iteration or token can be wider than the interval of
+	 * the energy, because it includes the uncertainty of the count. */
 	if (m == METRIC_ENERGY)
 		all = larger_known(all,
 				   relative_u(&r->run->work.energy_per_iteration_j) * fabs(v));
@@ -215,7 +215,7 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 	/* The user gives the size. It is not measured, so it has no interval. */
 	if (m == METRIC_SIZE)
 		whole = fair = NAN;
-	/* For net energy, the absolute interval is also used for comparisons. */
+	/* For net energy, comparisons use the absolute interval, too. */
 	if (m == METRIC_NET)
 		fair = NAN;
 	*f = (struct comparison_figure){ .n = s->mean.moments.count,
@@ -288,7 +288,7 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 	struct compare_arm from = arm_of(a), to = arm_of(b);
 	struct compare_change change;
 
-	/* Count each model once, because all its trials have the same size. */
+	/* Each row counts as one value, because all trials of a model have the same size. */
 	if (m == METRIC_SIZE)
 		from.n = to.n = from.n > 0 && to.n > 0;
 	if (compare_arms(&from, &to, extra_log(first, row, a, b, m), ALPHA, &change) == 0)
@@ -446,8 +446,8 @@ static int row_add(struct comparison_row *row, const struct result_file *file,
 	if (result_run_usable(run))
 		row->rooms[file->room]++;
 	if (result_run_usable(run) && row->used++ == 0)
-		/* All earlier runs of the row are invalid. They are not used, and their
-		 * validity does not count. */
+		/* All earlier runs of the row are invalid and not used, so forget their
+		 * validity. */
 		row->validity = NULL;
 	if (!row->validity || validity_rank(validity) > validity_rank(row->validity))
 		row->validity = validity;
@@ -477,8 +477,8 @@ static size_t most_rows(const struct result_file *results, size_t n)
 	return most;
 }
 
-/* Returns the standard deviation of the power within the runs: the root mean square over all
- * runs. One run that is as long as all runs together would have the same value. */
+/* Returns the standard deviation of the power within a run, as the root mean square over all
+ * usable runs. */
 static double load_sd(const struct comparison_row *row)
 {
 	double sum = 0;
@@ -513,7 +513,8 @@ static void find_iterations(struct comparison *c)
 	c->iterations_partly = known > 0 && unknown > 0;
 }
 
-/* Chooses the first row with a known energy, or else the first with a usable run. */
+/* Chooses the first row with a known energy. If there is none, chooses the first row with a
+ * usable run. */
 static const struct comparison_row *choose_reference(const struct comparison *c)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -525,8 +526,8 @@ static const struct comparison_row *choose_reference(const struct comparison *c)
 	return c->rows;
 }
 
-/* Finds the row whose printed label (with the part) or whose own label (without it) is equal.
- * Returns NULL if there is no such row. */
+/* Finds a row by the label that is printed, which contains the part. If there is none, finds a
+ * row by its label without the part. Returns NULL if no row has the label. */
 static const struct comparison_row *row_labelled(const struct comparison *c, const char *label)
 {
 	for (size_t i = 0; i < c->nrows; i++)
@@ -617,8 +618,8 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
-/* Returns true if the last result is a copy of an earlier one.  For example, a bundle contains
- * a copy of the file that -o wrote. */
+/* Returns true if the last result is a copy of an earlier one. For example, the user gave a
+ * bundle and the file of -o, which have the same content. */
 static bool is_copy(const struct result_set *r)
 {
 	const struct result_file *last = &r->v[r->n - 1];

@@ -124,9 +124,9 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
 			enum comparison_metric m);
 
-/* comparison_simulated() returns the number of rows with simulated results.
- * comparison_simulated_text() returns the sentence to print if there are such rows: it says
- * whether all GPUs or only those of the marked rows are simulated. */
+/* comparison_simulated() returns the number of rows with simulated results. If there are such
+ * rows, comparison_simulated_text() returns a sentence that says whether the GPUs of all rows
+ * or only of the marked rows are simulated. */
 size_t comparison_simulated(const struct comparison *c);
 const char *comparison_simulated_text(const struct comparison *c);
 
@@ -134,8 +134,8 @@ const char *comparison_simulated_text(const struct comparison *c);
 bool comparison_knows_sd(const struct comparison *c);
 
 /* Returns true if the metric is shown by default: at least one row has a value. Net energy is
- * shown only if every used run has it, because runs with and without a baseline cannot be
- * compared. */
+ * an exception: it is shown only if every used run has it, because runs with and without a
+ * baseline cannot be compared. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
 /* Returns the outcome of --clean-room for the runs of the row: "kept", "lost", "none", "mixed";
@@ -151,9 +151,9 @@ struct comparison_scale {
 	const char *unit;
 };
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
-/* Returns a scale that suits all n intervals (NAN: unknown).  Their typical size decides the
- * prefix of the unit, which is "s", "W" or "J".  Numbers have about four digits.  They have
- * more if the narrowest interval needs them to show two digits of its half width. */
+/* Returns a scale that suits all n intervals (NAN: unknown). Their typical size decides the
+ * prefix of the unit, which is "s", "W" or "J". Numbers have about four digits, or more if two
+ * digits of the narrowest interval's half width would not be visible otherwise. */
 struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
 					    const char *unit);
 /* Returns the value multiplied by the factor of the scale.  Returns 0 instead of a number that
@@ -166,14 +166,13 @@ bool comparison_has_width(const struct comparison_scale *s, double low, double h
  * writes for example "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* Returns how many decimals to print for a change in per cent: one below 100 %, else none.  If
- * an interval is known, the number is larger in three cases: everything would be printed as 0;
- * an interval that does not contain 0 would be printed as one that does; or both ends would be
- * printed as the same number. */
+/* Returns how many decimals to print for a change in percent. This is one below 100 %, else
+ * none. If an interval is known, more decimals are printed in three cases: everything would be
+ * printed as 0; an interval that does not contain 0 would be printed as if it did; or both ends
+ * would be printed as the same number. */
 int comparison_change_decimals(const struct compare_change *c);
 
-/* Returns a ratio in per cent.  Returns 0 instead of a number that would be printed as
- * "-0.0". */
+/* Returns a ratio in percent. Returns 0 instead of a number that would be printed as "-0.0". */
 double comparison_per_cent(double ratio, int decimals);
 
 /* Writes a change with its interval: "-12.3 % [-13.1, -11.5]".  Writes "-12.3 %" if the

@@ -26,7 +26,7 @@
 
 static const char blank[] = " \t\r\n";
 
-/* Names of the counters of generated tokens in known servers. */
+/* The names that known servers give to their counter of generated tokens. */
 static const char *const known[] = {
 	"vllm:generation_tokens_total",
 	"llamacpp:tokens_predicted_total",
@@ -57,8 +57,8 @@ static const struct counter_series *find_series(const struct counter_reading *r,
 	return NULL;
 }
 
-/* Adds a series to a reading that has a value.  If the series is not a valid count, the value
- * becomes NAN. */
+/* Adds a series to a reading that has a value. If the series is not a valid count, the value of
+ * the reading becomes NAN. */
 static void counter_add(struct counter_reading *r, uint64_t id, double value)
 {
 	char number[NUMBER_SIZE] = "not a number (NaN)";
@@ -145,8 +145,9 @@ static void parse_line(const struct prometheus_line *l, const struct selector *w
 		counter_add(ret, series_id(w->name, l), l->value);
 }
 
-/* Writes the name of the metric with the counter's start time.  Client libraries add this
- * metric, with the same labels.  Returns false if the counter cannot have such a metric. */
+/* Writes the name of the metric that contains the counter's start time. Client libraries add
+ * this metric to each counter, with the same labels. Returns false if the counter cannot have
+ * such a metric. */
 static bool created_name(const char *counter, char out[static 256])
 {
 	static const char *const ends[] = { "_total", "_sum", "_count" };
@@ -456,7 +457,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 }
 
 /* Stores the error: the status and the text of the server. Adds advice if the server requires a
- * key, or if the text is one of the two that a llama.cpp router with several models sends. */
+ * key, or if the text is one of two texts that a llama.cpp router with several models sends. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {
@@ -503,9 +504,9 @@ static void counter_url_read(const char *url, const struct deadline_stop *stop,
 	buf_done(&body);
 }
 
-/* Finds the processes that listen on the port of the URL. If one of them descends from another,
- * only the ancestor counts. The service manager, which may also have the socket open, is left
- * out. */
+/* Finds the processes that listen on the port of the URL. If one of them is a descendant of
+ * another, only the ancestor counts. The service manager is left out, because it may also have
+ * the socket open. */
 static unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
 				    int64_t ret_pid[static METER_SERVERS])
 {
@@ -528,8 +529,8 @@ static unsigned counter_url_servers(const char *url, const struct deadline_stop 
 /* Time between two checks whether a stop is requested. */
 #define STOP_CHECK_NS (50 * NS_PER_MS)
 
-/* Returns the time at which to check again whether a stop is requested.  Returns 0 if the
- * deadline is over. */
+/* Returns the time at which to check again whether a stop is requested. Returns 0 if the
+ * deadline has passed. */
 static uint64_t next_stop_check(struct deadline *p)
 {
 	uint64_t now = clock_mono_ns(clock_real()), next = now + STOP_CHECK_NS;
@@ -540,8 +541,8 @@ static uint64_t next_stop_check(struct deadline *p)
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads the output to its end. Ignores bytes that do not fit into the buffer: a number is
- * shorter than the buffer. */
+/* Reads the output to its end. Ignores bytes that do not fit into the buffer, because a number
+ * is shorter than the buffer. */
 static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512] = "";

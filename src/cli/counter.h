@@ -46,7 +46,8 @@ struct counter_reading {
 
 struct counter {
 	double number; /* Growth of the counter during the run. NAN: unknown. */
-	/* Estimated part of `number` that was counted just before or just after the run. */
+	/* Estimated part of `number` that was counted just before or just after the run and
+	 * does not belong to it. */
 	double edge;
 	/* Number of series that were not in the first reading, and the sum of their values. The
 	 * whole sum is part of `number`. */
@@ -58,7 +59,7 @@ struct counter {
 	char why[COUNTER_WHY]; /* Why `number` is unknown. */
 };
 
-/* A way to read a counter.  The text of COUNTER_CMD is a shell command, that of COUNTER_URL is
+/* A way to read a counter. For COUNTER_CMD, the text is a shell command. For COUNTER_URL, it is
  * http://HOST[:PORT][/PATH][#NAME]; counter_text() describes NAME. */
 struct counter_kind {
 	const char *option; /* Name of the option without the dashes. */

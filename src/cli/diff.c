@@ -213,7 +213,7 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The samples show the interval. 0 means that there are no samples. */
+	/* The interval is known only from the samples. It is 0 if there are no samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -273,8 +273,9 @@ static int pair_up(struct pair *p)
 	return 0;
 }
 
-/* Returns the description of GPU i of the runs in the environment, where it may have another
- * position. If there is no environment, returns the GPU of the run, which has fewer fields. */
+/* Returns the description of GPU i of the runs. It comes from the environment, where the GPU
+ * may have another position. If there is no environment, it comes from the run, which has fewer
+ * fields. */
 static const struct json_doc *environment_of(const struct result_file *r, size_t i)
 {
 	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
@@ -459,7 +460,7 @@ static void add_code(const struct pair *p, const struct gpu *g, const char *code
 			 a && b ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-/* Adds a row per code of the whole run, and a row per GPU and code. */
+/* Adds one row per code of the whole run, and one row per GPU and code. */
 static void add_codes_of(const struct pair *p, const struct result_file *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
@@ -503,8 +504,8 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 	row->headline = true;
 }
 
-/* Returns the value of the first run. Used if all runs are invalid: the value is shown, but not
- * compared. */
+/* Returns the value of the first run. It is used if all runs are invalid: then the value is
+ * shown, but not compared. */
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
 {

@@ -30,7 +30,7 @@ enum diff_state {
 struct diff_value {
 	/* A string that is borrowed from the result. NULL: the value is a number or unknown. */
 	const char *text;
-	double number;    /* NAN: the value is a string or unknown. */
+	double number;    /* NAN: the value is a string, or it is unknown. */
 	double low, high; /* 95 % coverage interval of `number`. NAN: no interval is known. */
 };
 

@@ -53,7 +53,7 @@ struct evicted {
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
 	unsigned count;
-	/* Number of processes that did not fit into candidate[]: the largest number of all
+	/* Number of processes for which candidate[] had no room: the largest number of all
 	 * polls, and the number in the current poll. */
 	unsigned dropped;
 	unsigned dropped_now;
@@ -92,12 +92,14 @@ static void learn_read_exe(struct candidate *s, long long pid)
 	snprintf(link, sizeof(link), "/proc/%lld/exe", pid);
 	n = readlink(link, s->exe, sizeof(s->exe) - 1);
 	s->exe[n > 0 ? n : 0] = '\0';
-	if (strchr(s->exe, ' ')) /* the file was deleted: the link is "PATH (deleted)" */
+	/* "PATH (deleted)": the program was deleted; a path that contains a blank is ignored,
+	 * too */
+	if (strchr(s->exe, ' '))
 		s->exe[0] = '\0';
 }
 
 /* Returns true if the process does more than graphics and uses at least as much GPU memory as a
- * small model. Browsers, for example, do not. */
+ * small model. A browser, for example, does only graphics. */
 static bool is_computing(const struct json_doc *p)
 {
 	for (size_t i = 0; i < json_doc_count(p, "types"); i++)
@@ -213,8 +215,8 @@ static void learn_add_evicted(struct learning *l, const struct json_doc *w, cons
 	}
 }
 
-/* Adds the contenders in the explanation of a worker. A sentence about a contender begins with
- * "Contender: pid". */
+/* Adds the contenders that the explanation of a worker names. The sentence about a contender
+ * begins with "Contender: pid". */
 static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {
@@ -227,8 +229,8 @@ static void learn_add_explained(struct learning *l, const struct json_doc *w, co
 	}
 }
 
-/* Adds all other processes that need the GPU of an evicted worker. The evidence of the eviction
- * names only one of them. */
+/* Adds the other processes that need the GPU of an evicted worker, because the evidence of the
+ * eviction names only one process. */
 static int learn_list_contenders(struct learning *l, struct remote *r)
 {
 	const unsigned evicted = l->evicted_count;

@@ -71,7 +71,7 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 	r->records++;
 }
 
-/* Reads the journal. It is an error if the journal exists but cannot be read, because it may
+/* Reads the journal. If the journal exists but cannot be read, this is an error, because it may
  * contain checkpointed processes. store_peek() works while a service runs. If it fails,
  * store_open() is tried, which also works with a full disk or a file of an older version. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
@@ -130,8 +130,8 @@ static bool record_has_process(const struct guard_record *r, const struct gw_pro
 	return false;
 }
 
-/* Returns how many bytes the worker's processes already use on the device; these were restored
- * before. */
+/* Returns how much memory on the device the processes of this record use now. Only processes
+ * that are already restored use any. */
 static double held_bytes(const struct gw_process_list *list, unsigned device,
 			 const struct guard_record *r)
 {
@@ -158,7 +158,8 @@ static bool is_on_gpu(const struct gw_process_list *list, int64_t pid, uint64_t 
 	return false;
 }
 
-/* Returns true if all processes of the record that still exist use a GPU. */
+/* Returns true if all processes of the record that still exist use a GPU. They are then
+ * restored already and need no more memory. */
 static bool all_on_gpu(const struct root *root, const struct gw_process_list *list,
 		       const struct guard_record *r)
 {
@@ -202,8 +203,8 @@ static bool has_free_memory(const struct gw_snapshot *snap, const struct gw_proc
 	return true;
 }
 
-/* Returns true if the processes of this record may be restored. Each call reads the free memory
- * again, because earlier restores used some of it. */
+/* Returns true if the processes of this record may be restored. Reads the free memory again in
+ * each call, because earlier restores used some of it. */
 static bool may_restore(const struct cli *c, const struct root *root,
 			const struct guard_record *r, char *message, size_t size)
 {

@@ -453,7 +453,7 @@ int guard_history(const struct cli *c, struct remote *r, const char *name)
 
 #define LINE_BYTES_MAX (16u << 20)
 
-/* How many decisions are kept until the time of the first scene is known. */
+/* Largest number of decisions that wait until the time of the first scene is known. */
 #define WAITING_MOST 64
 
 struct replay_decision {
@@ -474,8 +474,8 @@ struct replay {
 };
 
 /* Reads the policy from the configuration file at path. If path is NULL, reads the
- * configuration of the service, which is used only for a recording without a policy. In this
- * case an error is not printed, but stored in r->missing. Returns an exit code. */
+ * configuration of the service; it is used only if the recording has no policy, so an error is
+ * then not printed but stored in r->missing. Returns an exit code. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -592,7 +592,7 @@ static int read_lines(struct replay *r, FILE *f)
 	int err = 0, more;
 
 	buf_init(&line, LINE_BYTES_MAX);
-	/* A last line without newline is ignored: the service ended while it wrote this
+	/* If the last line has no newline, ignore it: the service ended while it wrote this
 	 * line. */
 	while (!err && (more = file_read_line(f, &line)) != 0) {
 		number++;

@@ -52,8 +52,8 @@ bool guard_subcommand_help(const char *word, const struct option *options);
  * an error and returns -1. */
 int64_t guard_game_pid(const char *text);
 
-/* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends with its
- * process, or after for_ns if that is not 0. Returns an exit code. */
+/* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends when its
+ * process ends, or after for_ns if for_ns is not 0. Returns an exit code. */
 int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, uint64_t for_ns,
 	       const char *reason);
 
@@ -73,11 +73,11 @@ int guard_history(const struct cli *c, struct remote *r, const char *name);
  * the processes that always run. Returns an exit code. */
 int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns);
 
-/* Repeats the decisions of the guard for a recording, without a service or a GPU. `trace` is
- * the file that the setting guard.record names. `policy` is a configuration file; the decisions
- * are then a dry run with its workers and rules. If policy is NULL, uses the recorded outcomes
- * and the policy in the recording; if the recording has no policy, uses that of the service.
- * Returns an exit code. */
+/* Repeats the decisions of the guard for a recording, without a service or a GPU. `trace` is a
+ * recording, which the setting guard.record writes. `policy` is a configuration file; the
+ * decisions are then a dry run with its workers and rules. If policy is NULL, uses the recorded
+ * outcomes and the policy in the recording; if the recording has no policy, uses that of the
+ * service. Returns an exit code. */
 int guard_replay(const struct cli *c, const char *policy, const char *trace);
 
 /* Restores the processes that were checkpointed when the service crashed. Finds them in the

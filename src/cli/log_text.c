@@ -261,8 +261,8 @@ void log_line_write(const struct log_format *f, const struct log_line *l, struct
 	json_end(&j);
 }
 
-/* Below this coverage, the summary says how long samples are missing. The code low-coverage has
- * the same limit. */
+/* If the coverage is lower than this, the summary says for how long samples are missing. The
+ * code low-coverage has the same limit. */
 #define COVERAGE_FULL 0.98
 
 /* The power in the lines of one GPU, in watts.  All members are NAN if it is unknown. */

@@ -25,7 +25,7 @@ struct log_line {
 	const char *uuid;       /* UUID of the GPU. NULL: unknown. */
 	const char *provenance; /* Source of the values: "driver", "simulated" and others. */
 	double figure[FIGURES]; /* One value per figure. NAN: unknown. */
-	uint64_t missed; /* Number of ticks directly before this one that have no line. */
+	uint64_t missed; /* Number of ticks directly before this tick that have no line. */
 };
 
 struct log_format {
@@ -42,8 +42,8 @@ int log_line_choose(struct log_format *f, bool json, const struct option_list *f
 /* Returns the name of field number i, or NULL after the last field. */
 const char *log_line_field_name(unsigned i);
 
-/* log_line_heading() appends the heading and log_line_write() one line, each with a newline.
- * JSON has no heading. */
+/* log_line_heading() appends the heading; JSON has no heading. log_line_write() appends one
+ * line. Both append a newline. */
 void log_line_heading(const struct log_format *f, struct buf *out);
 void log_line_write(const struct log_format *f, const struct log_line *l, struct buf *out);
 

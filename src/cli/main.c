@@ -91,7 +91,7 @@ static int unknown_command(const char *word)
 	return EXIT_USAGE;
 }
 
-/* Finds the option whose value the user probably wanted to set to `word`. This is the
+/* Finds the option for which the user probably meant `word` as the value. This is the
  * OPTION_OPTIONAL directly before the word, or else the first OPTION_OPTIONAL without a value.
  * Returns NULL if there is none. */
 static const struct option *
@@ -231,7 +231,7 @@ static int dispatch(struct cli *c, int argc, char **argv)
 	const struct command *cmd = NULL;
 	int code;
 
-	/* Common options may also come before the command. */
+	/* The common options before the command are parsed here. */
 	code = parse_options(&argc, argv, tables, true, NULL);
 	term_init(c->color);
 	if (code != EXIT_OK)
@@ -276,8 +276,8 @@ static char **copy_words(int argc, char **argv)
 }
 
 /* Opens the standard streams that the caller closed. If a stream stayed closed, the next file
- * or pipe would get its number, and the output of the command would go there. A replacement is
- * opened in the wrong direction, so that each use of the stream still fails. */
+ * or pipe would get its number, and the output of the command would go there. Standard input is
+ * opened for writing and the others for reading, so that each use of the stream still fails. */
 static void open_closed_streams(void)
 {
 	for (int fd = 0; fd < 3; fd++)

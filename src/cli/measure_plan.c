@@ -115,8 +115,8 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
-/* Returns the index of the first counter option at or after `from` that was given. Returns
- * COUNTER_KINDS if there is none. */
+/* Returns the index of the first counter option that was given, from the index `from` on.
+ * Returns COUNTER_KINDS if there is none. */
 static unsigned count_given(const struct measure_options *o, unsigned from)
 {
 	while (from < COUNTER_KINDS && !o->count_by[from])

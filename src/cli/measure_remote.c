@@ -220,8 +220,8 @@ static bool request_for_gpus(struct measure_remote *t, const char *what)
 	return !err && t->remote.status == 200 && t->remote.reply;
 }
 
-/* Returns true if the service and this program run on the same machine: their boot ids are
- * equal.  Also returns true if one of the boot ids is unknown. */
+/* Returns true if the service and this program run on the same machine, because their boot ids
+ * are equal. Also returns true if one of the boot ids is unknown. */
 static bool same_boot(const struct json_doc *environment)
 {
 	const char *theirs = json_doc_string(environment, "host.boot_id");
@@ -359,8 +359,8 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 		return MEASURE_REMOTE_LOST;
 	}
 	if (t->remote.status == 200)
-		/* The window has ended and the service keeps its result, so the window must not
-		 * be deleted. */
+		/* The window has ended and the service keeps its result, so do not delete the
+		 * window. */
 		t->id[0] = '\0';
 	if (!read_result(t)) {
 		drop_devices(t);

@@ -20,7 +20,7 @@ struct parser {
 
 /* The result of option_find(). */
 struct option_match {
-	const struct option *option; /* NULL: there is no such option */
+	const struct option *option; /* NULL: no option has this name */
 	char *at;                    /* address of the value in the target struct */
 };
 

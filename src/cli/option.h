@@ -105,16 +105,16 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, bool
 /* Returns true if the value of the option in target differs from its default. */
 bool option_given(const struct option *o, const void *target);
 
-/* Writes the options that were given in the form that config_load() needs. Writes at most max
- * entries and returns their number. The options must be flags, texts or lists; a list makes one
- * entry per item. The values point into target. */
+/* Writes the options that the user gave to out, in the form that config_load() needs. Writes at
+ * most max entries and returns their number. The options must be flags, texts or lists; a list
+ * makes one entry per item. The values point into target. */
 struct config_flag;
 unsigned option_config_flags(const struct option *table, const void *target,
 			     struct config_flag *out, unsigned max);
 
-/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. The caller uses it
- * for an error message about an unexpected argument: the user may have wanted to give the
- * argument as the value of this option. */
+/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. It is for the
+ * error message about an unexpected argument: perhaps the user wanted to give the argument as
+ * the value of this option. */
 const struct option *option_without_value(const struct option_table *tables);
 
 /* Prints the help of all options of a table, wrapped at width. */

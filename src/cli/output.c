@@ -126,8 +126,8 @@ static void previous_name(struct previous *p)
 		snprintf(p->kept, sizeof(p->kept), "%s", old);
 }
 
-/* Writes a result and keeps the one that it replaces, because a measurement may have taken
- * hours. */
+/* Writes a result. If it replaces an older result, keeps the older one, because a measurement
+ * may have taken hours. */
 static int save_result(const char *path, const struct buf *text, bool quiet)
 {
 	struct previous p;
@@ -191,7 +191,8 @@ int output_spares(const char *path, char **inputs, int n)
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
 	for (int i = 0; i < 2 * n;
-	     i++) { /* checks each PATH, and PATH/result.json, because PATH may be a bundle */
+	     /* checks the file PATH, and PATH/result.json, because PATH may be a bundle */
+	     i++) {
 		char name[4096];
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
@@ -218,8 +219,8 @@ void figure_line(const char *key, const char *fmt, ...)
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
 	} else {
-		/* A value in its own line is not wrapped in its middle, so that it can be
-		 * copied. */
+		/* If a value has a line of its own, it is not wrapped in its middle, so that it
+		 * can be copied. */
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}

@@ -37,11 +37,11 @@ int output_result(const char *path, bool print, const struct buf *text, bool qui
  * the input. Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
-/* Prints a key and a value in one line. All values start in the same column. A value that does
- * not fit is printed in the next line. */
+/* Prints a key and a value in one line. All values start in the same column. If the line is too
+ * narrow for the value, the value is printed in the next line. */
 void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Prints a number with its unit. The unit follows from the end of the key. */
+/* Prints a number with its unit. The end of the key decides the unit. */
 void figure_number(const char *key, double v);
 
 /* Units that a key can end with, as in "power_watts", "power_watts.max" and "seconds". */

@@ -14,7 +14,7 @@
 /* Estimated width of a character in pixels. The real mean is smaller. */
 #define CHAR   6.6
 #define TOP    24
-#define STRIP  7 /* Height in pixels of a strip, which shows when a GPU was throttled. */
+#define STRIP  7 /* Height of a strip in pixels. A strip shows when a GPU was throttled. */
 #define STRIPS 8 /* Gap above the first strip, in pixels. */
 
 const char *plot_style(void)
@@ -67,7 +67,8 @@ static double axis_place(const struct axis *a, double v)
 	return a->at + (v - a->from) / (a->to - a->from) * a->size;
 }
 
-/* Returns 1, 2 or 5 times a power of ten, so that about `count` steps fill the span. */
+/* Returns a step of 1, 2 or 5 times a power of ten, such that about `count` steps fill the
+ * span. */
 static double nice_step(double span, double count)
 {
 	double raw = span / fmax(1, count), ten = pow(10, floor(log10(raw)));
@@ -215,8 +216,8 @@ static void column_add(struct column *c, double x, double y, size_t i)
 	}
 }
 
-/* Draws the points that were kept for one column of pixels, in their original order. Draws a
- * point only once, even if it is both, for example, the first and the smallest. */
+/* Draws the points that were kept for one column of pixels, in their original order. If one
+ * point is, for example, both the first and the smallest, draws it only once. */
 static void column_draw(struct column *c, struct pen *p)
 {
 	size_t last = SIZE_MAX;
@@ -292,8 +293,8 @@ static void strip_rect(struct buf *out, const char *cause, double x, double widt
 	buf_adds(out, "</title></rect>");
 }
 
-/* Draws when the GPU was throttled, one column of pixels at a time, so that the size of the
- * output is limited. One throttled tick marks its whole column. */
+/* Draws when the GPU was throttled. The smallest unit is one column of pixels, so that the size
+ * of the output is limited; one throttled tick marks its whole column. */
 static void draw_strip(struct buf *out, const struct plot_line *l, const struct axis *x,
 		       double y)
 {

@@ -24,7 +24,7 @@ struct plot_line {
 	size_t n;
 	/* End of the measured window on the time axis. NAN: there is no window. */
 	double seconds;
-	/* strip[i] is the cause of throttling at the time strip_t[i]. It is NULL if the GPU was
+	/* strip[i] is the cause of throttling at the time strip_t[i], or NULL if the GPU was
 	 * not throttled then. strip is NULL if nothing is known about throttling. */
 	const double *strip_t;
 	const char *const *strip;
@@ -33,7 +33,8 @@ struct plot_line {
 
 struct plot_time {
 	const char *title, *description; /* Texts for screen readers. */
-	const char *quantity, *unit;     /* For example "Power" and "W". */
+	/* What is drawn and its unit, such as "Power" and "W". */
+	const char *quantity, *unit;
 	const struct plot_line *lines;
 	size_t nlines;
 	double from, to; /* Time range in seconds. Both NAN: use the range of the lines. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* This long after the end of a window, all its samples have arrived. */
+/* When this time has passed after the end of a window, all its samples have arrived. */
 #define SETTLED_NS (3 * NS_PER_S)
 
 void progress_marks_init(struct progress_marks *m, struct gw_meter *meter, const char *part,
@@ -104,7 +104,7 @@ static void end_part(struct progress_marks *m, const char *line, const char *nam
 		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
 			w = &m->window[i];
 	if (!w) {
-		/* Perhaps the part that this line ends was left out because of the limit. */
+		/* Perhaps this line ends a part that was left out because of the limit. */
 		if (!m->refused)
 			reject_line(m, line, "ends a part that has not begun");
 	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {

@@ -36,8 +36,9 @@ struct progress_marks_window {
 	/* Energy of each process, one struct per device. Set only if the label is
 	 * progress_marks.part. */
 	struct attribute *who;
-	/* Iterations and tokens of the lines between begin and end. The order of the lines
-	 * decides, so the counts are correct even if many lines arrive late and together. */
+	/* Number of iterations and tokens in the lines between begin and end. The order of the
+	 * lines decides, so the counts are correct even if many lines arrive late and
+	 * together. */
 	uint64_t iterations, tokens;
 	/* Private: number of iterations and of tokens before the part. */
 	uint64_t first;
@@ -57,13 +58,13 @@ struct progress_marks {
 	uint64_t bad;     /* Number of lines that are not marks. */
 	char reason[128]; /* What was wrong with the first line that is not a mark. */
 	uint64_t refused; /* Number of parts above the limit PROGRESS_MARKS_WINDOWS. */
-	/* Numbers of the first two neighbouring iteration lines that do not increase by one.
-	 * Perhaps one line stands for several iterations. Both are 0 if there is no such
-	 * pair. */
+	/* Numbers of the first two neighbouring iteration lines where the number does not
+	 * increase by one. Perhaps one line stands for several iterations. Both are 0 if there
+	 * is no such pair. */
 	uint64_t odd_before, odd_after;
 	/* Private: */
 	struct gw_meter *meter;
-	/* For parts with this name, also keep the energy of each process. NULL: for no part. */
+	/* Also keep the energy of each process for parts with this name. NULL: for no part. */
 	const char *part;
 	/* Start of the run, and time of the last iteration (0: no iteration yet). */
 	uint64_t begin_ns, last_ns;

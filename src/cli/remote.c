@@ -29,7 +29,7 @@ static const char *choose_address(const struct config_list *l)
 }
 
 /* Sets the address. A service can listen on 0.0.0.0 or [::], but a client cannot connect to
- * them, so they are replaced by the loopback address. */
+ * these addresses; they are replaced with the loopback address. */
 static void set_address(struct remote *r, const char *text)
 {
 	static const char *const everywhere[][2] = { { "0.0.0.0:", "127.0.0.1:" },

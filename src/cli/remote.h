@@ -59,7 +59,7 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 int remote_reply(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
 
 /* remote_fetch() sends a GET request and does not parse the reply: r->body contains its text.
- * remote_parse() parses r->body into r->reply. A caller can so compare the text with the
+ * remote_parse() parses r->body into r->reply. So a caller can compare the text with the
  * previous reply, and parse it only if it differs. */
 int remote_fetch(struct remote *r, const char *path, const struct deadline_stop *stop,
 		 uint64_t timeout_ns, char *message, size_t size);

@@ -119,8 +119,9 @@ static void write_verdict(struct buf *out, const struct result_device *d)
 	if (d->energy.meter && strcmp(d->energy.meter, "samples") == 0 &&
 	    fabs(d->energy.anchor_ratio - 1) > 0.0005)
 		buf_addf(out,
-			 "; the energy is the energy of the samples multiplied by %.4f, which "
-			 "is counter / samples around this time",
+			 "; the energy of the samples is multiplied by %.4f, the ratio of "
+			 "counter "
+			 "to samples in a longer time around or before the window",
 			 d->energy.anchor_ratio);
 }
 

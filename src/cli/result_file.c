@@ -38,7 +38,8 @@ struct reader {
 	char *error;
 	size_t size;
 	bool failed;
-	double zero_s; /* Time 0 of the run that is being read, on the clock of its series. */
+	/* Start of the part that the run describes, as part_begin() returns it. */
+	double zero_s;
 };
 
 static void __attribute__((format(printf, 2, 3)))
@@ -156,7 +157,7 @@ static struct gw_interval band(struct reader *rd, const struct json_doc *o, cons
 				     number(rd, v, "high") };
 }
 
-/* Reads one number per word of a list.  '*' in the key is replaced by the word. */
+/* Reads one number per word of a list. '*' in the key is replaced with the word. */
 static void fill_list(struct reader *rd, const struct json_doc *o, const char *key,
 		      const char *(*name)(unsigned), unsigned count, double *v)
 {
@@ -170,8 +171,8 @@ static void fill_list(struct reader *rd, const struct json_doc *o, const char *k
 	}
 }
 
-/* Reads the fields of a table into target.  A key may contain one dot, for a member of an inner
- * object.  o may be NULL: then every field is absent. */
+/* Reads the fields of a table into target. A key with a dot, such as "a.b", names a member of
+ * an inner object. If o is NULL, every field is absent. */
 static void reader_fill(struct reader *rd, const struct json_doc *o, const struct field *f,
 			void *target)
 {
@@ -415,9 +416,9 @@ static const char *const *words(struct reader *rd, const struct json_doc *o, con
 	return v;
 }
 
-/* Reads the series of a device.  t_seconds are relative to begin_seconds of the same object.
- * Ticks without begin_seconds use that of the power.  begin_seconds is relative to the start of
- * the window, so readings before the window have negative times. */
+/* Reads the series of a device. t_seconds are relative to begin_seconds of the same object. If
+ * the ticks have no begin_seconds, begin_seconds of the power is used. begin_seconds is
+ * relative to the start of the window, so readings before the window have negative times. */
 static void read_series(struct reader *rd, const struct json_doc *device,
 			struct result_series *s)
 {
@@ -535,9 +536,9 @@ static void read_window(struct reader *rd, const struct json_doc *o, void *targe
 	w->energy_best_j = sum;
 }
 
-/* Returns the start of the part that the run describes, on the clock of the series and windows.
- * Returns 0 if the run describes the whole command.  The clock is 0 at the start of the
- * command, or at the start of the part. */
+/* Returns the start of the part that the run describes, in seconds on the clock of the run's
+ * windows. Returns 0 if the run describes the whole command, or if its windows do not contain
+ * the part. */
 static double part_begin(const struct result_run *run)
 {
 	const struct result_window *first = NULL;
@@ -632,8 +633,8 @@ static int open_path(const char *path)
 
 #define PART_BYTES 65536
 
-/* Returns true if b, the beginning of a file, can be the beginning of a JSON object. Thus a
- * device such as /dev/zero is rejected after its first bytes, and so is endless white space. */
+/* Returns true if b, the beginning of a file, can be the beginning of a JSON object. A device
+ * such as /dev/zero and endless white space are therefore rejected after the first bytes. */
 static bool begins_object(const struct buf *b)
 {
 	size_t n = b->len ? strspn(b->p, " \t\r\n") : 0;

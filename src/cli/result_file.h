@@ -117,7 +117,8 @@ struct result_run {
 	/* Name of the marked part that the run describes. NULL: it describes the whole
 	 * command. */
 	const char *part;
-	/* Start of the part on the clock of the windows. 0 if the run is the whole command. */
+	/* Start of the part, in seconds on the clock of the windows. 0 if the run describes the
+	 * whole command. */
 	double zero_s;
 	struct result_sum sum;
 	struct result_work work;

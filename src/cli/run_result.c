@@ -57,7 +57,7 @@ static void measure_baseline(struct runner *r, unsigned i, const char *dir,
 	char message[160];
 	int err = baseline_take(r->meter, i, &plan, &ret->b);
 
-	ret->why[0] = '\0'; /* Remove the text about the stored baseline, which is not used. */
+	ret->why[0] = '\0'; /* No stored baseline is used, so remove the text about it. */
 	if (err)
 		snprintf(ret->why, sizeof(ret->why), "it could not be measured: %s",
 			 gw_strerror(err));
@@ -297,8 +297,8 @@ static void add_remote_device(const struct run_result_remote *remote, unsigned i
 	run_result_codes(r, i, evidence_remote, &of);
 }
 
-/* Sums an energy over all devices.  `energy` is its offset in struct measured_device.  alike:
- * the devices have the same error, so the errors are added and not their squares. */
+/* Sums an energy over all devices. `energy` is its offset in struct measured_device. If `alike`
+ * is true, the devices have the same error, so the errors are added and not their squares. */
 static struct gw_interval sum_devices(const struct measured_run *r, bool alike, size_t energy)
 {
 	struct gw_interval all = { 0, 0, 0 };
@@ -319,8 +319,8 @@ struct gw_interval run_result_window_joules(const struct measured_run *r,
 	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
-/* Returns the interval per item, for n items.  Up to too_many of the items may not belong to
- * the run, which raises the upper end. */
+/* Returns the interval per item, for n items. Up to too_many of these items may not belong to
+ * the run; this makes the upper end larger. */
 static struct gw_interval per_item(const struct gw_interval *v, double n, double too_many)
 {
 	return isnan(n) || isnan(v->best) ? unknown
@@ -453,8 +453,9 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	return err;
 }
 
-/* Computes the energy per item again after the energy of the run changed.  Only the upper end
- * includes the uncertainty of the count. */
+/* Computes the energy per item again after the energy of the run changed. The ratio of the
+ * upper ends differs from that of the best values, because only the upper end includes the
+ * uncertainty of the count. */
 static void rescale_per_item(struct gw_interval *v, const struct gw_interval *before,
 			     const struct gw_interval *now)
 {
@@ -520,8 +521,8 @@ int run_count_before(struct run_count *c, bool more)
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
 	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
-	/* Search before the counter is read. The search takes milliseconds, in which the server
-	 * may count something. */
+	/* Search before the counter is read, because the search takes milliseconds, and the
+	 * server may count something in this time. */
 	find_servers(c);
 	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)
@@ -544,7 +545,7 @@ static void warn_fresh(const struct run_count *c, const struct counter *n)
 	if (!n->fresh_assumed)
 		return;
 	cli_error("--%s: %u of %u series appeared during the run; all of %s %.0f %s are "
-		  "counted, assuming that they started at 0",
+		  "counted, because a new series is assumed to start at 0",
 		  c->kind->option, n->fresh, c->last.n, n->fresh == 1 ? "its" : "their",
 		  n->fresh_number, c->iterations ? "iterations" : "tokens");
 }

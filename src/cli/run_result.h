@@ -1,4 +1,5 @@
-/* run_result: turns a finished run into a result, with its baseline, and prints it. */
+/* run_result: computes the result of a finished run, including the energy above the baseline,
+ * and prints it. */
 #ifndef GW_CLI_RUN_RESULT_H
 #define GW_CLI_RUN_RESULT_H
 
@@ -28,16 +29,16 @@ struct run_baseline {
 	char why[200]; /* Why there is no baseline. "": none was requested. */
 };
 
-/* Finds or measures the baseline of device i of the meter (d in the snapshot), and sets it in
- * the meter.  Measuring takes at most half a minute.  A signal ends the measurement
- * (r->interrupted). */
+/* Finds or measures the baseline of device i of the meter, and sets it in the meter. d is the
+ * same device in the snapshot. Measuring takes at most half a minute. A signal ends the
+ * measurement (r->interrupted). */
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
 
 #define RUN_RESULT_TRIALS 1000 /* largest number of runs in a result */
 
-/* Writes the evidence for a code of device i.  `of` is the argument that belongs to the
- * function, such as run_result_remote.of. */
+/* Writes the evidence for a code of device i. The caller passes the pointer that is stored next
+ * to the function as `of`; see run_result_remote. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
 				 unsigned code, char *out, size_t size);
 
@@ -61,8 +62,8 @@ struct run_result_from {
 	/* The count from a counter that is read before and after the run. */
 	struct measured_count count;
 	const char *part; /* Name of the marked part to report. NULL: the whole run. */
-	/* The devices that the service measured, which replace those of the meter. NULL: this
-	 * process measured. */
+	/* The devices that the service measured; they replace the devices of the meter. NULL:
+	 * this process measured. */
 	const struct run_result_remote *remote;
 };
 
@@ -113,9 +114,9 @@ struct run_count {
 	unsigned servers;
 };
 
-/* Reads the counter before a run starts, so that a counter that does not work is found early.
- * The caller has filled in the public members and started the runner.  more: there was a run
- * before this one.  Returns an exit code. */
+/* Reads the counter before a run starts, so that an error of the counter is found early. The
+ * caller must fill in the public members and start the runner first. more: there was a run
+ * before this one. Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
 /* Reads the counter again.  Call it as soon as the command has ended, because the server may

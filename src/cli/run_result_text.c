@@ -240,8 +240,9 @@ static void print_device(const struct measured_device *d, bool several)
 			   samples_text(n, e));
 	if (e->meter == GW_METER_SAMPLES && fabs(e->anchor_ratio - 1) > 0.0005)
 		device_row(several, "Scaled",
-			   "the energy of the samples is multiplied by %.4f, which is counter "
-			   "/ samples around this time; the mean power is not multiplied",
+			   "the energy of the samples is multiplied by %.4f, the ratio of "
+			   "counter to samples in a longer time around or before the window; "
+			   "the mean power is not multiplied",
 			   e->anchor_ratio);
 	if (*source_text(d, source, sizeof(source)))
 		device_row(several, "Source", "%s", source);
@@ -394,9 +395,9 @@ static const void *member_of(const struct measured_run *r, size_t offset)
 	return (const char *)r + offset;
 }
 
-/* Returns the mean of an energy over the usable runs.  NAN if one of them does not have it.
- * energy is its offset in struct measured_run.  per is the offset of the number of items by
- * which it is divided; 0 for the energy of the whole run. */
+/* Returns the mean of an energy over the usable runs, or NAN if a usable run does not have it.
+ * `energy` is the offset of the energy in struct measured_run. If it is an energy per item,
+ * `per` is the offset of the number of items; otherwise `per` is 0. */
 static struct gw_interval mean_joules(const struct measured *m, size_t energy, size_t per,
 				      double *ret_sd)
 {

@@ -68,8 +68,8 @@ static void close_on_exec(void *arg, int fd)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Chooses the number of the descriptor for marks.  It has one digit if possible, because sh
- * cannot write to larger numbers. */
+/* Chooses the number of the descriptor for marks. It has one digit if possible, because sh
+ * cannot redirect output to a descriptor with more digits. */
 static int mark_number(const struct runner_inherit *in, int fallback)
 {
 	for (int fd = 9; fd > 2; fd--)
@@ -350,7 +350,7 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	read_marks(s, &run->marks);
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
-	/* If the wait fails, the result has a code that says so. */
+	/* If this fails, the result has a code that says so. */
 	run->late = gw_window_wait(run->window, LAST_NS) != 0;
 	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;

@@ -69,8 +69,8 @@ struct runner_run {
 	struct progress_marks marks;
 };
 
-/* Blocks the signals.  The caller fills in the public members before.  inherit, meter, series
- * and part are borrowed until runner_end().  Returns 0 or -GW_E_IO. */
+/* Blocks the signals. The caller must fill in the public members first. inherit, meter, series
+ * and part are borrowed until runner_end(). Returns 0 or -GW_E_IO. */
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 
@@ -86,13 +86,13 @@ void runner_run_done(struct runner_run *run);
  * be started, 128 + signal if a signal ended it. */
 int runner_status(const struct runner_run *run);
 
-/* Fills `set` with SIGCHLD, which gets its default action, and with those of `signals` (ended
- * by 0) that are not ignored.  A signal that was ignored at the start (nohup, a background job
- * of sh) stays ignored for gpuward and for the command. */
+/* Fills `set` with SIGCHLD, and with those of `signals` (ended by 0) that are not ignored. Also
+ * gives SIGCHLD its default action. A signal that was ignored at the start (nohup, a background
+ * job of sh) stays ignored for gpuward and for the command. */
 void runner_signals(sigset_t *set, const int *signals);
 
-/* Starts argv with this signal mask.  The actions of SIGPIPE and SIGXFSZ are those that gpuward
- * had at its start.  `actions` may be NULL.  Returns 0 or an errno. */
+/* Starts argv with this signal mask. SIGPIPE and SIGXFSZ get the actions that they had when
+ * gpuward started. `actions` may be NULL. Returns 0 or an errno. */
 int runner_spawn(char *const argv[], char *const env[],
 		 const posix_spawn_file_actions_t *actions, const sigset_t *mask,
 		 bool pipe_ignored, pid_t *ret_pid);

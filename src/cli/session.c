@@ -219,7 +219,8 @@ static void format_state(const struct run_progress *p, const struct state *s,
 			buf_addf(b, "  %s", gw_code_info(c)->key);
 }
 
-/* Returns true if the terminal is in line mode and gpuward is in the foreground. */
+/* Returns true if the progress line may be drawn: the terminal is in line mode and gpuward is
+ * in the foreground. */
 static bool may_draw(void)
 {
 	struct termios t;

@@ -27,7 +27,7 @@ struct session_options {
 #define SESSION_ITERATIONS(type, member)                                                      \
 	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                     \
 			 "number of iterations in a run, for energy and time per iteration; " \
-			 "an inference or a training step is an iteration",                   \
+			 "an iteration is, for example, an inference or a training step",     \
 			 1, 1e15, NAN)
 #define SESSION_PART(type, member)                                                             \
 	OPTION_ROW(TEXT, 0, "part", offsetof(type, member.part), "NAME",                       \
@@ -102,9 +102,9 @@ const char *session_command_name(const char *command);
 int session_write(const struct session *s, struct cli_document *doc, struct bundle *bundle,
 		  int err);
 
-/* Shows the progress of a run on standard error.  On a terminal this is one line that is
- * overwritten; it is not drawn while the command uses the terminal in a raw mode.  Elsewhere it
- * is one line per hundred samples, if --progress is given. */
+/* Shows the progress of a run on standard error. On a terminal, this is one line that is
+ * overwritten; it is not drawn while the command uses the terminal in a raw mode. Elsewhere,
+ * one line per hundred samples is printed if --progress is given. */
 
 struct run_progress {
 	struct gw_meter *meter;

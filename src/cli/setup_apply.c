@@ -361,8 +361,8 @@ static bool is_of_user(enum setup_what what)
 	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
 }
 
-/* Prints that the user gets no copy of the token. Removes the entries that were added for the
- * copy: the manifest keeps its first `before` entries. Returns an exit code. */
+/* Prints that the user gets no copy of the token. Removes the entries for the copy from the
+ * manifest, so that only its first `before` entries stay. Returns an exit code. */
 static int skip_copy(const struct setup_place *at, struct setup_manifest *m, unsigned before,
 		     const char *why)
 {
@@ -403,8 +403,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			snprintf(e->path, sizeof(e->path), "%s", s->path);
 			code = manifest_save(at, m);
 		} else if (code == EXIT_OK) {
-			/* An account and a reload are not recorded, because undo does not
-			 * remove them. */
+			/* The manifest does not list an account or a reload, because undo does
+			 * not remove them. */
 			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
 				       ? EXIT_OK
 				       : record(at, s, m);
@@ -517,8 +517,8 @@ static void undo_user(struct undo *u, const struct entry *e)
 									   : HOME_REMOVE,
 							  .path = e->path,
 							  .sum = { e->sum[0], e->sum[1] } });
-	/* A user's folder, such as .config, usually contains other files. Print nothing
-	 * then. */
+	/* A user's folder, such as .config, usually contains other files, so print nothing if
+	 * it is not empty. */
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 
@@ -579,8 +579,7 @@ static bool undo_entry(struct undo *u, const struct entry *e)
 	return u->failed > before;
 }
 
-/* Removes all other entries from the manifest, so that the next undo tries the failed ones
- * again. */
+/* Keeps only the failed entries in the manifest, so that the next undo tries them again. */
 static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 		       const bool failed[static ENTRIES])
 {
@@ -593,7 +592,7 @@ static int keep_failed(const struct setup_place *at, struct setup_manifest *m,
 	m->count = n;
 	code = manifest_save(at, m);
 	return code != EXIT_OK ? code
-			       : cli_fail("some files could not be removed; fix the reasons "
+			       : cli_fail("some files could not be removed; fix the causes "
 					  "above and run sudo gpuward setup --undo again");
 }
 

@@ -27,8 +27,8 @@ const char *setup_path(const struct setup_place *at, const char *path, char out[
 	return out;
 }
 
-/* Returns true if there is a prefix and a folder or file of path below it is a link. ret is
- * then the path of this link. */
+/* Returns true if there is a prefix, and path or one of its folders is a link below the prefix.
+ * ret is then the path of this link. */
 static bool has_link(const struct setup_place *at, const char *path, char ret[PATH_MAX])
 {
 	struct stat st;

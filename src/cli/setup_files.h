@@ -30,9 +30,9 @@ struct setup_place {
 /* Writes the prefix and the path to out. Returns out. */
 const char *setup_path(const struct setup_place *at, const char *path, char out[PATH_MAX]);
 
-/* Fails if there is a prefix and a folder in which setup would write is a link, because the
- * link may lead out of the prefix. If `lock` is true, takes a lock, so that only one setup runs
- * at a time. Call setup_end() with *ret_lock afterwards, even after an error. Returns an exit
+/* With a prefix, fails if a folder in which setup would write is a link, because the link may
+ * lead out of the prefix. If `lock` is true, takes a lock, so that only one setup runs at a
+ * time. Call setup_end() with *ret_lock afterwards, even after an error. Returns an exit
  * code. */
 int setup_begin(const struct setup_place *at, bool lock, int *ret_lock);
 void setup_end(const struct setup_place *at, int lock);
@@ -79,9 +79,9 @@ struct setup_home_request {
 	const char *sum[2];
 };
 
-/* Carries out q in a child process that has only the rights of the user at->user. So a link in
- * the home folder cannot lead to files that the user may not change. Returns 0, an errno or
- * SETUP_CHANGED; EINTR means that the child process was killed. */
+/* Carries out q in a child process that has only the rights of the user at->user. Therefore a
+ * link in the home folder cannot lead to files that the user may not change. Returns 0, an
+ * errno or SETUP_CHANGED; EINTR means that the child process was killed. */
 int setup_as_user(const struct setup_place *at, const struct setup_home_request *q);
 
 #endif

@@ -80,9 +80,10 @@ static bool escape(char *out, size_t size, const char *text)
 	return !*text;
 }
 
-/* Writes the pattern of match.command, for a server without a unit of its own. The pattern
- * contains the name of its program or script, the end of the path of its script, or, if `whole`
- * is set or nothing else is possible, the beginning of its command line. */
+/* Writes the pattern of match.command, for a server without a unit of its own. Usually the
+ * pattern contains the name of the server's program or script, or the end of the script's path.
+ * If `whole` is set or nothing else is possible, it contains the beginning of the command
+ * line. */
 static void command_pattern(const struct setup_server *s, bool whole, char out[PATTERN_MAX])
 {
 	const char *last = strrchr(s->script, '/'), *before = last;
@@ -102,8 +103,7 @@ static void command_pattern(const struct setup_server *s, bool whole, char out[P
 	}
 }
 
-/* Returns true if another server that is matched by its command line would have the same
- * pattern. */
+/* Returns true if another server that needs match.command would have the same pattern. */
 static bool is_shared(const struct setup_servers *all, const struct setup_server *s)
 {
 	char own[PATTERN_MAX], other[PATTERN_MAX];
@@ -158,8 +158,9 @@ static unsigned unit_kind(void)
 	return k;
 }
 
-/* Returns true if the configuration can contain the name and the command line of this server.
- * TOML allows only UTF-8, but a command line can contain any bytes. */
+/* Returns true if the configuration can contain the texts that identify this server: the model,
+ * and its unit or its command line. TOML allows only UTF-8, but these texts can contain any
+ * bytes. */
 static bool can_be_named(const struct setup_server *s)
 {
 	if (!utf8_is_valid(s->model))

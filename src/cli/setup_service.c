@@ -63,9 +63,9 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 /* A worker that undo must release, or that is off its GPU. */
 struct off {
 	char name[128], state[16];
-	bool held; /* a person holds or has evicted it */
+	bool held; /* a person holds the worker, or has evicted it */
 	bool out;  /* the guard has moved it off its GPU, or is doing so */
-	bool only; /* it is off its GPU only because of that person */
+	bool only; /* it is off its GPU only because of that hold or eviction */
 };
 
 static bool is_out(const struct json_doc *w)

@@ -1,8 +1,7 @@
 /* setup_service: the requests that `gpuward setup` sends to the running service. It reads the
- * mode of the guard, and removes the mode and the holds that a person set at run time.
- *
- * With --root, only a service that GPUWARD_ADDRESS names is used, because the service of this
- * machine does not use the files below that root. */
+ * mode of the guard, and clears the mode and the holds that a person set at run time. With
+ * --root, it uses only a service that GPUWARD_ADDRESS names, because the service of this
+ * machine does not read the files below that root. */
 #ifndef GW_CLI_SETUP_SERVICE_H
 #define GW_CLI_SETUP_SERVICE_H
 

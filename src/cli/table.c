@@ -61,7 +61,7 @@ static const char *cut_mark(void)
 	return term_utf8() ? "…" : "~";
 }
 
-/* Replaces the end of a text by the mark for cut text. The text fills all `size` bytes. */
+/* Replaces the end of a text with the mark for cut text. The text fills all `size` bytes. */
 static void mark_cut(char *text, size_t size)
 {
 	size_t n = size - 1 - strlen(cut_mark());

@@ -20,9 +20,9 @@ struct table_column {
 	bool cut;   /* long cells may be cut so that the table fits */
 };
 
-/* Macros for a list of columns, LIST(X), with one row X(SYMBOL, title, rank, right, cut) per
- * column. enum { LIST(TABLE_SYMBOL) } makes the numbers of the columns, and {
- * LIST(TABLE_COLUMN) TABLE_END } makes their array. */
+/* Macros for a list of columns, LIST(X), which has one row X(SYMBOL, title, rank, right, cut)
+ * per column. enum { LIST(TABLE_SYMBOL) } defines the numbers of the columns, and {
+ * LIST(TABLE_COLUMN) TABLE_END } is the array of columns. */
 #define TABLE_SYMBOL(symbol, ...) symbol,
 #define TABLE_COLUMN(symbol, ...) { __VA_ARGS__ },
 #define TABLE_END                     \

@@ -22,9 +22,9 @@ void term_to_stderr(bool on);
  * terminal, else from the variable COLUMNS; if both are unknown, it is 80. */
 unsigned term_width(void);
 
-/* Returns the width for a table: INT_MAX if the output is not a terminal and COLUMNS is not
- * set, because a program that reads the table needs whole lines. Otherwise the same as
- * term_width(). */
+/* Returns the width for a table. If the output is not a terminal and COLUMNS is not set, this
+ * is INT_MAX, because a program that reads the table needs whole lines. Otherwise it is the
+ * same as term_width(). */
 unsigned term_table_width(void);
 
 bool term_utf8(void);
@@ -53,8 +53,9 @@ const char *term_half_width(char out[static 32], double half_width, const char *
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
-/* Returns how many of the first `bytes` bytes of text fit into `columns` columns, without a
- * part of a character. *ret_columns is the width of this part of the text. */
+/* Returns how many of the first `bytes` bytes of text fit into `columns` columns. A character
+ * that does not fit completely is not counted. *ret_columns is the width of the counted
+ * text. */
 size_t term_fit(const char *text, size_t bytes, size_t columns, size_t *ret_columns);
 
 /* Prints `left`, which may contain styles, and then text. The text is wrapped and uses the

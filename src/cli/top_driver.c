@@ -14,12 +14,12 @@
 /* Longest time between two readings of the energy counters. One reading takes 3 to 5 ms on an
  * H200. */
 #define ENERGY_NS (20 * NS_PER_S)
-/* Time between two readings of the process lists, and of the SM utilisation of the processes.
- * The driver needs 0.03 ms for a list, but 2 ms per GPU for the utilisation, which is a mean
- * over the last seconds. */
+/* Time between two readings of the process lists (PROCESSES_NS) and of the SM utilisation of
+ * the processes (SM_NS). The driver needs 0.03 ms for a list, but 2 ms per GPU for the
+ * utilisation, which is a mean over the last seconds. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
 /* With these times, the utilisation is read with every second list. With more than FEW_GPUS
- * GPUs, lists are read less often, and the utilisation is read with every list. */
+ * GPUs, lists are read less often, so the utilisation is read with every list. */
 #define SM_NS     (3 * NS_PER_S)
 #define FEW_GPUS  2
 #define MANY_GPUS 8
@@ -143,8 +143,8 @@ static void read_gpu(struct top_gpu *g, const struct gw_device *d, unsigned tier
 	for (unsigned i = 0; i < TOP_FIGURES; i++) {
 		const unsigned quantity = top_figure_info[i].quantity;
 
-		/* Do not show old values: the snapshot still contains those of tiers that were
-		 * not read now. */
+		/* The snapshot still contains old values of the tiers that were not read now:
+		 * do not show these values. */
 		g->absence[i] = tiers & gw_quantity_info(quantity)->tier
 					? (uint8_t)gw_device_value(d, quantity, &g->value[i])
 					: GW_ABSENT_NOT_READ;

@@ -50,7 +50,7 @@ struct gauge {
 	char text[48], short_text[48]; /* the value; short_text is for narrow graphs */
 };
 
-/* Returns the first of the numbers that is known and positive, or c. */
+/* Returns a if it is known and positive, else b if it is, else c. */
 static double first_known(double a, double b, double c)
 {
 	return !isnan(a) && a > 0 ? a : !isnan(b) && b > 0 ? b : c;
@@ -133,7 +133,7 @@ static void gauge_init(struct gauge *o, const struct top_gpu *g, enum top_graph 
 
 /* Draws the label, a bar and the value into the columns from `column` to `end` - 1. If there is
  * too little room, uses the short label and the short value, then leaves out the bar, then the
- * label. The unit of the value still shows what it is. */
+ * label: the unit of the value shows what it is. */
 static void draw_caption(struct canvas *c, unsigned row, unsigned column, unsigned end,
 			 const struct gauge *o)
 {

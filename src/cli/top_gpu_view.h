@@ -6,8 +6,8 @@
 #include "top_canvas.h"
 #include "top_model.h"
 
-/* How many rows gpu_view_draw() uses for a GPU: one line, or a title and a row of bars. With
- * more rows, it also draws graphs. */
+/* Number of rows that gpu_view_draw() uses for a GPU: for one line, or for a title and a row of
+ * bars. If it may use more rows, it also draws graphs. */
 #define GPU_VIEW_LINE 1
 #define GPU_VIEW_BARS 2
 

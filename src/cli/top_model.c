@@ -147,7 +147,7 @@ void top_model_add_gap(struct top_model *m, uint64_t now_ns)
 				  ? (now_ns - m->read_ns) / m->interval_ns
 				  : 0;
 
-	/* One missed reading is not shown as a gap: the reading may only be late. */
+	/* One missed reading is not shown as a gap, because the reading may only be late. */
 	for (uint64_t i = 1; missed > 2 && i < missed && i <= TOP_SAMPLES; i++)
 		for (unsigned k = 0; k < m->gpus; k++) {
 			struct top_gpu *g = &m->gpu[k];
@@ -440,7 +440,7 @@ static void read_process(struct top_process *p, const struct json_doc *d, unsign
 }
 
 /* Copies the class of a process from the previous list, because classes are read less often
- * than processes. `hint` is the index at which the process probably was. */
+ * than processes. The search begins at the index `hint`, where the process probably is. */
 static void keep_class(struct top_process *p, const struct top_process *old, unsigned n,
 		       unsigned hint)
 {
@@ -556,8 +556,8 @@ static int find_graph(const char *key)
 }
 
 /* A service without clients reads the GPUs only every REST_S seconds (daemon/reader.h), so its
- * history has gaps between the readings. This function fills each gap of at most `most` samples
- * with the value before it. Without this, the graph would show single bars. */
+ * history has gaps, and the graph would show single bars. This function fills each gap of at
+ * most `most` samples with the value before it. */
 #define REST_S 10
 static void bridge_rests(float *history, unsigned most)
 {

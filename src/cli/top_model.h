@@ -24,7 +24,7 @@
 	F(MEMORY_TOTAL, MEMORY_TOTAL, "memory") \
 	F(MEMORY_ACTIVITY, UTILIZATION_MEMORY, "memory activity") \
 	F(TEMPERATURE, TEMPERATURE_GPU, "temperature") \
-	F(MARGIN, TEMPERATURE_MARGIN, "left to slowdown") \
+	F(MARGIN, TEMPERATURE_MARGIN, "margin to slowdown") \
 	F(MEMORY_TEMPERATURE, TEMPERATURE_MEMORY, "memory temperature") \
 	F(CLOCK_SM, CLOCK_SM, "SM clock") \
 	F(CLOCK_SM_MAX, CLOCK_SM_MAX, "highest SM clock") \
@@ -111,7 +111,7 @@ struct top_process {
 
 struct top_worker {
 	char name[48], state[16], reasons[64];
-	double since_s; /* how long it has been in this state */
+	double since_s; /* how long the worker has been in this state */
 	bool dry_run;
 };
 
@@ -193,7 +193,7 @@ enum top_column {
 /* Which processes are shown, and how they are sorted. */
 struct top_order {
 	enum top_column column;
-	bool reverse;    /* show the process that would be the last one first */
+	bool reverse;    /* reverse the order; unknown values still come last */
 	int gpu;         /* show only processes on this GPU; -1: on all GPUs */
 	char filter[64]; /* show only processes that contain this text; "": all */
 };
@@ -219,7 +219,7 @@ void top_read_host(struct top_model *m, const struct json_doc *doc);
  * top_read_processes() and top_read_guard(). */
 void top_read_guard_gpu(struct top_model *m, const struct json_doc *doc);
 
-/* Replaces the history by the samples of /api/v1/series. */
+/* Replaces the history with the samples of /api/v1/series. */
 void top_read_series(struct top_model *m, const struct json_doc *doc);
 
 #endif

@@ -234,7 +234,7 @@ static bool wait_until_due(struct top_reader *r, uint64_t due_ns)
 static uint64_t step_ns(const struct top_reader *r, bool fresh)
 {
 	if (!r->o.remote || *r->work.problem || r->work.interval_ns < r->o.interval_ns ||
-	    /* The interval of the service is long: ask more often, to notice soon if the
+	    /* The service has a long interval: send requests more often, to notice soon if the
 	     * service ends. */
 	    r->work.interval_ns > 2 * NS_PER_S)
 		return r->o.interval_ns;

@@ -225,10 +225,11 @@ static void process_view_draw(struct canvas *c, unsigned row, unsigned rows,
 	}
 }
 
-/* Figures are old after this time, or after three intervals if they are longer. */
-#define OLD_NS         (3 * NS_PER_S)
-#define PROCESSES_MIN  2  /* the process table has at least this many rows */
-#define PROCESSES_WANT 6  /* rows that are kept free for processes, if there are so many */
+/* Figures count as old after this time, or after three intervals if that is longer. */
+#define OLD_NS        (3 * NS_PER_S)
+#define PROCESSES_MIN 2 /* the process table gets at least this many rows */
+/* rows that are kept free for processes, if the terminal has enough rows */
+#define PROCESSES_WANT 6
 #define BLOCK_MOST     12 /* largest number of rows per GPU, if there are several */
 #define LARGE_LEAST    9  /* smallest and largest number of rows for large graphs */
 #define LARGE_MOST     27
@@ -598,7 +599,7 @@ static void draw_help(struct canvas *c)
 		"Energy of a GPU: measured during the time that is shown next to it.",
 		"Energy of a process: measured since the service first saw the process.",
 		"- means unknown; the zoom says why.",
-		"hidden: (last line) lists columns for which the terminal is too narrow.",
+		"hidden: ... in the last line: columns for which the terminal is too narrow.",
 	};
 
 	for (unsigned i = 0; i < COUNT(lines) && i < c->rows; i++)

@@ -1,9 +1,7 @@
 /* top_screen: the layout of `gpuward top`. It draws a model on a canvas of any size. It is
- * pure: it uses no terminal and no clock.
- *
- * The screen shows, from top to bottom: a line about the machine, messages, the GPUs, the
- * processes, and a line with the keys. A GPU is drawn with graphs, with bars or as one line, as
- * many rows as there are. */
+ * pure: it uses no terminal and no clock. The screen shows, from top to bottom: a line about
+ * the machine, messages, the GPUs, the processes, and a line with the keys. The number of free
+ * rows decides whether a GPU is drawn with graphs, with bars or as one line. */
 #ifndef GW_CLI_TOP_SCREEN_H
 #define GW_CLI_TOP_SCREEN_H
 
@@ -19,7 +17,7 @@ enum top_focus { TOP_FOCUS_PROCESSES, TOP_FOCUS_GPUS };
 /* What the screen waits for: the last line shows a question, or the help covers the screen. */
 enum top_prompt { TOP_PROMPT_NONE, TOP_PROMPT_FILTER, TOP_PROMPT_KILL, TOP_PROMPT_HELP };
 
-/* Identifies the process at the cursor, also after the model was read again. */
+/* Identifies the process at the cursor, so that it is found after the model was read again. */
 struct top_cursor {
 	int64_t pid; /* 0: no process */
 	uint64_t start_ticks;
@@ -53,8 +51,8 @@ struct top_ui {
  * the model or the order changed. Returns 0 or -GW_E_NOMEM. */
 int top_ui_arrange(struct top_ui *ui, const struct top_model *m);
 
-/* Moves the selection to a row. From then on, the selection follows the process in this row.
- * The first row is an exception: the selection stays in this row. */
+/* Moves the selection to a row. After that, the selection follows the process in this row,
+ * except in the first row: there, the selection stays in the row. */
 void top_ui_select(struct top_ui *ui, const struct top_model *m, unsigned row);
 
 /* Returns the selected process; NULL: none. */

@@ -159,10 +159,10 @@ static bool read_size(int *ret_rows, int *ret_columns)
 	return true;
 }
 
-/* Opens the screen in a size that we choose, because ncursesw does not limit it. ncursesw takes
- * the size from these variables; with use_env(FALSE), it would refuse terminals such as "linux",
- * whose description has no size. ncursesw does not replace a handler of SIGWINCH that is set
- * before newterm(). Later sizes are set by top_terminal_size(). */
+/* Opens the screen. Its size is limited here, because ncursesw does not limit it. ncursesw
+ * reads the size from the variables LINES and COLUMNS. With use_env(FALSE) it would refuse
+ * terminals such as "linux", because their description has no size. ncursesw does not replace a
+ * handler of SIGWINCH that is set before newterm(). top_terminal_size() sets later sizes. */
 static SCREEN *open_screen(void)
 {
 	struct sigaction action = { .sa_handler = on_resize };

@@ -87,7 +87,7 @@ static double number_below(const struct json_doc *o, const char *path, const cha
 	return number(o, whole);
 }
 
-/* Reads one value per word of a list.  '*' in the path is replaced by the word. */
+/* Reads one value per word of a list. '*' in the path is replaced with the word. */
 static void read_list(const struct json_doc *o, const struct gw_energy_field *f, double *v)
 {
 	const char *star = strchr(f->key, '*');

@@ -215,7 +215,7 @@ const char *sensor_source_note(const struct sensor_source *s)
 	if (s->changes >= SENSOR_CHANGES)
 		return NULL;
 	if (s->changes == 0)
-		return "assumed, because no change of the value was observed";
+		return "assumed; no change was observed";
 	return "few changes were observed: an idle GPU repeats its values, or the sensor is "
 	       "slow";
 }

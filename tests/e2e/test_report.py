@@ -101,8 +101,8 @@ def test_the_report_says_that_samples_are_scaled_to_the_counter(tmp_path):
     assert "multiplied by" not in Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
     doc["runs"][0]["devices"][0].update(meter="samples", anchor_ratio=1.0025)
     words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
-    assert ("the energy is the energy of the samples multiplied by 1.0025, which is counter / samples around this "
-            "time") in words
+    assert ("the energy of the samples is multiplied by 1.0025, the ratio of counter to samples in a longer time around "
+            "or before the window") in words
 
 
 def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):

@@ -162,7 +162,7 @@ def test_uninstall_removes_only_from_the_given_prefix(tmp_path):
     (tmp_path / "build" / "meson-logs").mkdir(parents=True)
     (tmp_path / "build" / "meson-logs" / "install-log.txt").write_text("# List\n" + "".join(f"{f}\n" for f in files))
     code, text = uninstall(prefix)
-    assert (code, text) == (0, f"nothing is installed in {prefix}\n")
+    assert (code, text) == (0, f"nothing was removed: no installed file is left in {prefix}\n")
     for f in files:
         f.parent.mkdir(parents=True)
         f.touch()
