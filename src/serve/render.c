@@ -370,7 +370,8 @@ static void write_process(struct json *j, const struct render_process_list *list
 {
 	const struct gw_process *p = gw_process_list_get(list->list, i);
 	const struct view_process *energy = list->energy ? &list->energy[i] : NULL;
-	const bool known = list->workload && energy->absence != GW_ABSENT_NEEDS_SERVICE;
+	const bool known =
+		list->workload && energy && energy->absence != GW_ABSENT_NEEDS_SERVICE;
 	const struct workload *workload = known ? &list->workload[i] : NULL;
 	const struct gw_device *d = gw_snapshot_device(snap, p->device);
 
