@@ -90,8 +90,10 @@ static void unknown_field(const char *name)
 /* Adds a field by its name.  Returns an exit code. */
 static int choose_field(struct log_format *f, const char *name)
 {
-	for (unsigned i = 0; log_line_field_name(i); i++) {
-		if (strcmp(name, log_line_field_name(i)) != 0)
+	const char *known;
+
+	for (unsigned i = 0; (known = log_line_field_name(i)) != NULL; i++) {
+		if (strcmp(name, known) != 0)
 			continue;
 		for (unsigned k = 0; k < f->count; k++)
 			if (f->field[k] == i)

@@ -583,8 +583,7 @@ static void draw_help(struct canvas *c)
 		"up, down         move the cursor; also PgUp, PgDn, Home, End",
 		"Tab              move between the GPUs and the processes",
 		"Enter            zoom: all figures of one GPU; Esc shows all GPUs again",
-		"left, right      in the zoom: show the previous or next GPU; else like < and "
-		">",
+		"left, right      in the zoom: show the previous or next GPU; else as < and >",
 		"< and >          sort by the previous or next column; r reverses the order",
 		"/                show only processes that contain a text",
 		"space            pause: nothing is read until space is pressed again",

@@ -529,7 +529,7 @@ int bundle_power(const char *dir, unsigned device,
 
 int bundle_check_unchanged(const char *dir, char *message, size_t size)
 {
-	struct bundle_summary sum;
+	struct bundle_summary sum = { 0 };
 	struct bundle_reader r = { .dir = dir, .sum = &sum, .message = message, .size = size };
 	int err = read_manifest(&r);
 
