@@ -186,7 +186,6 @@ enum worker_stage {
 enum worker_from {
 	/* it ran; with GOAL_RETURN: the guard tried to evict it, but it probably never left */
 	FROM_RUN,
-	FROM_RETURN,  /* only in old recordings, for any of the following */
 	FROM_OUT,     /* it was evicted */
 	FROM_STUCK,   /* it did not free its memory */
 	FROM_ABSENT,  /* it had no process, and the guard starts it */
