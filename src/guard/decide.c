@@ -45,12 +45,14 @@ static bool is_replaced(const struct guard_worker *w)
 static bool is_gone(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
-	const bool settled = w->presence == PRESENCE_HERE &&
-			     (i->stage == STAGE_NONE || i->stage == STAGE_STUCK);
+	const bool settled =
+		w->presence == PRESENCE_HERE &&
+		(i->stage == STAGE_RUN || i->stage == STAGE_OUT || i->stage == STAGE_STUCK);
 
 	if (is_replaced(w) && settled)
 		return true;
-	if (i->from == FROM_ABSENT && i->goal != GOAL_LEAVE) /* the process may still appear */
+	if (i->from == FROM_ABSENT &&
+	    worker_goal(w) != GOAL_LEAVE) /* the process may still appear */
 		return false;
 	return !worker_is_present(w) && !is_ended_by_guard(w) &&
 	       !(worker_has_order(w) && w->order.what.start);
@@ -60,7 +62,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
 	const bool moved = worker_is_moved(w), known = w->presence == PRESENCE_HERE;
-	const bool leaves = known && w->intent.goal == GOAL_LEAVE;
+	const bool leaves = known && worker_goal(w) == GOAL_LEAVE;
 	const bool never = w->observed.match_changed || !known;
 	const bool lives = found == FOUND_UNMATCHED || found == FOUND_DISPLACED ||
 			   found == FOUND_OTHER_LIVES;
@@ -96,8 +98,8 @@ static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
 
-	return (i->goal == GOAL_LEAVE && i->stage == STAGE_STUCK) ||
-	       (i->goal == GOAL_RETURN && i->from == FROM_STUCK);
+	return i->stage == STAGE_STUCK ||
+	       (worker_goal(w) == GOAL_RETURN && i->from == FROM_STUCK);
 }
 
 static enum step step_unknown(struct guard *g, struct guard_worker *w)
@@ -604,13 +606,14 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 static enum step step_intent(struct guard *g, struct guard_worker *w)
 {
 	switch (w->intent.stage) {
+	case STAGE_RUN: return step_run(g, w);
 	case STAGE_DRAIN: return step_drain(g, w);
 	case STAGE_UNLOAD: return step_unload(g, w);
 	case STAGE_VERIFY: return guard_step_verify(g, w);
 	case STAGE_STUCK: return step_stuck(g, w);
+	case STAGE_OUT: return step_out(g, w);
 	case STAGE_LOAD: return is_turned_back(g, w) ? STEP_AGAIN : STEP_ORDER;
-	case STAGE_VERIFY_UP: return is_turned_back(g, w) ? STEP_AGAIN : step_verify_up(g, w);
-	default: return w->intent.goal == GOAL_RUN ? step_run(g, w) : step_out(g, w);
+	default: return is_turned_back(g, w) ? STEP_AGAIN : step_verify_up(g, w);
 	}
 }
 

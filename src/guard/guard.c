@@ -48,8 +48,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 
 	if (r->evicted) {
 		/* With a reason, it is unknown whether the eviction was complete. */
-		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
-		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
+		i->stage = r->mask ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;
 		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;

@@ -163,23 +163,26 @@ struct worker_reasons {
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
-/* What the guard wants the worker to do. The journal has the goal before the first order. */
+/* What the guard wants the worker to do now, in the order of an eviction and a return. The
+ * journal has the beginning of an eviction before its first order. */
+enum worker_stage {
+	STAGE_RUN,
+	/* GOAL_LEAVE */
+	STAGE_DRAIN,  /* the worker refuses new work and completes running requests */
+	STAGE_UNLOAD, /* the worker is ordered to free its memory, at level intent.level */
+	STAGE_VERIFY, /* the worker reported success; the memory must become free */
+	STAGE_STUCK,  /* no level is left, and the memory is not free */
+	STAGE_OUT,    /* the worker is evicted */
+	/* GOAL_RETURN */
+	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
+	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
+};
+/* The aim of a stage; worker_goal() derives it. */
 enum worker_goal {
 	GOAL_RUN,
 	GOAL_LEAVE, /* the worker is being evicted */
 	GOAL_OUT,   /* the worker is evicted */
 	GOAL_RETURN,
-};
-enum worker_stage {
-	STAGE_NONE, /* for GOAL_RUN and GOAL_OUT */
-	/* stages of GOAL_LEAVE */
-	STAGE_DRAIN,  /* the worker refuses new work and completes running requests */
-	STAGE_UNLOAD, /* the worker is ordered to free its memory, at level intent.level */
-	STAGE_VERIFY, /* the worker reported success; the memory must become free */
-	STAGE_STUCK,  /* no level is left, and the memory is not free */
-	/* stages of GOAL_RETURN */
-	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
-	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
 /* The state of the worker when GOAL_RETURN began. GOAL_LEAVE keeps it if it interrupts a return,
  * because the return may continue; FROM_RUN otherwise. */
@@ -200,7 +203,6 @@ enum worker_claim {
 };
 
 struct worker_intent {
-	enum worker_goal goal;
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
@@ -409,6 +411,7 @@ static inline bool gpu_is_stale(const struct guard_gpu *u)
 	return !u->clean && !u->lost;
 }
 
+enum worker_goal worker_goal(const struct guard_worker *w);
 /* Returns one of the 13 states that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
 /* Returns the set of the reasons that hold and that no hold masks. If it is empty, the worker

@@ -158,7 +158,7 @@ bool guard_resume_is_obsolete(const struct guard *g, unsigned worker)
 	const struct guard_worker *w = &g->worker[worker];
 
 	return worker < g->workers && w->order.status == STATUS_UNDERWAY &&
-	       w->order.what.verb == ORDER_RESUME && w->intent.goal == GOAL_LEAVE;
+	       w->order.what.verb == ORDER_RESUME && worker_goal(w) == GOAL_LEAVE;
 }
 
 void guard_relation(const struct guard *g, unsigned worker, unsigned process,

@@ -161,7 +161,7 @@ static enum step open_at_stop(struct guard *g, struct guard_worker *w)
 {
 	const bool closed = w->admission != ADMISSION_OPEN;
 
-	if (w->intent.goal != GOAL_RUN) {
+	if (w->intent.stage != STAGE_RUN) {
 		const bool drain = w->intent.stage == STAGE_DRAIN;
 
 		worker_set_running(g, w);

@@ -28,11 +28,13 @@ static const char *const phases[] = { [PHASE_NONE] = "none", [PHASE_SUSPECTED] =
 	NULL };
 static const char *const persons[] = { [PERSON_NONE] = "none", [PERSON_EVICT] = "evict",
 	[PERSON_HOLD_EVICTED] = "hold-evicted", [PERSON_HOLD_ACTIVE] = "hold-active", NULL };
-static const char *const goals[] = { [GOAL_RUN] = "run", [GOAL_LEAVE] = "leave",
-	[GOAL_OUT] = "out", [GOAL_RETURN] = "return", NULL };
-static const char *const stages[] = { [STAGE_NONE] = "none", [STAGE_DRAIN] = "drain",
+/* A stage has two lines, "intent.goal" and then "intent.stage", which decides. */
+static const char *const goals[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "leave",
+	[STAGE_UNLOAD] = "leave", [STAGE_VERIFY] = "leave", [STAGE_STUCK] = "leave",
+	[STAGE_OUT] = "out", [STAGE_LOAD] = "return", [STAGE_VERIFY_UP] = "return", NULL };
+static const char *const stages[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "drain",
 	[STAGE_UNLOAD] = "unload", [STAGE_VERIFY] = "verify", [STAGE_STUCK] = "stuck",
-	[STAGE_LOAD] = "load", [STAGE_VERIFY_UP] = "verify-up", NULL };
+	[STAGE_OUT] = "none", [STAGE_LOAD] = "load", [STAGE_VERIFY_UP] = "verify-up", NULL };
 static const char *const froms[] = { [FROM_RUN] = "run", [FROM_OUT] = "out",
 	 [FROM_STUCK] = "stuck", [FROM_ABSENT] = "absent",
 	[FROM_STARTED] = "started", NULL };
@@ -52,6 +54,7 @@ static const char *const heats[] = { "throttle", "warm", NULL };
 COUNT_IS(verbs, ORDER_NOTIFY + 1);
 COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
+COUNT_IS(goals, STAGE_VERIFY_UP + 1);
 COUNT_IS(stages, STAGE_VERIFY_UP + 1);
 COUNT_IS(froms, FROM_STARTED + 1);
 COUNT_IS(claims, CLAIM_BACK + 1);
@@ -121,7 +124,7 @@ static const struct struct_text_member of_worker[] = {
 #include "reason.def"
 #define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
 #include "reason.def"
-	N(intent.goal, goals), N(intent.stage, stages), N(intent.from, froms),
+	ONE_AS("intent.goal", STRUCT_TEXT_NAME, intent.stage, goals), N(intent.stage, stages), N(intent.from, froms),
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
 	U(intent.deadline_ns), U(intent.budget_ns), U(intent.begun_ns), U(intent.freed_ns),
 	U(intent.base_bytes), U(intent.base_free), U(intent.base_others),
@@ -260,15 +263,6 @@ static int read_part(struct guard *g, unsigned part, const char *rest)
 	return struct_text_read(parts[part].member, of, end + 1) ? -GW_E_PARSE : 0;
 }
 
-static bool is_sound_intent(const struct worker_intent *i)
-{
-	const bool leaves = i->stage >= STAGE_DRAIN && i->stage <= STAGE_STUCK;
-
-	return (leaves == (i->goal == GOAL_LEAVE)) &&
-	       ((i->stage > STAGE_STUCK) == (i->goal == GOAL_RETURN)) &&
-	       i->level < GUARD_LEVELS && i->put_away_count <= GUARD_TARGETS;
-}
-
 /* True if all positions and counts are within their arrays. A damaged file may have others. */
 static bool is_sound(const struct guard *g)
 {
@@ -283,9 +277,10 @@ static bool is_sound(const struct guard *g)
 	for (unsigned i = 0; is && i < g->workers; i++) {
 		const struct guard_worker *w = &g->worker[i];
 
-		is = is_sound_intent(&w->intent) && w->observed.roots <= GUARD_ROOTS &&
-		     w->report.level < GUARD_LEVELS && w->demand.gpu >= 0 &&
-		     w->report.cause_at <= strlen(w->report.evidence) &&
+		is = w->intent.level < GUARD_LEVELS &&
+		     w->intent.put_away_count <= GUARD_TARGETS &&
+		     w->observed.roots <= GUARD_ROOTS && w->report.level < GUARD_LEVELS &&
+		     w->demand.gpu >= 0 && w->report.cause_at <= strlen(w->report.evidence) &&
 		     (!w->demand.gpu || w->demand.gpu < (int)g->gpus);
 	}
 	return is;

@@ -36,11 +36,11 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 	if (worker_has_order(w))
 		return false;
 	switch (w->intent.stage) {
-	case STAGE_NONE:
-		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
-		if (w->intent.goal == GOAL_RUN)
-			return due &&
-			       w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
+	case STAGE_RUN:
+		*ret = admit ? ORDER_OPEN : ORDER_CLOSE;
+		return due && w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
+	case STAGE_OUT:
+		*ret = ORDER_CLOSE;
 		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
@@ -108,7 +108,7 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	if (verb == ORDER_EVICT && w->intent.level == 3)
 		note_put_away(w);
 	if (verb == ORDER_CLOSE) {
-		if (w->intent.goal == GOAL_RUN && w->admission == ADMISSION_OPEN)
+		if (w->intent.stage == STAGE_RUN && w->admission == ADMISSION_OPEN)
 			w->intent.real = !w->dry;
 		w->record_due = w->record_due || w->admission == ADMISSION_OPEN;
 		/* the worker counts as closed until ORDER_OPEN has succeeded */

@@ -46,8 +46,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	if (owes) {
 		worker_stop_returning(w);
 	} else {
-		w->intent.goal = GOAL_RUN;
-		w->intent.stage = STAGE_NONE;
+		w->intent.stage = STAGE_RUN;
 		w->intent.from = FROM_RUN;
 		w->intent.put_away_count = 0;
 		w->admission = ADMISSION_OPEN;

@@ -195,7 +195,6 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 	}
 	if (w->presence == PRESENCE_UNKNOWN) {
 		w->presence = PRESENCE_HERE;
-		w->intent.goal = GOAL_LEAVE;
 		w->intent.stage = STAGE_STUCK;
 		w->intent.from = FROM_RUN;
 	}
