@@ -122,8 +122,8 @@ static int do_evict(struct worker_call *c, struct guard_outcome *out)
 
 	if (level > LEVEL_STOP)
 		return c->set->kill ? c->set->kill(c) : unsupported(c, "be killed");
-	if (level <= 1)
-		return level == 0 ? 0 : do_close(c, out);
+	if (level < LEVEL_UNLOAD)
+		return level == LEVEL_CLOSE ? do_close(c, out) : 0;
 	if ((ops->evict || ops->posts[ORDER_EVICT]) &&
 	    level == policy_kind_level(c->worker->kind))
 		return call_adapter(c, ops->evict, ORDER_EVICT);

@@ -347,10 +347,10 @@ static bool level_is_allowed(const struct guard_worker *w, unsigned level)
 	if (level > w->knobs.max_level)
 		return false;
 	switch (level) {
-	case 3: return guard_level_first(w) == 3;
+	case LEVEL_CHECKPOINT: return guard_level_first(w) == LEVEL_CHECKPOINT;
 	case LEVEL_STOP: return w->policy->match.unit || w->policy->match.container;
-	case 5:
-	case 6: return w->knobs.allow_kill;
+	case LEVEL_TERM:
+	case LEVEL_KILL: return w->knobs.allow_kill;
 	default: return true;
 	}
 }
