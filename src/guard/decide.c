@@ -179,8 +179,6 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 	guard_cause(w, text, &rule, &evidence);
 	if (w->reasons.mask & BIT(REASON_HEALTH))
 		evidence = w->reasons.evidence[REASON_HEALTH];
-	if (!worker_has_order(w))
-		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
 	w->intent.residue_bytes = 0;
 	w->record_due = true;
 	worker_set_out(g, w);
@@ -384,8 +382,8 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 	else
 		guard_report(g, w, "stuck", "%s; %llu MiB remain", why,
 			     (unsigned long long)(bytes / MIB));
-	if (!worker_has_order(w))
-		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
+	/* this scene was judged; only a later one can show that the memory is free */
+	w->order.answered = g->scenes;
 }
 
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why)

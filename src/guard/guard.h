@@ -112,7 +112,7 @@ enum guard_verb {
 	ORDER_EVICT,  /* free the GPU memory */
 	ORDER_OPEN,   /* admit new work again */
 	ORDER_RESUME, /* load again, and admit new work */
-	ORDER_NOTIFY  /* do nothing: given to a stuck or lost worker, for recordings only */
+	ORDER_VERBS
 };
 
 struct guard_target {

@@ -13,7 +13,7 @@
 /* The names of enums that only recordings use. decision_text.c has the others. */
 static const char *const verbs[] = { [ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",
 	[ORDER_EVICT] = "evict", [ORDER_OPEN] = "open", [ORDER_RESUME] = "resume",
-	[ORDER_NOTIFY] = "notify", NULL };
+	NULL };
 static const char *const demands[] = { [DEMAND_NONE] = "none", [DEMAND_ANY] = "any",
 	[DEMAND_UNATTRIBUTED] = "unattributed", [DEMAND_PRESSURE] = "pressure",
 	[DEMAND_UTILISATION] = "utilisation", [DEMAND_MEMORY] = "memory",
@@ -51,7 +51,7 @@ static const char *const notices[] = { "unreadable", "throttled", "display", "wi
 	"unsettled", NULL };
 static const char *const heats[] = { "throttle", "warm", NULL };
 #define COUNT_IS(names, n) _Static_assert(sizeof(names) / sizeof((names)[0]) == (n) + 1, #names)
-COUNT_IS(verbs, ORDER_NOTIFY + 1);
+COUNT_IS(verbs, ORDER_VERBS);
 COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
 COUNT_IS(goals, STAGE_VERIFY_UP + 1);

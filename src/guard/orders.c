@@ -99,9 +99,7 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	o->id = ++g->next_id;
 	o->verb = verb;
 	o->worker = worker_number(g, w);
-	o->level = verb == ORDER_CLOSE    ? LEVEL_CLOSE
-		   : verb == ORDER_NOTIFY ? LEVEL_NONE
-					  : w->intent.level;
+	o->level = verb == ORDER_CLOSE ? LEVEL_CLOSE : w->intent.level;
 	o->deadline_ns = deadline_ns;
 	o->bytes = verb == ORDER_RESUME ? w->observed.need_bytes : w->observed.bytes;
 	o->start = verb == ORDER_RESUME && !worker_is_present(w);
