@@ -94,7 +94,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	/* the guard decides about the worker only with later scenes */
 	w->order.answered = g->scenes;
 	w->intent.level = guard_level_first(w);
-	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
+	w->dry = guard_find_dry(g, w);
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore_worker(g, w, &records[k]);

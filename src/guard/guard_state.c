@@ -47,7 +47,7 @@ static const char *const admissions[] = { [ADMISSION_OPEN] = "open",
 	[ADMISSION_CLOSED] = "closed", [ADMISSION_UNVERIFIED] = "unverified", NULL };
 static const char *const requests[] = { [RESUME_NOT_REQUESTED] = "none",
 	[RESUME_REQUESTED] = "resume", [RESUME_REQUESTED_NOW] = "resume-now", NULL };
-static const char *const notices[] = { "unreadable", "throttled", "display", "withheld",
+static const char *const conditions[] = { "unreadable", "throttled", "display", "withheld",
 	"unsettled", NULL };
 static const char *const heats[] = { "throttle", "warm", NULL };
 #define COUNT_IS(names, n) _Static_assert(sizeof(names) / sizeof((names)[0]) == (n) + 1, #names)
@@ -139,8 +139,8 @@ static const struct struct_text_member of_worker[] = {
 	N(backoff.request, requests),
 	U(idle.unload), U(idle.busy), U(idle.wants_figure), U(idle.since_ns), U(idle.figure_ns),
 	U(idle.asked_ns), U(idle.bytes), U(idle.after_ns), D(idle.idle_w), D(idle.reload_j),
-	N(report.state, guard_state_names), U(report.since_ns), T(report.rule),
-	ONE_AS("report.why", STRUCT_TEXT_TEXT, report.evidence, NULL), U(report.cause_at), B(report.notices, notices),
+	N(report.state, guard_state_names), ONE_AS("report.since_ns", STRUCT_TEXT_UNSIGNED, since_ns, NULL), T(report.rule),
+	ONE_AS("report.why", STRUCT_TEXT_TEXT, report.evidence, NULL), U(report.cause_at), ONE_AS("report.notices", STRUCT_TEXT_SET, conditions, conditions),
 	B(report.masked, guard_reason_names), N(report.result, guard_result_names), U(report.level),
 	U(report.freed_bytes), B(report.blocked, guard_block_names), U(report.unreachable),
 	U(report.evictions), U(report.resumes), U(report.would_evict), END

@@ -266,7 +266,7 @@ static void apply_dry_eviction(struct guard *g, struct guard_worker *w)
 	}
 }
 
-enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w)
+enum guard_dry guard_find_dry(const struct guard *g, const struct guard_worker *w)
 {
 	bool simulated = false, foreign = false;
 
@@ -299,7 +299,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 		o->match_changed = false;
 		o->seen_ns = g->now_ns;
 	}
-	w->dry = guard_is_dry(g, w);
+	w->dry = guard_find_dry(g, w);
 }
 
 /* Returns the free memory of a GPU, but not more than all memory less `held`, the bytes of its

@@ -4,17 +4,6 @@
 
 #include <string.h>
 
-enum worker_goal worker_goal(const struct guard_worker *w)
-{
-	switch (w->intent.stage) {
-	case STAGE_RUN: return GOAL_RUN;
-	case STAGE_OUT: return GOAL_OUT;
-	case STAGE_LOAD:
-	case STAGE_VERIFY_UP: return GOAL_RETURN;
-	default: return GOAL_LEAVE;
-	}
-}
-
 enum guard_state worker_state(const struct guard_worker *w)
 {
 	static const enum guard_state of_stage[] = {
@@ -54,7 +43,6 @@ bool worker_is_held_active(const struct guard_worker *w)
 	return w->reasons.person == PERSON_HOLD_ACTIVE;
 }
 
-/* True if the worker leaves or is evicted only because it was idle. It still admits work. */
 bool worker_is_idle_only(const struct guard_worker *w)
 {
 	return worker_kept_out(w) == BIT(REASON_IDLE);
@@ -89,7 +77,7 @@ bool worker_is_moved(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
 
-	if (worker_goal(w) == GOAL_RETURN)
+	if (stage_returns(w->intent.stage))
 		return i->from != FROM_ABSENT && i->from != FROM_STARTED;
 	return i->stage != STAGE_RUN;
 }
@@ -101,7 +89,7 @@ bool worker_is_returning(const struct guard_worker *w)
 
 bool worker_is_coming_back(const struct guard_worker *w)
 {
-	return w->presence == PRESENCE_HERE && worker_goal(w) == GOAL_RETURN &&
+	return w->presence == PRESENCE_HERE && stage_returns(w->intent.stage) &&
 	       !worker_resume_forbidden(w);
 }
 
@@ -132,8 +120,6 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* True if the worker gets no order to load, because it loads a model when a client requests
- * one. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
 	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
@@ -168,7 +154,7 @@ static void begin_stage(struct guard *g, struct guard_worker *w, enum worker_sta
 		w->intent.real = stage != STAGE_RUN && !w->dry;
 	w->presence = PRESENCE_HERE;
 	w->intent.stage = stage;
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 void worker_set_contention(struct guard_worker *w, bool on)
@@ -193,7 +179,7 @@ void worker_set_unknown(struct guard *g, struct guard_worker *w)
 {
 	settle_phase(w);
 	w->presence = PRESENCE_UNKNOWN;
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 void worker_forget_eviction(struct guard *g, struct guard_worker *w)
@@ -214,7 +200,7 @@ void worker_stop_returning(struct guard_worker *w)
 {
 	struct worker_intent *i = &w->intent;
 
-	if (worker_goal(w) == GOAL_RETURN)
+	if (stage_returns(w->intent.stage))
 		i->stage = i->from == FROM_OUT ? STAGE_OUT : STAGE_STUCK;
 	i->from = FROM_RUN;
 }
@@ -225,14 +211,14 @@ void worker_stop_returning(struct guard_worker *w)
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
+	const bool missed =
+		worker_is_moved(w) && (found == FOUND_UNMATCHED || found == FOUND_DISPLACED);
 
 	worker_set_unknown(g, w);
 	w->presence = PRESENCE_GONE;
 	w->record_due = true;
-	w->report.unreachable =
-		worker_is_moved(w) && (found == FOUND_UNMATCHED || found == FOUND_DISPLACED ||
-				       found == FOUND_OTHER_LIVES);
-	if (!w->report.unreachable || found == FOUND_OTHER_LIVES) {
+	w->report.unreachable = missed || (worker_is_moved(w) && found == FOUND_OTHER_LIVES);
+	if (!missed) {
 		worker_forget_eviction(g, w);
 		return;
 	}
@@ -291,7 +277,7 @@ void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspecte
 		settle_phase(w);
 		w->demand.damped_until_ns = 0;
 	}
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 static void begin_drain(struct guard *g, struct guard_worker *w)
@@ -311,7 +297,7 @@ static void begin_unload(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_stage from = w->intent.stage;
 
-	if (worker_goal(w) != GOAL_LEAVE)
+	if (!stage_leaves(w->intent.stage))
 		guard_eviction_begins(g, w);
 	if (from != STAGE_VERIFY && from != STAGE_UNLOAD)
 		w->intent.budget_ns =
@@ -389,7 +375,7 @@ void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
 		settle_phase(w);
 	if (!calming)
 		w->backoff.check_ns = g->now_ns;
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_stage stage,
