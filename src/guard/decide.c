@@ -164,6 +164,7 @@ static enum step step_gone(struct guard *g, struct guard_worker *w)
 
 /* Rows 41 to 46 of GUARD-MACHINE.md: GPUs that cannot be read. */
 
+/* Row 45: a worker counts as evicted while all its GPUs are lost. */
 static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_state from = worker_state(w);

@@ -47,7 +47,7 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* With a reason, it is unknown whether the eviction was complete. */
+		/* If a reason held, the eviction may have been incomplete. */
 		i->stage = r->mask ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;

@@ -523,7 +523,7 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
  * caller writes figures or a message instead. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
- * quiet_ended: the quiet time has just ended. */
+ * quiet_ended: the quiet time has just ended, so the result is always reported. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 			   bool quiet_ended);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);

@@ -204,7 +204,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 	return STEP_WAIT;
 }
 
-/* Restores the intent that the worker had before a return that failed. */
+/* Makes the worker what it was before its return failed: evicted or stuck. */
 static void undo_return(struct guard *g, struct guard_worker *w)
 {
 	if (w->intent.from != FROM_STUCK) {
@@ -250,7 +250,7 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 			worker_set_running(g, w);
 		else
 			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
-		w->unsettled = g->stopping;
+		w->unsettled = g->stopping; /* it must still get the order to admit new work */
 		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
 		return;
 	}
