@@ -2,6 +2,8 @@
  * replace the lines "@settings@" and "@flags@".  The keys of [[worker]], [[rule]] and [[schedule]]
  * replace "@worker@", "@rule@" and "@schedule@", the kinds of workers replace "@kinds@", and the
  * kinds of workload replace "@workloads@".  The first argument replaces "@docdir@" within a line. */
+#include "guard/policy.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,7 +123,7 @@ static void settings(void)
 
 enum { WORKER = 1, RULE = 2, SCHEDULE = 4 };
 
-static const char policy_kind_choices[] =
+const char policy_kind_choices[] =
 #define K(symbol, name, url, level, stop_s, traits, help) "|" #name
 #define I(symbol, name, url, level, stop_s, traits, help)
 #include "guard/kind.def"

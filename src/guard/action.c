@@ -92,14 +92,6 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 	return rc;
 }
 
-/* Does nothing: the order exists only in recordings. */
-static int do_notify(struct worker_call *c, struct guard_outcome *out)
-{
-	(void)c;
-	(void)out;
-	return 0;
-}
-
 /* Notes the state that the eviction will destroy and that resume must restore. ops->learn is
  * called only at the level of the worker's kind, which is tried first; at higher levels the
  * notes already exist. */
@@ -122,8 +114,8 @@ static int do_evict(struct worker_call *c, struct guard_outcome *out)
 
 	if (level > LEVEL_STOP)
 		return c->set->kill ? c->set->kill(c) : unsupported(c, "be killed");
-	if (level <= 1)
-		return level == 0 ? 0 : do_close(c, out);
+	if (level < LEVEL_UNLOAD)
+		return level == LEVEL_CLOSE ? do_close(c, out) : 0;
 	if ((ops->evict || ops->posts[ORDER_EVICT]) &&
 	    level == policy_kind_level(c->worker->kind))
 		return call_adapter(c, ops->evict, ORDER_EVICT);
@@ -213,7 +205,7 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 
 static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = {
 	[ORDER_CLOSE] = do_close, [ORDER_DRAIN] = do_drain,   [ORDER_EVICT] = do_evict,
-	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
+	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume,
 };
 
 /* Returns how the order ended. The function in verbs[] has already set `ending` if it knows more
@@ -390,7 +382,7 @@ int action_order(struct action *a, const struct guard_order *o)
 {
 	int rc;
 
-	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
+	if (o->worker >= a->policy->workers || o->verb >= ORDER_VERBS)
 		return -GW_E_ARG;
 	mailbox_lock(&a->box);
 	rc = queue_order(a, o);

@@ -311,7 +311,8 @@ static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t
 		 s ? s->message : "");
 }
 
-static bool scene_is_due(struct gw_guard *g)
+/* Returns true if a scene is due, and clears the request for one. */
+static bool take_due_scene(struct gw_guard *g)
 {
 	bool due;
 
@@ -389,7 +390,7 @@ uint64_t guard_api_round(struct gw_guard *g)
 	take_outcomes(g);
 	carry_out(g); /* carries out the requests since the last round */
 	pthread_mutex_unlock(&g->lock);
-	if (scene_is_due(g))
+	if (take_due_scene(g))
 		observe_now(g);
 	report_decisions(g);
 	return g->observer.due_ns;

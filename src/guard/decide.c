@@ -45,12 +45,14 @@ static bool is_replaced(const struct guard_worker *w)
 static bool is_gone(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
-	const bool settled = w->presence == PRESENCE_HERE &&
-			     (i->stage == STAGE_NONE || i->stage == STAGE_STUCK);
+	const bool settled =
+		w->presence == PRESENCE_HERE &&
+		(i->stage == STAGE_RUN || i->stage == STAGE_OUT || i->stage == STAGE_STUCK);
 
 	if (is_replaced(w) && settled)
 		return true;
-	if (i->from == FROM_ABSENT && i->goal != GOAL_LEAVE) /* the process may still appear */
+	/* a process that the guard starts may still appear */
+	if (i->from == FROM_ABSENT && !stage_leaves(i->stage))
 		return false;
 	return !worker_is_present(w) && !is_ended_by_guard(w) &&
 	       !(worker_has_order(w) && w->order.what.start);
@@ -60,7 +62,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
 	const bool moved = worker_is_moved(w), known = w->presence == PRESENCE_HERE;
-	const bool leaves = known && w->intent.goal == GOAL_LEAVE;
+	const bool leaves = known && stage_leaves(w->intent.stage);
 	const bool never = w->observed.match_changed || !known;
 	const bool lives = found == FOUND_UNMATCHED || found == FOUND_DISPLACED ||
 			   found == FOUND_OTHER_LIVES;
@@ -96,8 +98,8 @@ static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
 
-	return (i->goal == GOAL_LEAVE && i->stage == STAGE_STUCK) ||
-	       (i->goal == GOAL_RETURN && i->from == FROM_STUCK);
+	return i->stage == STAGE_STUCK ||
+	       (stage_returns(w->intent.stage) && i->from == FROM_STUCK);
 }
 
 static enum step step_unknown(struct guard *g, struct guard_worker *w)
@@ -162,23 +164,22 @@ static enum step step_gone(struct guard *g, struct guard_worker *w)
 
 /* Rows 41 to 46 of GUARD-MACHINE.md: GPUs that cannot be read. */
 
+/* Row 45: a worker counts as evicted while all its GPUs are lost. */
 static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_state from = worker_state(w);
-	const bool reported = w->report.notices & NOTICE_UNREADABLE;
+	const bool unreadable = w->conditions & CONDITION_UNREADABLE;
 	const char *rule, *evidence;
 	char text[240];
 
-	if (reported && (from == STATE_EVICTED || from == STATE_ABSENT))
+	if (unreadable && (from == STATE_EVICTED || from == STATE_ABSENT))
 		return;
-	w->report.notices |= NOTICE_UNREADABLE;
+	w->conditions |= CONDITION_UNREADABLE;
 	if (from == STATE_ABSENT)
 		return;
 	guard_cause(w, text, &rule, &evidence);
 	if (w->reasons.mask & BIT(REASON_HEALTH))
 		evidence = w->reasons.evidence[REASON_HEALTH];
-	if (!worker_has_order(w))
-		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
 	w->intent.residue_bytes = 0;
 	w->record_due = true;
 	worker_set_out(g, w);
@@ -198,22 +199,23 @@ static bool may_decide_blindly(const struct guard_worker *w)
 		s == STATE_EVICT);
 }
 
-static bool may_decide(struct guard *g, struct guard_worker *w)
+/* Begins or ends CONDITION_UNREADABLE. Returns true if the guard may decide. */
+static bool update_unreadable(struct guard *g, struct guard_worker *w)
 {
-	const bool reported = w->report.notices & NOTICE_UNREADABLE;
+	const bool before = w->conditions & CONDITION_UNREADABLE;
 
 	if (guard_unseen(g, w)) {
-		if (!reported)
+		if (!before)
 			guard_report(g, w, "GPU unreadable",
 				     "one of its GPUs cannot be read (blind or hung): nothing "
 				     "is decided");
-		w->report.notices |= NOTICE_UNREADABLE;
+		w->conditions |= CONDITION_UNREADABLE;
 		return may_decide_blindly(w);
 	}
 	if (guard_unread(g, w))
 		return false;
-	w->report.notices &= ~(unsigned)NOTICE_UNREADABLE;
-	if (reported && w->presence != PRESENCE_GONE) {
+	w->conditions &= ~(unsigned)CONDITION_UNREADABLE;
+	if (before && w->presence != PRESENCE_GONE) {
 		worker_set_unknown(g, w);
 		guard_report(g, w, "GPU readable", "all its GPUs answer");
 	}
@@ -222,17 +224,17 @@ static bool may_decide(struct guard *g, struct guard_worker *w)
 
 /* Rows 8 to 13 of GUARD-MACHINE.md: the worker may run. */
 
-static void report_throttle(struct guard *g, struct guard_worker *w)
+static void update_throttled(struct guard *g, struct guard_worker *w)
 {
-	const bool reported = w->report.notices & NOTICE_THROTTLED;
+	const bool before = w->conditions & CONDITION_THROTTLED;
 	const struct guard_gpu *hot = NULL;
 
 	for (unsigned i = 0; !hot && i < g->gpus; i++)
 		if (has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE)
 			hot = &g->gpu[i];
-	if (reported == (hot != NULL))
+	if (before == (hot != NULL))
 		return;
-	w->report.notices ^= NOTICE_THROTTLED;
+	w->conditions ^= CONDITION_THROTTLED;
 	if (hot)
 		guard_report(g, w, "throttled", "it must refuse new work: %s", hot->heat_why);
 	else
@@ -300,7 +302,7 @@ static enum step demand_presses(struct guard *g, struct guard_worker *w)
 	}
 	if (!guard_demand_sure(g, w))
 		return STEP_ORDER;
-	if (guard_damped(g, w) || !guard_take_eviction(g, w))
+	if (guard_damp(g, w) || !guard_take_eviction(g, w))
 		return STEP_ORDER;
 	worker_set_contention(w, true);
 	begin_leaving(g, w);
@@ -314,7 +316,7 @@ static enum step step_run(struct guard *g, struct guard_worker *w)
 		begin_leaving(g, w);
 		return STEP_AGAIN;
 	}
-	report_throttle(g, w);
+	update_throttled(g, w);
 	/* give the order to admit or to refuse new work before anything else is decided */
 	guard_give_order(g, w);
 	if (guard_idle_due(g, w)) {
@@ -382,8 +384,8 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 	else
 		guard_report(g, w, "stuck", "%s; %llu MiB remain", why,
 			     (unsigned long long)(bytes / MIB));
-	if (!worker_has_order(w))
-		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
+	/* this scene was judged; only a later one can show that the memory is free */
+	w->order.answered = g->scenes;
 }
 
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why)
@@ -501,15 +503,15 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* use the last reported state, because a request may already have ended the phase */
-	const bool calming = w->report.state == STATE_QUIET;
+	/* A request may already have ended the quiet time; its end must still be reported. */
+	const bool was_quiet = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];
 	bool only;
 
 	if (w->observed.bytes < w->intent.residue_bytes)
 		w->intent.residue_bytes = w->observed.bytes;
-	if (guard_idle_is_over(g, w))
+	if (guard_idle_end_if_used(g, w))
 		return STEP_AGAIN;
 	if (guard_is_loaded_again(w)) {
 		guard_loaded_again(g, w);
@@ -517,13 +519,13 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (!worker_kept_out(w))
-		return guard_try_return(g, w, false, calming);
+		return guard_try_return(g, w, false, was_quiet);
 	only = worker_kept_out(w) == BIT(REASON_CONTENTION);
-	if (!calming && only && !w->demand.pressing && w->demand.calm_scenes) {
+	if (!was_quiet && only && !w->demand.pressing && w->demand.calm_scenes) {
 		worker_set_calming(g, w, true);
 		guard_report(g, w, "no demand", "it may return after %llu s without demand",
 			     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
-	} else if (calming && (w->demand.pressing || !only)) {
+	} else if (was_quiet && (w->demand.pressing || !only)) {
 		if (!only)
 			w->demand.calm_ns = g->now_ns;
 		guard_cause(w, text, &rule, &evidence);
@@ -539,7 +541,8 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 
 /* Rows 33 to 37 of GUARD-MACHINE.md: the worker returns. */
 
-static bool is_turned_back(struct guard *g, struct guard_worker *w)
+/* Evicts a returning worker again if a reason or a demand requires it. Returns true if so. */
+static bool turn_back(struct guard *g, struct guard_worker *w)
 {
 	if (g->stopping)
 		return false;
@@ -561,8 +564,7 @@ static bool is_back(const struct guard *g, const struct guard_worker *w)
 	if (worker_loads_lazily(w))
 		return worker_is_present(w);
 	return w->observed.bytes / 3 >= w->observed.need_bytes / 4 ||
-	       (w->intent.claim == CLAIM_BACK &&
-		g->now_ns >= w->report.since_ns + w->knobs.verify_ns);
+	       (w->intent.claim == CLAIM_BACK && g->now_ns >= w->since_ns + w->knobs.verify_ns);
 }
 
 /* Checks whether the worker is back (rows 35 and 36 of GUARD-MACHINE.md). A worker that is only
@@ -604,13 +606,14 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 static enum step step_intent(struct guard *g, struct guard_worker *w)
 {
 	switch (w->intent.stage) {
+	case STAGE_RUN: return step_run(g, w);
 	case STAGE_DRAIN: return step_drain(g, w);
 	case STAGE_UNLOAD: return step_unload(g, w);
 	case STAGE_VERIFY: return guard_step_verify(g, w);
 	case STAGE_STUCK: return step_stuck(g, w);
-	case STAGE_LOAD: return is_turned_back(g, w) ? STEP_AGAIN : STEP_ORDER;
-	case STAGE_VERIFY_UP: return is_turned_back(g, w) ? STEP_AGAIN : step_verify_up(g, w);
-	default: return w->intent.goal == GOAL_RUN ? step_run(g, w) : step_out(g, w);
+	case STAGE_OUT: return step_out(g, w);
+	case STAGE_LOAD: return turn_back(g, w) ? STEP_AGAIN : STEP_ORDER;
+	default: return turn_back(g, w) ? STEP_AGAIN : step_verify_up(g, w);
 	}
 }
 
@@ -631,7 +634,7 @@ static enum step step_worker(struct guard *g, struct guard_worker *w)
 		lost_with_gpu(g, w);
 		return STEP_WAIT;
 	}
-	if (!may_decide(g, w))
+	if (!update_unreadable(g, w))
 		return STEP_WAIT;
 	if (w->presence == PRESENCE_UNKNOWN)
 		return step_unknown(g, w);
@@ -652,9 +655,9 @@ static void step_until_settled(struct guard *g, struct guard_worker *w)
 	if (did == STEP_ORDER)
 		guard_give_order(g, w);
 	if (did != STEP_AGAIN) {
-		w->report.notices &= ~(unsigned)NOTICE_UNSETTLED;
-	} else if (!(w->report.notices & NOTICE_UNSETTLED)) {
-		w->report.notices |= NOTICE_UNSETTLED;
+		w->conditions &= ~(unsigned)CONDITION_CONTRADICTION;
+	} else if (!(w->conditions & CONDITION_CONTRADICTION)) {
+		w->conditions |= CONDITION_CONTRADICTION;
 		guard_report(g, w, "not settled",
 			     "worker %.80s gets no order, because %u changes in one "
 			     "observation contradict each other; the guard tries again at the "

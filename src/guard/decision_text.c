@@ -162,7 +162,7 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 		return 0;
 	case STATE_ACTIVE:
 		if (w->observed.bytes && w->idle.after_ns != UINT64_MAX &&
-		    !(w->report.notices & NOTICE_THROTTLED))
+		    !(w->conditions & CONDITION_THROTTLED))
 			return w->idle.since_ns + w->idle.after_ns;
 		return 0;
 	case STATE_RESUME: return worker_has_order(w) ? w->order.what.deadline_ns : g->now_ns;

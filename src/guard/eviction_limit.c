@@ -68,15 +68,15 @@ static void display_text(const struct guard *g, int slot, char *out, size_t size
 		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 
-static void report_display(struct guard *g, struct guard_worker *w)
+static void update_display(struct guard *g, struct guard_worker *w)
 {
-	const bool reported = w->report.notices & NOTICE_DISPLAY;
+	const bool before = w->conditions & CONDITION_DISPLAY;
 	int slot = display_slot(g, w);
 	char text[240];
 
-	if ((slot >= 0) == reported)
+	if ((slot >= 0) == before)
 		return;
-	w->report.notices ^= NOTICE_DISPLAY;
+	w->conditions ^= CONDITION_DISPLAY;
 	if (slot < 0)
 		return;
 	display_text(g, slot, text, sizeof(text));
@@ -98,15 +98,15 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 	const enum guard_state s = worker_state(w);
 	struct worker_demand *d = &w->demand;
 
-	report_display(g, w);
+	update_display(g, w);
 	d->unlimited_scenes = c ? 0 : d->unlimited_scenes + 1;
-	if (c && !(w->report.notices & NOTICE_WITHHELD) &&
+	if (c && !(w->conditions & CONDITION_WITHHELD) &&
 	    (s == STATE_ACTIVE || s == STATE_SUSPECT)) {
-		w->report.notices |= NOTICE_WITHHELD;
+		w->conditions |= CONDITION_WITHHELD;
 		report_withheld(g, w, "display", c->evidence);
 	}
 	if (d->unlimited_scenes >= CALM_SCENES)
-		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
+		w->conditions &= ~(unsigned)CONDITION_WITHHELD;
 }
 
 /* True if the contender fits next to the worker, as far as its need is known. */
@@ -161,10 +161,10 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 			     left, w->demand.strongest.evidence);
 }
 
-/* True if the demand must wait (row 11 of GUARD-MACHINE.md). A demand that is not urgent and
+/* Damps a demand that must wait (row 11 of GUARD-MACHINE.md), and returns true. A demand that is not urgent and
  * fits next to the worker waits until the worker has been back for min_resident_s, and until
  * post_action_s after the last eviction on the worker's GPUs. */
-bool guard_damped(struct guard *g, struct guard_worker *w)
+bool guard_damp(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;
 
@@ -347,10 +347,10 @@ static bool level_is_allowed(const struct guard_worker *w, unsigned level)
 	if (level > w->knobs.max_level)
 		return false;
 	switch (level) {
-	case 3: return guard_level_first(w) == 3;
+	case LEVEL_CHECKPOINT: return guard_level_first(w) == LEVEL_CHECKPOINT;
 	case LEVEL_STOP: return w->policy->match.unit || w->policy->match.container;
-	case 5:
-	case 6: return w->knobs.allow_kill;
+	case LEVEL_TERM:
+	case LEVEL_KILL: return w->knobs.allow_kill;
 	default: return true;
 	}
 }

@@ -91,7 +91,8 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 #define BUSY_RATIO         0.99             /* utilisation from which a GPU counts as busy */
 #define UNATTRIBUTED_BYTES (512. * 1048576) /* drivers and consoles use less than this */
 
-static bool has_lasted(uint64_t *since_ns, bool now, uint64_t now_ns)
+/* Updates since when a condition holds. Returns true if it has lasted for LASTS_NS. */
+static bool update_lasting(uint64_t *since_ns, bool now, uint64_t now_ns)
 {
 	if (!now)
 		*since_ns = 0;
@@ -103,12 +104,12 @@ static bool has_lasted(uint64_t *since_ns, bool now, uint64_t now_ns)
 void unattributed_use_update(struct unattributed_use *g, const struct unattributed_use_facts *f,
 			     uint64_t now_ns, char *why, size_t size)
 {
-	bool busy =
-		has_lasted(&g->busy_ns,
-			   !f->hidden && !f->processes && f->busy_ratio >= BUSY_RATIO, now_ns);
-	bool memory =
-		has_lasted(&g->memory_ns,
-			   !f->hidden && f->unattributed_bytes >= UNATTRIBUTED_BYTES, now_ns);
+	bool busy = update_lasting(&g->busy_ns,
+				   !f->hidden && !f->processes && f->busy_ratio >= BUSY_RATIO,
+				   now_ns);
+	bool memory = update_lasting(&g->memory_ns,
+				     !f->hidden && f->unattributed_bytes >= UNATTRIBUTED_BYTES,
+				     now_ns);
 
 	why[0] = '\0';
 	if (busy && memory)

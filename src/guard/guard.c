@@ -47,9 +47,8 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* With a reason, it is unknown whether the eviction was complete. */
-		i->goal = r->mask ? GOAL_LEAVE : GOAL_OUT;
-		i->stage = r->mask ? STAGE_STUCK : STAGE_NONE;
+		/* If a reason held, the eviction may have been incomplete. */
+		i->stage = r->mask ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;
 		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;
@@ -95,7 +94,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	/* the guard decides about the worker only with later scenes */
 	w->order.answered = g->scenes;
 	w->intent.level = guard_level_first(w);
-	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
+	w->dry = guard_find_dry(g, w);
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore_worker(g, w, &records[k]);

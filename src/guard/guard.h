@@ -53,8 +53,6 @@ enum guard_result {
 	GUARD_RESULTS
 };
 const char *guard_result_name(unsigned r);
-#define GUARD_LEVELS 7 /* levels of eviction: 0 to 6 */
-#define LEVEL_STOP   4 /* the unit or container is stopped; levels 5 and 6 send signals */
 
 /* What blocks the return of a worker although no reason holds (GUARD-MACHINE.md, Before it
  * returns). The values are bit numbers of a set. */
@@ -114,7 +112,7 @@ enum guard_verb {
 	ORDER_EVICT,  /* free the GPU memory */
 	ORDER_OPEN,   /* admit new work again */
 	ORDER_RESUME, /* load again, and admit new work */
-	ORDER_NOTIFY  /* do nothing: given to a stuck or lost worker, for recordings only */
+	ORDER_VERBS
 };
 
 struct guard_target {

@@ -66,23 +66,21 @@ struct guard_gpu {
 	int at; /* position of the GPU in the last scene; -1: not in the scene */
 	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
 	bool blind; /* more than BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
-	bool lost;  /* the GPU was missing, and has not yet answered for WELL_NS since */
-	unsigned clean; /* good readings in a row; 0: the last reading was bad */
-	/* since when the readings of the GPU are good; 0: the last reading was bad */
-	uint64_t well_ns;
-	bool seen; /* the GPU was in a scene since the start */
+	bool lost;  /* it was missing, and has not yet answered for WELL_NS; may be blind too */
+	unsigned clean;   /* good readings in a row; 0: the last reading was bad */
+	uint64_t well_ns; /* since when the readings are good; 0: the last one was bad */
+	bool seen;        /* the GPU was in a scene since the start */
 	/* For a GPU that only the journal names: since when other GPUs answer, but this GPU was
 	 * in no scene. 0: the GPU was in a scene, or no GPU answers. */
 	uint64_t missing_ns;
-	unsigned heat;      /* set of enum guard_heat */
-	char heat_why[160]; /* evidence for heat, used in messages */
-	char foreign[64];   /* name of another service that acts on the GPU; "": none */
-	uint64_t acted_ns;  /* when an eviction on the GPU last ended; 0: never */
-	/* free memory; what a dry run evicted counts as free */
-	uint64_t free_bytes;
-	uint64_t coming_bytes;             /* bytes that leaving workers still hold */
-	uint64_t promised;                 /* reserved bytes that are not allocated yet */
-	uint32_t reasons;                  /* set of the reasons from health and budgets */
+	unsigned heat;         /* set of enum guard_heat */
+	char heat_why[160];    /* evidence for heat, used in messages */
+	char foreign[64];      /* name of another service that acts on the GPU; "": none */
+	uint64_t acted_ns;     /* when an eviction on the GPU last ended; 0: never */
+	uint64_t free_bytes;   /* what a dry run evicted counts as free */
+	uint64_t coming_bytes; /* bytes that leaving workers still hold */
+	uint64_t promised;     /* reserved bytes that are not allocated yet */
+	uint32_t reasons;      /* set of the reasons from health and budgets */
 	char evidence[GUARD_REASONS][160]; /* evidence for each of these reasons */
 	struct guard_end {
 		char clears[120]; /* what ends the reason; "": unknown */
@@ -163,30 +161,25 @@ struct worker_reasons {
 	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
 };
 
-/* What the guard wants the worker to do. The journal has the goal before the first order. */
-enum worker_goal {
-	GOAL_RUN,
-	GOAL_LEAVE, /* the worker is being evicted */
-	GOAL_OUT,   /* the worker is evicted */
-	GOAL_RETURN,
-};
+/* What the guard wants the worker to do now, in the order of an eviction and a return. The
+ * journal has the beginning of an eviction before its first order. */
 enum worker_stage {
-	STAGE_NONE, /* for GOAL_RUN and GOAL_OUT */
-	/* stages of GOAL_LEAVE */
+	STAGE_RUN,
+	/* the worker leaves */
 	STAGE_DRAIN,  /* the worker refuses new work and completes running requests */
 	STAGE_UNLOAD, /* the worker is ordered to free its memory, at level intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
 	STAGE_STUCK,  /* no level is left, and the memory is not free */
-	/* stages of GOAL_RETURN */
+	STAGE_OUT,    /* the worker is evicted */
+	/* the worker returns */
 	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
-/* The state of the worker when GOAL_RETURN began. GOAL_LEAVE keeps it if it interrupts a return,
- * because the return may continue; FROM_RUN otherwise. */
+/* The state of the worker when its return began. It is kept if the worker must leave again before
+ * the return is complete, because the return may continue. At other times it is FROM_RUN, except
+ * that a started worker is FROM_ABSENT until its process is found. */
 enum worker_from {
-	/* it ran; with GOAL_RETURN: the guard tried to evict it, but it probably never left */
-	FROM_RUN,
-	FROM_RETURN,  /* only in old recordings, for any of the following */
+	FROM_RUN,     /* with a return: the worker was being evicted, but probably never left */
 	FROM_OUT,     /* it was evicted */
 	FROM_STUCK,   /* it did not free its memory */
 	FROM_ABSENT,  /* it had no process, and the guard starts it */
@@ -201,7 +194,6 @@ enum worker_claim {
 };
 
 struct worker_intent {
-	enum worker_goal goal;
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
@@ -279,24 +271,26 @@ struct worker_idle {
 	double idle_w, reload_j;
 };
 
-/* Conditions that are reported once, when they begin. The values are bits of a set. */
-enum worker_notice {
-	NOTICE_UNREADABLE = 1,     /* one of its GPUs cannot be read, so nothing is decided */
-	NOTICE_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
-	NOTICE_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
-	NOTICE_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
-	NOTICE_UNSETTLED = 1 << 4, /* more than STEPS changes follow from one scene */
+/* Conditions of a worker that last. Each is reported once, when it begins. The values are bits
+ * of a set. */
+enum worker_condition {
+	/* one of its GPUs could not be read; the worker is PRESENCE_UNKNOWN once it can be */
+	CONDITION_UNREADABLE = 1,
+	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
+	CONDITION_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
+	CONDITION_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
+	/* more than STEPS changes follow from one scene, so the worker gets no order */
+	CONDITION_CONTRADICTION = 1 << 4,
 };
 
+/* What was reported about the worker, and what the next decision must report. */
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
-	uint64_t since_ns;      /* since when the worker is in its present state */
 	/* rule and evidence of the last decision; the first cause_at characters of the
 	 * evidence say which reason a hold masks, the rest is the evidence of that reason */
 	char rule[64], evidence[240];
 	unsigned cause_at;
-	unsigned notices; /* set of enum worker_notice */
-	uint32_t masked;  /* reasons that were reported as masked by a hold */
+	uint32_t masked; /* reasons that were reported as masked by a hold */
 	/* The next decision takes over the members up to `unreachable` and resets them. */
 	enum guard_result result;
 	unsigned level;
@@ -327,15 +321,16 @@ struct guard_worker {
 	struct worker_order order;
 	struct worker_backoff backoff;
 	struct worker_idle idle;
+	uint64_t since_ns;   /* since when the worker is in its present state */
+	unsigned conditions; /* set of enum worker_condition */
 	struct worker_report report;
 	bool record_due; /* the worker's record must be fetched before its next order */
-	bool unsettled;  /* the service ends, and the worker is not yet in its final state */
+	bool unsettled; /* the service ends, and the worker still needs an order or an outcome */
 };
 
-/* Counts how often each user caused an eviction, by a process or by a request. Each user may
- * cause a limited number of evictions per hour. Otherwise a program that starts again and again, or
- * a script that repeats a request, would make workers unload and load all day. Root and unknown
- * users are not limited. */
+/* Counts the evictions that each user caused, by a process or by a request. Their number per hour
+ * is limited, so that a program that restarts all the time cannot make workers unload and load
+ * all day. Root and unknown users are not limited. */
 #define RATE_USERS 64
 #define RATE_MOST  64 /* the largest possible limit per hour */
 
@@ -410,25 +405,34 @@ static inline bool gpu_is_stale(const struct guard_gpu *u)
 	return !u->clean && !u->lost;
 }
 
-/* Returns one of the 13 states that users see. */
+/* True for the stages of an eviction, until the worker is evicted. */
+static inline bool stage_leaves(enum worker_stage s)
+{
+	return s >= STAGE_DRAIN && s <= STAGE_STUCK;
+}
+
+static inline bool stage_returns(enum worker_stage s)
+{
+	return s >= STAGE_LOAD;
+}
+
+/* Returns the state that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
 /* Returns the set of the reasons that hold and that no hold masks. If it is empty, the worker
  * should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
 /* True if the last scene has a process of the worker. */
 bool worker_is_present(const struct guard_worker *w);
-/* True if the guard has evicted the worker or is evicting it, and it has not returned yet. */
+/* True if the worker was evicted or is being evicted, and has not returned yet. */
 bool worker_is_moved(const struct guard_worker *w);
-/* True if the goal of the worker is not GOAL_RUN, or if the worker is absent. */
+/* True if the worker is absent, leaves, is evicted or returns. */
 bool worker_is_out(const struct guard_worker *w);
 /* True if the worker is out, must stay out, and is not stuck: its memory will become free. */
 bool worker_is_leaving(const struct guard_worker *w);
 /* True if the worker's memory was free and is being loaded again, or if the worker leaves
- * before that return was complete. False for a GOAL_RETURN of a worker that probably never left
- * (FROM_RUN). */
+ * before that return was complete. False if the worker probably never left (FROM_RUN). */
 bool worker_is_returning(const struct guard_worker *w);
-/* True if the worker's goal is GOAL_RETURN (with any worker_from), the worker is present, and
- * the mode allows the guard to resume it. */
+/* True if the worker returns (with any worker_from), and the mode allows this. */
 bool worker_is_coming_back(const struct guard_worker *w);
 /* False if the hold "active" or the request "resume now" takes precedence over demand. */
 bool worker_heeds_demand(const struct guard_worker *w);
@@ -438,7 +442,9 @@ bool worker_resume_forbidden(const struct guard_worker *w);
 bool worker_owes(const struct guard_worker *w);
 enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
+/* True if the worker leaves or is evicted only because it was idle. It still admits work. */
 bool worker_is_idle_only(const struct guard_worker *w);
+/* True if no order loads the worker's model: it loads when a client requests it. */
 bool worker_loads_lazily(const struct guard_worker *w);
 bool worker_is_suspected(const struct guard_worker *w);
 bool worker_has_contention(const struct guard_worker *w);
@@ -472,7 +478,7 @@ void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 /* Updates observations, reasons and demand from g->scene. */
 void guard_read_scene(struct guard *g);
-enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
+enum guard_dry guard_find_dry(const struct guard *g, const struct guard_worker *w);
 /* True if one of the worker's GPUs is hung or blind. A GPU is blind after many bad readings,
  * until enough readings in a row are good. */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
@@ -517,7 +523,7 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
  * caller writes figures or a message instead. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
- * quiet_ended: the quiet time has just ended. */
+ * quiet_ended: the quiet time has just ended, so the result is always reported. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 			   bool quiet_ended);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
@@ -526,7 +532,6 @@ void guard_count_flap(struct guard *g, struct guard_worker *w);
 /* True if an evicted worker has loaded its model again without an order. */
 bool guard_is_loaded_again(const struct guard_worker *w);
 void guard_loaded_again(struct guard *g, struct guard_worker *w);
-
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
 uint64_t guard_evict_ns(const struct guard_worker *w);
@@ -561,7 +566,7 @@ bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsign
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_contender_fits(const struct guard *g, const struct guard_worker *w);
-bool guard_damped(struct guard *g, struct guard_worker *w);
+bool guard_damp(struct guard *g, struct guard_worker *w);
 bool guard_take_eviction(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c);
@@ -579,7 +584,7 @@ void guard_idle_scene(struct guard *g, struct guard_worker *w);
 bool guard_idle_wants(const struct guard *g);
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
 void guard_idle_begin(struct guard *g, struct guard_worker *w);
-bool guard_idle_is_over(struct guard *g, struct guard_worker *w);
+bool guard_idle_end_if_used(struct guard *g, struct guard_worker *w);
 void guard_idle_end(struct guard *g, struct guard_worker *w);
 
 /* The names of enums; NULL ends each list. Decisions and recordings use them. */

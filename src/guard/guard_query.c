@@ -117,7 +117,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.mask = w->reasons.mask,
 		.hold = worker_hold(w),
 		.hold_until_ns = w->reasons.until_ns == FOR_EVER ? 0 : w->reasons.until_ns,
-		.since_ns = w->report.since_ns,
+		.since_ns = w->since_ns,
 		.next_ns = guard_next_change(g, w),
 		.resident_bytes = w->observed.bytes + w->observed.dry_bytes,
 		.need_bytes = w->observed.need_bytes,
@@ -158,7 +158,7 @@ bool guard_resume_is_obsolete(const struct guard *g, unsigned worker)
 	const struct guard_worker *w = &g->worker[worker];
 
 	return worker < g->workers && w->order.status == STATUS_UNDERWAY &&
-	       w->order.what.verb == ORDER_RESUME && w->intent.goal == GOAL_LEAVE;
+	       w->order.what.verb == ORDER_RESUME && stage_leaves(w->intent.stage);
 }
 
 void guard_relation(const struct guard *g, unsigned worker, unsigned process,

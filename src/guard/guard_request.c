@@ -134,11 +134,9 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 	return 0;
 }
 
-/* Row 47 of docs/GUARD-MACHINE.md: the end of the service. */
-
-/* No eviction begins any more. A worker without a reason may return. A worker that was only
- * ordered to refuse new work is ordered to admit it again, even if its GPU is hot. If a worker
- * carries out an order, the guard first waits for its outcome. */
+/* Row 47 of docs/GUARD-MACHINE.md: the end of the service. No eviction begins any more. A worker
+ * without a reason may return. A worker that only refuses new work is ordered to admit it again,
+ * even if its GPU is hot. If an order is under way, the guard first waits for its outcome. */
 
 /* True if the worker has certainly unloaded nothing; it may refuse new work. A worker that
  * reported that it left, or that is returning, may have unloaded. A worker that reported a
@@ -161,7 +159,7 @@ static enum step open_at_stop(struct guard *g, struct guard_worker *w)
 {
 	const bool closed = w->admission != ADMISSION_OPEN;
 
-	if (w->intent.goal != GOAL_RUN) {
+	if (w->intent.stage != STAGE_RUN) {
 		const bool drain = w->intent.stage == STAGE_DRAIN;
 
 		worker_set_running(g, w);

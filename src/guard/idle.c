@@ -121,9 +121,9 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 /* If a client uses a worker that was evicted because it was idle, removes the reason idle. If the
  * model is loaded again and no other reason keeps the worker out, also sets the worker to
  * running, reports this and returns true. */
-bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
+bool guard_idle_end_if_used(struct guard *g, struct guard_worker *w)
 {
-	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
+	double out_s = (double)(g->now_ns - w->since_ns) * 1e-9;
 	bool loaded = guard_is_loaded_again(w);
 
 	if (!w->idle.unload || (!loaded && !w->idle.busy))

@@ -106,9 +106,9 @@ bool guard_pid_reused(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Finds which processes of the worker the scene shows. A worker that restarted between two
- * scenes does not know its earlier orders. Therefore this function only reports new roots; the
- * guard accepts them after it has decided what they mean. */
+/* Finds which processes of the worker the scene shows. New processes mean that the worker may have
+ * restarted, and then it has lost the effect of earlier orders. Therefore new roots are not yet
+ * known roots: the guard first decides what they mean, and then calls guard_accept_roots(). */
 static void find_roots(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -266,7 +266,7 @@ static void apply_dry_eviction(struct guard *g, struct guard_worker *w)
 	}
 }
 
-enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w)
+enum guard_dry guard_find_dry(const struct guard *g, const struct guard_worker *w)
 {
 	bool simulated = false, foreign = false;
 
@@ -282,7 +282,8 @@ enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w)
 	return simulated && !g->p->simulated_too ? DRY_SIMULATED : DRY_NOT;
 }
 
-static void add_up(struct guard *g, struct guard_worker *w)
+/* Sums the worker's bytes, and updates what follows from them and from its presence. */
+static void conclude_worker(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_state state = worker_state(w);
 	const bool runs = state == STATE_ACTIVE || state == STATE_SUSPECT;
@@ -299,7 +300,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 		o->match_changed = false;
 		o->seen_ns = g->now_ns;
 	}
-	w->dry = guard_is_dry(g, w);
+	w->dry = guard_find_dry(g, w);
 }
 
 /* Returns the free memory of a GPU, but not more than all memory less `held`, the bytes of its
@@ -382,7 +383,7 @@ void guard_read_scene(struct guard *g)
 		apply_dry_eviction(g, &g->worker[i]);
 	}
 	for (unsigned i = 0; i < g->workers; i++)
-		add_up(g, &g->worker[i]);
+		conclude_worker(g, &g->worker[i]);
 	for (unsigned i = 0; i < g->workers; i++)
 		guard_idle_scene(g, &g->worker[i]);
 	guard_update_reservations(g);

@@ -5,21 +5,21 @@
 
 #define DRAIN_RETRY_NS (250 * NS_PER_MS) /* wait before a drain that failed is tried again */
 
-/* Returns the time that an order to evict may take. A checkpoint (level 3) gets one nanosecond
+/* Returns the time that an order to evict may take. A checkpoint gets one nanosecond
  * more per byte, because it copies at least 1 GB/s. */
 uint64_t guard_evict_ns(const struct guard_worker *w)
 {
-	return CALL_NS + (w->intent.level == 3 ? w->intent.base_bytes : 0);
+	return CALL_NS + (w->intent.level == LEVEL_CHECKPOINT ? w->intent.base_bytes : 0);
 }
 
 /* Returns the deadline of an order to evict. It is not later than the deadline of the whole
- * eviction, so that a hanging call cannot delay the eviction. But a checkpoint (level 3) is
+ * eviction, so that a hanging call cannot delay the eviction. But a checkpoint is
  * never interrupted, and every order gets at least LEAST_NS. */
 static uint64_t unload_deadline(const struct guard_worker *w, uint64_t now_ns)
 {
 	const uint64_t until = now_ns + guard_evict_ns(w), least = now_ns + LEAST_NS;
 
-	if (w->intent.level == 3 || until <= w->intent.budget_ns)
+	if (w->intent.level == LEVEL_CHECKPOINT || until <= w->intent.budget_ns)
 		return until;
 	return w->intent.budget_ns > least ? w->intent.budget_ns : least;
 }
@@ -36,11 +36,11 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 	if (worker_has_order(w))
 		return false;
 	switch (w->intent.stage) {
-	case STAGE_NONE:
-		*ret = w->intent.goal == GOAL_RUN && admit ? ORDER_OPEN : ORDER_CLOSE;
-		if (w->intent.goal == GOAL_RUN)
-			return due &&
-			       w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
+	case STAGE_RUN:
+		*ret = admit ? ORDER_OPEN : ORDER_CLOSE;
+		return due && w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
+	case STAGE_OUT:
+		*ret = ORDER_CLOSE;
 		return !closed && worker_is_present(w) && kept_out && !idle;
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
@@ -99,16 +99,16 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	o->id = ++g->next_id;
 	o->verb = verb;
 	o->worker = worker_number(g, w);
-	o->level = verb == ORDER_CLOSE ? 1 : verb == ORDER_NOTIFY ? 0 : w->intent.level;
+	o->level = verb == ORDER_CLOSE ? LEVEL_CLOSE : w->intent.level;
 	o->deadline_ns = deadline_ns;
 	o->bytes = verb == ORDER_RESUME ? w->observed.need_bytes : w->observed.bytes;
 	o->start = verb == ORDER_RESUME && !worker_is_present(w);
 	guard_mask_text(worker_kept_out(w), ", ", o->reason, sizeof(o->reason));
 	guard_name_targets(g, w, o);
-	if (verb == ORDER_EVICT && w->intent.level == 3)
+	if (verb == ORDER_EVICT && w->intent.level == LEVEL_CHECKPOINT)
 		note_put_away(w);
 	if (verb == ORDER_CLOSE) {
-		if (w->intent.goal == GOAL_RUN && w->admission == ADMISSION_OPEN)
+		if (w->intent.stage == STAGE_RUN && w->admission == ADMISSION_OPEN)
 			w->intent.real = !w->dry;
 		w->record_due = w->record_due || w->admission == ADMISSION_OPEN;
 		/* the worker counts as closed until ORDER_OPEN has succeeded */
@@ -223,7 +223,8 @@ void guard_order_overdue(struct guard *g, struct guard_worker *w)
 	const struct guard_outcome late = { .message = "no answer by the deadline" };
 	const struct guard_order *o = &w->order.what;
 
-	if (!worker_has_order(w) || w->dry || (o->verb == ORDER_EVICT && o->level == 3) ||
+	if (!worker_has_order(w) || w->dry ||
+	    (o->verb == ORDER_EVICT && o->level == LEVEL_CHECKPOINT) ||
 	    g->now_ns <= o->deadline_ns + CALL_NS)
 		return;
 	if (o->verb == ORDER_EVICT)

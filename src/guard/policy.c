@@ -87,7 +87,7 @@ void policy_init(struct policy *p)
 			.min_vram_bytes = 512 * MIB,
 			.util_ratio = 0.1,
 			.util_ns = 3 * NS_PER_S,
-			.max_level = 2,
+			.max_level = LEVEL_UNLOAD,
 		},
 	};
 }
@@ -167,7 +167,7 @@ void policy_worker_init(struct policy_worker *w)
 		.match.uid = -1,
 		.idle_w = ECONOMY_IDLE_W,
 		.reload_j = NAN,
-		.knobs.max_level = 2,
+		.knobs.max_level = LEVEL_UNLOAD,
 	};
 	for (const struct member *m = knobs_members; m->size; m++) {
 		void *at = (char *)&w->knobs + m->offset;

@@ -70,6 +70,18 @@ struct policy_rule {
 	POLICY_FIELDS(POLICY_RULE)
 };
 
+/* Levels of eviction, from mild to hard. An eviction tries one after the other. */
+enum guard_level {
+	LEVEL_NONE,
+	LEVEL_CLOSE,      /* the worker refuses new work */
+	LEVEL_UNLOAD,     /* the worker frees its memory */
+	LEVEL_CHECKPOINT, /* the driver moves the worker's memory to the host */
+	LEVEL_STOP,       /* the worker's unit or container is stopped */
+	LEVEL_TERM,       /* its processes get SIGTERM */
+	LEVEL_KILL,       /* its processes get SIGTERM, and then SIGKILL */
+	GUARD_LEVELS
+};
+
 enum policy_kind {
 #define K(symbol, name, url, level, stop_s, traits, help) WORKER_##symbol,
 #include "kind.def"

@@ -26,7 +26,7 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
  * that was really evicted stays evicted until the mode allows the guard to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
-	const enum guard_dry dry = guard_is_dry(g, w);
+	const enum guard_dry dry = guard_find_dry(g, w);
 	const bool owes = worker_owes(w);
 
 	if (!w->dry == !dry) {
@@ -46,8 +46,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	if (owes) {
 		worker_stop_returning(w);
 	} else {
-		w->intent.goal = GOAL_RUN;
-		w->intent.stage = STAGE_NONE;
+		w->intent.stage = STAGE_RUN;
 		w->intent.from = FROM_RUN;
 		w->intent.put_away_count = 0;
 		w->admission = ADMISSION_OPEN;

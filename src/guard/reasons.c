@@ -18,7 +18,8 @@ static bool is_scheduled(const struct guard *g, const struct guard_worker *w)
 	return policy_in_schedule(w->policy, &local);
 }
 
-static bool is_on_battery(const struct guard *g, struct guard_worker *w)
+/* Notes when the machine was last on battery. Returns true if this is a reason. */
+static bool update_battery(const struct guard *g, struct guard_worker *w)
 {
 	struct worker_reasons *r = &w->reasons;
 
@@ -61,7 +62,8 @@ static void reasons_of_gpus(const struct guard *g, struct guard_worker *w)
 	}
 }
 
-static void end_request(struct guard *g, struct guard_worker *w)
+/* Ends a person's request whose time is over. */
+static void end_request_in_time(struct guard *g, struct guard_worker *w)
 {
 	struct worker_reasons *r = &w->reasons;
 
@@ -85,9 +87,11 @@ void guard_note_since(const struct guard *g, struct guard_worker *w)
 
 static void update_reasons(struct guard *g, struct guard_worker *w)
 {
-	const enum worker_person person = (end_request(g, w), w->reasons.person);
+	enum worker_person person;
 	char text[200];
 
+	end_request_in_time(g, w);
+	person = w->reasons.person;
 	/* The evidence of these two reasons was written when they began. */
 	w->reasons.mask = (worker_has_contention(w) ? BIT(REASON_CONTENTION) : 0) |
 			  (w->idle.unload ? BIT(REASON_IDLE) : 0);
@@ -98,7 +102,7 @@ static void update_reasons(struct guard *g, struct guard_worker *w)
 		guard_span_text(g, w, text, sizeof(text));
 		set_reason(w, REASON_SCHEDULE, text);
 	}
-	if (is_on_battery(g, w))
+	if (update_battery(g, w))
 		set_reason(w, REASON_BATTERY, "on battery, and ac_only is set");
 	if (w->reasons.reservations) {
 		guard_reservations_text(g, w, text, sizeof(text));

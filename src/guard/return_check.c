@@ -195,17 +195,16 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 	}
 	if (w->presence == PRESENCE_UNKNOWN) {
 		w->presence = PRESENCE_HERE;
-		w->intent.goal = GOAL_LEAVE;
 		w->intent.stage = STAGE_STUCK;
 		w->intent.from = FROM_RUN;
 	}
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 	w->report.blocked = bad;
 	guard_report(g, w, "resume_blocked", "%s", why);
 	return STEP_WAIT;
 }
 
-/* Restores the intent that the worker had before a return that failed. */
+/* Makes the worker what it was before its return failed: evicted or stuck. */
 static void undo_return(struct guard *g, struct guard_worker *w)
 {
 	if (w->intent.from != FROM_STUCK) {
@@ -251,7 +250,7 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 			worker_set_running(g, w);
 		else
 			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
-		w->unsettled = g->stopping;
+		w->unsettled = g->stopping; /* it must still get the order to admit new work */
 		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
 		return;
 	}
@@ -316,8 +315,8 @@ bool guard_is_loaded_again(const struct guard_worker *w)
 	       w->intent.residue_bytes + (tenth > SLACK_BYTES ? tenth : SLACK_BYTES);
 }
 
-/* Counts one more reload. True if there were three reloads within RELOAD_NS. */
-static bool is_reload_storm(struct guard *g, struct worker_backoff *b)
+/* Counts one more reload. Returns true if there were three within RELOAD_NS: a reload storm. */
+static bool count_reload(struct guard *g, struct worker_backoff *b)
 {
 	const unsigned n = sizeof(b->reload) / sizeof(b->reload[0]);
 	unsigned recent = 0;
@@ -339,7 +338,7 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "returned without an order", "%llu MiB", mib);
 		return;
 	}
-	storm = w->backoff.storm = is_reload_storm(g, &w->backoff);
+	storm = w->backoff.storm = count_reload(g, &w->backoff);
 	worker_set_leaving(g, w, STAGE_UNLOAD);
 	guard_report(g, w, storm ? "reload-storm" : "reloaded while evicted",
 		     "it loaded %llu MiB; it held %llu MiB before%s", mib,

@@ -95,7 +95,7 @@ struct worker_ops {
 	 * The functions that only query the server (drain, learn, alive) must not load or wake
 	 * a model, must not generate, and must not wait for requests to end, because a
 	 * contender needs the memory now. */
-	const struct worker_post *posts[ORDER_NOTIFY];
+	const struct worker_post *posts[ORDER_VERBS];
 	const char *alive_path;
 	/* Instead of drain: the path of a JSON document, and a function that returns true if the
 	 * document shows running requests. */

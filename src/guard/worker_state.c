@@ -16,9 +16,9 @@ enum guard_state worker_state(const struct guard_worker *w)
 		return w->presence == PRESENCE_GONE ? STATE_ABSENT : STATE_RECONCILE;
 	if (worker_resume_forbidden(w))
 		return STATE_EVICTED;
-	switch (w->intent.goal) {
-	case GOAL_RUN: return worker_is_suspected(w) ? STATE_SUSPECT : STATE_ACTIVE;
-	case GOAL_OUT: return w->demand.phase == PHASE_CALMING ? STATE_QUIET : STATE_EVICTED;
+	switch (w->intent.stage) {
+	case STAGE_RUN: return worker_is_suspected(w) ? STATE_SUSPECT : STATE_ACTIVE;
+	case STAGE_OUT: return w->demand.phase == PHASE_CALMING ? STATE_QUIET : STATE_EVICTED;
 	default: return of_stage[w->intent.stage];
 	}
 }
@@ -43,7 +43,6 @@ bool worker_is_held_active(const struct guard_worker *w)
 	return w->reasons.person == PERSON_HOLD_ACTIVE;
 }
 
-/* True if the worker leaves or is evicted only because it was idle. It still admits work. */
 bool worker_is_idle_only(const struct guard_worker *w)
 {
 	return worker_kept_out(w) == BIT(REASON_IDLE);
@@ -78,20 +77,19 @@ bool worker_is_moved(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
 
-	if (i->goal == GOAL_RETURN)
+	if (stage_returns(w->intent.stage))
 		return i->from != FROM_ABSENT && i->from != FROM_STARTED;
-	return i->goal != GOAL_RUN;
+	return i->stage != STAGE_RUN;
 }
 
 bool worker_is_returning(const struct guard_worker *w)
 {
-	return (w->intent.goal == GOAL_RETURN || w->intent.goal == GOAL_LEAVE) &&
-	       w->intent.from != FROM_RUN;
+	return w->intent.stage != STAGE_RUN && w->intent.from != FROM_RUN;
 }
 
 bool worker_is_coming_back(const struct guard_worker *w)
 {
-	return w->presence == PRESENCE_HERE && w->intent.goal == GOAL_RETURN &&
+	return w->presence == PRESENCE_HERE && stage_returns(w->intent.stage) &&
 	       !worker_resume_forbidden(w);
 }
 
@@ -114,7 +112,7 @@ bool worker_is_out(const struct guard_worker *w)
 {
 	return w->presence == PRESENCE_GONE ||
 	       (w->presence == PRESENCE_HERE &&
-		(w->intent.goal != GOAL_RUN || worker_resume_forbidden(w)));
+		(w->intent.stage != STAGE_RUN || worker_resume_forbidden(w)));
 }
 
 bool worker_is_leaving(const struct guard_worker *w)
@@ -122,8 +120,6 @@ bool worker_is_leaving(const struct guard_worker *w)
 	return worker_is_out(w) && worker_kept_out(w) && worker_state(w) != STATE_STUCK;
 }
 
-/* True if the worker gets no order to load, because it loads a model when a client requests
- * one. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
 	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
@@ -151,16 +147,14 @@ static void settle_phase(struct guard_worker *w)
 	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
 }
 
-static void begin_stage(struct guard *g, struct guard_worker *w, enum worker_goal goal,
-			enum worker_stage stage)
+static void begin_stage(struct guard *g, struct guard_worker *w, enum worker_stage stage)
 {
 	settle_phase(w);
 	if (!worker_is_moved(w) && w->admission == ADMISSION_OPEN)
-		w->intent.real = goal != GOAL_RUN && !w->dry;
+		w->intent.real = stage != STAGE_RUN && !w->dry;
 	w->presence = PRESENCE_HERE;
-	w->intent.goal = goal;
 	w->intent.stage = stage;
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 void worker_set_contention(struct guard_worker *w, bool on)
@@ -185,13 +179,12 @@ void worker_set_unknown(struct guard *g, struct guard_worker *w)
 {
 	settle_phase(w);
 	w->presence = PRESENCE_UNKNOWN;
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 void worker_forget_eviction(struct guard *g, struct guard_worker *w)
 {
-	w->intent.goal = GOAL_RUN;
-	w->intent.stage = STAGE_NONE;
+	w->intent.stage = STAGE_RUN;
 	w->intent.from = FROM_RUN;
 	w->intent.claim = CLAIM_NONE;
 	w->intent.real = false;
@@ -207,10 +200,8 @@ void worker_stop_returning(struct guard_worker *w)
 {
 	struct worker_intent *i = &w->intent;
 
-	if (i->goal == GOAL_RETURN) {
-		i->goal = i->from == FROM_OUT ? GOAL_OUT : GOAL_LEAVE;
-		i->stage = i->from == FROM_OUT ? STAGE_NONE : STAGE_STUCK;
-	}
+	if (stage_returns(w->intent.stage))
+		i->stage = i->from == FROM_OUT ? STAGE_OUT : STAGE_STUCK;
 	i->from = FROM_RUN;
 }
 
@@ -220,14 +211,14 @@ void worker_stop_returning(struct guard_worker *w)
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
+	const bool missed =
+		worker_is_moved(w) && (found == FOUND_UNMATCHED || found == FOUND_DISPLACED);
 
 	worker_set_unknown(g, w);
 	w->presence = PRESENCE_GONE;
 	w->record_due = true;
-	w->report.unreachable =
-		worker_is_moved(w) && (found == FOUND_UNMATCHED || found == FOUND_DISPLACED ||
-				       found == FOUND_OTHER_LIVES);
-	if (!w->report.unreachable || found == FOUND_OTHER_LIVES) {
+	w->report.unreachable = missed || (worker_is_moved(w) && found == FOUND_OTHER_LIVES);
+	if (!missed) {
 		worker_forget_eviction(g, w);
 		return;
 	}
@@ -265,7 +256,7 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 	}
 	/* A worker that was started may report success before its process is found. */
 	w->intent.from = returned && !worker_is_present(w) ? FROM_ABSENT : FROM_RUN;
-	begin_stage(g, w, GOAL_RUN, STAGE_NONE);
+	begin_stage(g, w, STAGE_RUN);
 	w->intent.claim = CLAIM_NONE;
 	w->intent.put_away_count = 0;
 	w->demand.damped_until_ns = 0;
@@ -286,7 +277,7 @@ void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspecte
 		settle_phase(w);
 		w->demand.damped_until_ns = 0;
 	}
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 static void begin_drain(struct guard *g, struct guard_worker *w)
@@ -304,10 +295,9 @@ static void begin_drain(struct guard *g, struct guard_worker *w)
 
 static void begin_unload(struct guard *g, struct guard_worker *w)
 {
-	const enum worker_stage from =
-		w->intent.goal == GOAL_LEAVE ? w->intent.stage : STAGE_NONE;
+	const enum worker_stage from = w->intent.stage;
 
-	if (from == STAGE_NONE)
+	if (!stage_leaves(w->intent.stage))
 		guard_eviction_begins(g, w);
 	if (from != STAGE_VERIFY && from != STAGE_UNLOAD)
 		w->intent.budget_ns =
@@ -337,7 +327,7 @@ void worker_set_leaving(struct guard *g, struct guard_worker *w, enum worker_sta
 	case STAGE_VERIFY: begin_verify(g, w); break;
 	default: w->order.retry_ns = g->now_ns + STUCK_NS; w->backoff.check_ns = g->now_ns;
 	}
-	begin_stage(g, w, GOAL_LEAVE, stage);
+	begin_stage(g, w, stage);
 	w->intent.from = from;
 	w->record_due = w->record_due || stage == STAGE_DRAIN || stage == STAGE_UNLOAD;
 }
@@ -373,7 +363,7 @@ void worker_set_out(struct guard *g, struct guard_worker *w)
 	if (from == STATE_VERIFY || from == STATE_STUCK)
 		eviction_is_over(g, w);
 	w->backoff.check_ns = g->now_ns;
-	begin_stage(g, w, GOAL_OUT, STAGE_NONE);
+	begin_stage(g, w, STAGE_OUT);
 	w->intent.from = FROM_RUN;
 }
 
@@ -385,13 +375,13 @@ void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
 		settle_phase(w);
 	if (!calming)
 		w->backoff.check_ns = g->now_ns;
-	w->report.since_ns = g->now_ns;
+	w->since_ns = g->now_ns;
 }
 
 void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_stage stage,
 			  enum worker_from from)
 {
-	begin_stage(g, w, GOAL_RETURN, stage);
+	begin_stage(g, w, stage);
 	w->intent.from = from;
 	if (stage == STAGE_VERIFY_UP) {
 		w->intent.deadline_ns = g->now_ns + UP_NS;

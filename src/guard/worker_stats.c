@@ -170,7 +170,7 @@ const char *move_basis_name(enum move_basis b)
 
 bool move_is_checkpoint(unsigned kind)
 {
-	return policy_kind_level(kind) == MOVE_CHECKPOINT_LEVEL;
+	return policy_kind_level(kind) == LEVEL_CHECKPOINT;
 }
 
 const struct move_worker *moves_find(const struct moves *m, const char *name)
@@ -280,7 +280,7 @@ static double move_median(double *v, unsigned n)
 static bool estimate_own(const struct move_worker *w, const struct move_question *q,
 			 enum host_pages pages, struct move_estimate *ret)
 {
-	const bool copy = q->level == MOVE_CHECKPOINT_LEVEL;
+	const bool copy = q->level == LEVEL_CHECKPOINT;
 	double seconds[MOVES_KEPT];
 	unsigned n = 0;
 
@@ -305,7 +305,7 @@ static bool estimate_own(const struct move_worker *w, const struct move_question
 void move_estimate(const struct move_worker *w, const struct move_question *q,
 		   struct move_estimate *ret)
 {
-	const bool copy = q->level == MOVE_CHECKPOINT_LEVEL;
+	const bool copy = q->level == LEVEL_CHECKPOINT;
 
 	*ret = (struct move_estimate){ .seconds = (double)NAN };
 	if (!q->bytes || (copy && estimate_own(w, q, q->pages, ret)) ||

@@ -86,7 +86,6 @@ enum host_pages {
 };
 const char *host_pages_name(enum host_pages p); /* "always", ...; "unknown" */
 
-#define MOVE_CHECKPOINT_LEVEL 3 /* eviction level at which memory is copied to the host */
 bool move_is_checkpoint(unsigned kind); /* true if workers of this kind are checkpointed */
 
 enum move_way { MOVE_LEAVE, MOVE_RETURN, MOVE_WAYS };

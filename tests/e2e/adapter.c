@@ -21,10 +21,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static const char *const verbs[] = {
-	[ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",   [ORDER_EVICT] = "evict",
-	[ORDER_OPEN] = "open",   [ORDER_RESUME] = "resume", [ORDER_NOTIFY] = "notify"
-};
+static const char *const verbs[] = { [ORDER_CLOSE] = "close",
+				     [ORDER_DRAIN] = "drain",
+				     [ORDER_EVICT] = "evict",
+				     [ORDER_OPEN] = "open",
+				     [ORDER_RESUME] = "resume" };
 
 #define ARGV_MAX 16
 

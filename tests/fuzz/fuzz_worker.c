@@ -143,7 +143,7 @@ static void check_orders(enum policy_kind kind, char *answers)
 	for (unsigned i = 0; i < sizeof(step) / sizeof(*step); i++)
 		if (step[i] && step[i](&c) > 0)
 			abort();
-	for (unsigned i = 0; i < ORDER_NOTIFY; i++)
+	for (unsigned i = 0; i < ORDER_VERBS; i++)
 		if (o->posts[i] && worker_post_all(&c, o->posts[i]) > 0)
 			abort();
 	if (o->load)

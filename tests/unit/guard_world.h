@@ -51,7 +51,7 @@ struct world_worker {
 	uint64_t residue; /* memory that stays on its first GPU after an eviction */
 	bool unknown;     /* the size of its memory is unknown */
 	struct world_conduct acts;
-	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
+	unsigned verbs[ORDER_VERBS], levels[8];
 	bool closed, has_order;
 	bool asleep;       /* it reported an eviction as done, and was not resumed since */
 	bool reports_load; /* its utilisation is known when it is read */
@@ -341,7 +341,7 @@ static inline void world_obey(struct world *o, const struct guard_order *d)
 	case ORDER_DRAIN: ok = !w->acts.refuses; break;
 	case ORDER_EVICT: ok = world_evict(w, d); break;
 	case ORDER_RESUME: ok = !w->acts.deaf && world_resume(w); break;
-	case ORDER_NOTIFY: break;
+	default: break;
 	}
 	r->ending = d->verb == ORDER_RESUME && w->acts.deaf    ? ENDING_NO_ANSWER
 		    : !ok && w->acts.refuses                   ? ENDING_REFUSED

@@ -538,7 +538,7 @@ TEST(a10_a_kind_that_cannot_load_on_order_is_back_when_it_is_opened)
 /* Returns the first order to evict. Orders before it are carried out. */
 static struct guard_order first_evict_order(struct world *o)
 {
-	struct guard_order d = { .verb = ORDER_NOTIFY };
+	struct guard_order d = { .verb = ORDER_CLOSE };
 	struct guard_record r;
 
 	while (d.verb != ORDER_EVICT) {

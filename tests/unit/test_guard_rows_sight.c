@@ -121,7 +121,6 @@ GUARD_ROW("45, 46", a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_w
 		assert_true(world_status(o, 1).quarantine);
 		assert_int_equal(world_state(o, 1), STATE_EVICTED);
 		assert_int_equal(world_status(o, 1).mask, 1u << REASON_HEALTH);
-		assert_int_equal(o->w[1].verbs[ORDER_NOTIFY], 1); /* notified once */
 		assert_int_equal(o->w[1].verbs[ORDER_EVICT], 0);
 		o->w[1].resident = false; /* the driver removed its memory */
 		o->health[1] = SCENE_OK;

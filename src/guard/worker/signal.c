@@ -136,7 +136,7 @@ static int kill_held(const struct worker_call *c, struct held *h)
 	unsigned asked, killed = 0;
 	int rc = send_to_held(c, h, SIGTERM, &asked);
 
-	if (!rc && c->order->level >= 6) {
+	if (!rc && c->order->level >= LEVEL_KILL) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
 		/* A process may have called exec() or left the worker since SIGTERM. Then it
 		 * gets no SIGKILL. */
