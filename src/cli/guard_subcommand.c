@@ -622,9 +622,8 @@ static int read_lines(struct replay *r, FILE *f)
 			"%s:%lu: %s", r->path, number,
 			err == -GW_E_PARSE ? "this is not a line of a guard recording; name "
 					     "the file that record = \"FILE\" in [guard] sets"
-			: err == -GW_E_NOSUPPORT
-				? "another version of gpuward wrote this recording, in another "
-				  "format; replay it with that version"
+			: err == -GW_E_NOSUPPORT ? "a newer gpuward wrote this recording; "
+						   "replay it with that version"
 			: err == -GW_E_SIZE
 				? "this line is longer than 16 MiB: it is not a guard recording"
 				: gw_strerror(err));

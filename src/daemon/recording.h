@@ -12,7 +12,10 @@
 
 #include "base/buf.h"
 
-/* Version of the file format. Recordings of other versions are refused. */
+/* Version of the file format that is written. Version 2 added the names of workers and their
+ * records. Version 3 added reservations of an earlier run and other services. Version 4
+ * added the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version
+ * 6 names a registered game. */
 #define RECORDING_FORM 6
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
@@ -98,12 +101,13 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 void recording_reader_free(struct recording_reader *r);
 
 /* Passes one line, without its newline, to the guard. Returns 0, -GW_E_PARSE, -GW_E_NOSUPPORT
- * (this run has another format version), -GW_E_NOENT (the run has no policy, and none was given) or
+ * (a later version wrote this run), -GW_E_NOENT (the run has no policy, and none was given) or
  * -GW_E_NOMEM. */
 int recording_read(struct recording_reader *r, const char *line);
 
 /* Converts the six flags of an outcome line: ok, busy, in flight, no answer, listed, refused.
- * If several flags are set, "no answer" is decisive. */
+ * Recordings of earlier versions can have several flags set. "No answer" is then decisive,
+ * because the guard checked it first. */
 enum guard_ending recording_ending(const uint64_t flag[6]);
 
 /* Converts a time of the guard's clock to wall time, with the clocks of the run's last scene.

@@ -29,14 +29,15 @@ struct recording_reader {
 	struct policy *coming;
 	struct buf text; /* Lines of a policy that is being read. */
 	bool dry;
-	bool begun; /* True after the first "begin". No line may come before it. */
 	struct guard *guard;
 	struct scene scene;
 	/* Times of the run's last scene. 0 if no scene was read yet. */
 	uint64_t wall_ns, mono_ns;
 	uint64_t last_id; /* The last id before this run. */
-	bool swapping;    /* True between swap and swapped. */
-	bool in_state;    /* True between the first and the last state line. */
+	unsigned form;
+	bool swapping; /* True between swap and swapped. */
+	bool in_state; /* True between the first and the last state line. */
+	struct guard_state_reader state;
 	/* The workers that the run had before a swap, one bit per position in the policy. */
 	uint32_t known;
 	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). They
@@ -45,9 +46,10 @@ struct recording_reader {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
 	unsigned reservations; /* Number of reservations so far. The array is a ring. */
-	/* The position of each recorded worker in the policy, or -1 if it has none. */
+	/* From format version 2 on: the position of each recorded worker in the policy (-1
+	 * if it has none), and the records of the workers. */
 	int position[POLICY_WORKERS];
-	struct guard_record record[POLICY_WORKERS]; /* The records of the workers. */
+	struct guard_record record[POLICY_WORKERS];
 	unsigned records;
 	struct recording_counts counts;
 };
@@ -96,6 +98,15 @@ static int split_words(struct words *w, const char *line)
 	return p ? -GW_E_PARSE : 0;
 }
 
+/* Reads the words at these positions as numbers. */
+static bool read_numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (at[i] >= w->count || !number_u64(w->word[at[i]], &ret[i]))
+			return false;
+	return true;
+}
+
 /* Checks the words of a line and converts its numbers. form has one letter per word after the
  * first: n for a number, t for a text. */
 static bool words_fit(struct words *w, const char *form)
@@ -116,19 +127,33 @@ static int find_name(const char *const *names, const char *word, size_t n)
 	return -1;
 }
 
-static bool read_enum(const char *word, const char *const *names, unsigned *ret)
+static bool read_enum(unsigned form, const char *word, const char *const *names, unsigned *ret)
 {
-	const int at = find_name(names, word, strlen(word));
+	uint64_t number = 0;
+	unsigned count = 0;
+	int at = form < 5 ? 0 : find_name(names, word, strlen(word));
 
-	if (at < 0)
+	while (names[count])
+		count++;
+	if (at < 0 || (form < 5 && (!number_u64(word, &number) || number >= count)))
 		return false;
-	*ret = (unsigned)at;
+	*ret = form < 5 ? (unsigned)number : (unsigned)at;
 	return true;
 }
 
 /* Reads a bit set: names separated by commas. "-" is the empty set. */
-static bool read_set(const char *word, const char *const *names, uint32_t *ret)
+static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
+		     uint32_t *ret)
 {
+	uint64_t number = 0;
+
+	if (form < 5) {
+		*ret = 0;
+		if (!number_u64(word, &number) || number > most)
+			return false;
+		*ret = (uint32_t)number;
+		return true;
+	}
 	*ret = 0;
 	for (size_t n; *word && strcmp(word, "-") != 0; word += n + (word[n] == ',')) {
 		int at = find_name(names, word, n = strcspn(word, ","));
@@ -147,7 +172,7 @@ static const char *const reasons[] = {
 };
 
 /* Begins a run. The guard is created later, at the first line that needs it. */
-static void run_begin(struct recording_reader *t, uint64_t last_id)
+static void run_begin(struct recording_reader *t, unsigned form, uint64_t last_id)
 {
 	guard_free(t->guard);
 	t->guard = NULL;
@@ -155,12 +180,13 @@ static void run_begin(struct recording_reader *t, uint64_t last_id)
 	drop_policy(&t->coming);
 	buf_clear(&t->text);
 	memset(&t->scene, 0, sizeof(t->scene));
+	t->form = form;
 	t->last_id = last_id;
 	t->records = t->reservations = 0;
 	t->wall_ns = t->mono_ns = 0;
 	t->swapping = t->in_state = false;
 	for (int i = 0; i < POLICY_WORKERS; i++)
-		t->position[i] = -1;
+		t->position[i] = form == 1 ? i : -1;
 }
 
 static int make_guard(struct recording_reader *t)
@@ -170,16 +196,16 @@ static int make_guard(struct recording_reader *t)
 			  : guard_new(policy(t), t->record, t->records, &t->guard);
 
 	t->counts.runs++;
-	if (!err)
+	if (!err && t->form >= 3)
 		guard_set_last_id(t->guard, t->last_id);
 	return err;
 }
 
-static bool read_mode(struct recording_reader *t, const char *word)
+static bool read_mode(struct recording_reader *t, unsigned form, const char *word)
 {
 	unsigned mode;
 
-	if (!read_enum(word, guard_modes, &mode))
+	if (!read_enum(form, word, guard_modes, &mode))
 		return false;
 	if (!t->dry)
 		next_policy(t)->mode = (enum guard_mode)mode;
@@ -188,17 +214,17 @@ static bool read_mode(struct recording_reader *t, const char *word)
 
 static int read_begin(struct recording_reader *t, const struct words *w)
 {
-	uint64_t form, last_id;
+	uint64_t form, last_id = 0;
 
-	if (w->count < 2 || !number_u64(w->word[1], &form))
+	if (w->count < 2 || !number_u64(w->word[1], &form) || !form)
 		return -GW_E_PARSE;
-	if (form != RECORDING_FORM)
+	if (form > RECORDING_FORM)
 		return -GW_E_NOSUPPORT;
-	if (w->count != 4 || !number_u64(w->word[2], &last_id))
+	if (w->count > (form < 3 ? 3 : 4) ||
+	    (w->count > 2 && !number_u64(w->word[2], &last_id)))
 		return -GW_E_PARSE;
-	run_begin(t, last_id); /* This drops the policy of the previous run. */
-	t->begun = true;
-	return read_mode(t, w->word[3]) ? 0 : -GW_E_PARSE;
+	run_begin(t, (unsigned)form, last_id); /* This drops the policy of the previous run. */
+	return w->count > 3 && !read_mode(t, (unsigned)form, w->word[3]) ? -GW_E_PARSE : 0;
 }
 
 /* True if the lines that describe a new guard or policy may follow. */
@@ -226,8 +252,9 @@ static int read_record(struct recording_reader *t, const struct words *w)
 	uint32_t mask;
 
 	if (!may_describe(t) || t->records == POLICY_WORKERS ||
-	    !read_set(w->word[1], reasons, &mask) ||
-	    !read_enum(w->word[5], recording_holds, &hold) || w->number[2] >= GUARD_LEVELS)
+	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
+	    !read_enum(t->form, w->word[5], recording_holds, &hold) ||
+	    w->number[2] >= GUARD_LEVELS)
 		return -GW_E_PARSE;
 	*r = (struct guard_record){ .mask = mask,
 				    .level = (unsigned)w->number[2],
@@ -358,7 +385,7 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	const uint64_t now_ns = w->number[1];
 	int err;
 
-	if (!t->swapping || !read_mode(t, w->word[2]))
+	if (!t->swapping || !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
 	err = t->coming ? swap_to(t, now_ns)
@@ -384,16 +411,24 @@ enum guard_ending recording_ending(const uint64_t flag[6])
 
 static int read_outcome(struct recording_reader *t, const struct words *w)
 {
-	struct guard_outcome o = { .ending = recording_ending(w->number + 3) };
-	uint64_t worker = UINT64_MAX;
+	static const unsigned at[] = { 1, 3, 4, 5, 6, 7, 8 };
+	const bool first = t->form == 1;
+	/* Older recordings do not have the last two numbers. */
+	const unsigned n = first ? 4 : w->count == 10 ? 7 : 5;
+	struct guard_outcome o = { 0 };
+	uint64_t v[7] = { 0 }, number = UINT64_MAX;
 
-	if (!number_u64(w->word[2], &worker) && strcmp(w->word[2], "-1") != 0)
+	if (w->count != n + 3 || !read_numbers(w, at, n, v) ||
+	    (!number_u64(w->word[2], &number) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
-	if (policy_position(t, worker) >= 0)
-		o.order = guard_order_pending(t->guard, (unsigned)policy_position(t, worker));
-	snprintf(o.message, sizeof(o.message), "%s", w->word[9]);
+	if (first) /* In format version 1 the number is the order. Later it is the worker. */
+		o.order = number > t->last_id ? number - t->last_id : 0;
+	else if (policy_position(t, number) >= 0)
+		o.order = guard_order_pending(t->guard, (unsigned)policy_position(t, number));
+	o.ending = recording_ending(v + 1);
+	snprintf(o.message, sizeof(o.message), "%s", w->word[n + 2]);
 	if (!t->dry)
-		guard_outcome(t->guard, &o, w->number[1]);
+		guard_outcome(t->guard, &o, v[0]);
 	return 0;
 }
 
@@ -410,7 +445,7 @@ static int read_request(struct recording_reader *t, const struct words *w)
 	unsigned what;
 	uint64_t worker = 0;
 
-	if (!read_enum(w->word[3], recording_requests, &what) ||
+	if (!read_enum(t->form, w->word[3], recording_requests, &what) ||
 	    (!all && !number_u64(w->word[2], &worker)))
 		return -GW_E_PARSE;
 	if (!all && policy_position(t, worker) < 0) /* The current policy has no such worker. */
@@ -442,7 +477,7 @@ static int read_reason(struct recording_reader *t, const struct words *w)
 {
 	unsigned reason;
 
-	if (!read_enum(w->word[3], reasons, &reason))
+	if (!read_enum(t->form, w->word[3], reasons, &reason))
 		return -GW_E_PARSE;
 	guard_set_reason(t->guard, w->word[2], (enum guard_reason)reason, w->number[4],
 			 w->word[5], w->number[1]);
@@ -461,7 +496,7 @@ static int read_heat(struct recording_reader *t, const struct words *w)
 {
 	uint32_t heat;
 
-	if (!read_set(w->word[3], recording_heats, &heat))
+	if (!read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
 		return -GW_E_PARSE;
 	guard_set_heat(t->guard, w->word[2], heat, w->word[4]);
 	return 0;
@@ -475,6 +510,8 @@ static void note_reservation(struct recording_reader *t, uint64_t theirs, uint64
 
 static uint64_t find_reservation(const struct recording_reader *t, uint64_t theirs)
 {
+	if (t->form < 3) /* Before version 3, the line that made the reservation has no id. */
+		return theirs > t->last_id ? theirs - t->last_id : 0;
 	for (unsigned i = 0; i < t->reservations && i < RESERVATIONS; i++)
 		if (t->reservation[i].theirs == theirs)
 			return t->reservation[i].ours;
@@ -483,14 +520,18 @@ static uint64_t find_reservation(const struct recording_reader *t, uint64_t thei
 
 static int read_reserve(struct recording_reader *t, const struct words *w)
 {
-	const uint64_t *v = w->number;
-	const char *gpu = w->word[6];
-	uint64_t id;
+	static const unsigned at[] = { 1, 2, 4, 5 };
+	const unsigned n = t->form < 3 ? 3 : 4;
+	uint64_t v[4], id = 0;
+	const char *gpu;
 
-	if (guard_reserve(t->guard, *gpu ? gpu : NULL, v[2], atoll(w->word[3]), v[4], v[1],
+	if (w->count != n + 3 || !read_numbers(w, at, n, v))
+		return -GW_E_PARSE;
+	gpu = w->word[n + 2];
+	if (guard_reserve(t->guard, *gpu ? gpu : NULL, v[1], atoll(w->word[3]), v[2], v[0],
 			  &id) == 0 &&
-	    v[5])
-		note_reservation(t, v[5], id);
+	    n == 4 && v[3])
+		note_reservation(t, v[3], id);
 	return 0;
 }
 
@@ -516,9 +557,13 @@ static int read_release(struct recording_reader *t, const struct words *w)
 
 static int read_games(struct recording_reader *t, const struct words *w)
 {
-	if (w->number[2] > UINT32_MAX)
+	static const unsigned at[] = { 1, 2 };
+	const unsigned count = t->form < 6 ? 3 : 4; /* Version 6 names a game. */
+	uint64_t v[2];
+
+	if (w->count != count || !read_numbers(w, at, 2, v) || v[1] > UINT32_MAX)
 		return -GW_E_PARSE;
-	guard_set_games(t->guard, (unsigned)w->number[2], w->word[3]);
+	guard_set_games(t->guard, (unsigned)v[1], count > 3 ? w->word[3] : "");
 	return 0;
 }
 
@@ -574,7 +619,7 @@ static int read_state(struct recording_reader *t, const char *line)
 		return t->dry ? 0 : -GW_E_PARSE;
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
-	r = guard_state_read(t->guard, line);
+	r = guard_state_read(&t->state, t->guard, line);
 	/* r > 0: this was the last line of the state. After an error in_state stays true, so
 	 * that other lines are refused until the next "begin". */
 	t->in_state = r <= 0;
@@ -627,7 +672,8 @@ static int read_scene(struct recording_reader *t, const char *line)
 static int read_words(struct recording_reader *t, const char *line)
 {
 	static const struct {
-		/* For form, see words_fit(). NULL: read() checks the words. */
+		/* For form, see words_fit(). It is NULL if there are several forms; read()
+		 * then checks them. */
 		const char *word, *form;
 		int (*read)(struct recording_reader *t, const struct words *w);
 		bool before; /* Allowed before the guard exists. */
@@ -642,13 +688,13 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "swapped", "nt", read_swapped, false },
 		{ "foreign", "ntt", read_foreign, false },
 		{ "room", "nntnt", read_reserve_restore, false },
-		{ "outcome", "ntnnnnnnt", read_outcome, false },
+		{ "outcome", NULL, read_outcome, false },
 		{ "ask", "nttn", read_request, false },
 		{ "for", "nt", read_for, false },
 		{ "reason", "nttnt", read_reason, false },
-		{ "reserve", "nntnnt", read_reserve, false },
+		{ "reserve", NULL, read_reserve, false },
 		{ "release", "nn", read_release, false },
-		{ "games", "nnt", read_games, false },
+		{ "games", NULL, read_games, false },
 		{ "economy", "nnnnn", read_economy, false },
 		{ "heat", "nttt", read_heat, false },
 		{ "trust", "nt", read_trust, false },
@@ -677,8 +723,6 @@ int recording_read(struct recording_reader *t, const char *line)
 
 	if (!*line)
 		return 0;
-	if (!t->begun && strncmp(line, "begin\t", 6) != 0)
-		return -GW_E_PARSE;
 	if (strncmp(line, "policy", 6) == 0 && (!line[6] || line[6] == '\t'))
 		return read_policy(t, line + 6);
 	if (strncmp(line, "state\t", 6) == 0)
@@ -723,7 +767,7 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 		t->given = *p;
 	t->dry = dry;
 	buf_init(&t->text, 1 << 20);
-	run_begin(t, 0);
+	run_begin(t, 1, 0); /* The beginning may be missing, or the file has only scenes. */
 	*ret = t;
 	return 0;
 }
@@ -732,7 +776,7 @@ void recording_reader_free(struct recording_reader *t)
 {
 	if (!t)
 		return;
-	run_begin(t, 0); /* Frees everything that belongs to a run. */
+	run_begin(t, 1, 0); /* Frees everything that belongs to a run. */
 	buf_done(&t->text);
 	free(t);
 }

@@ -180,6 +180,7 @@ enum worker_stage {
  * that a started worker is FROM_ABSENT until its process is found. */
 enum worker_from {
 	FROM_RUN,     /* with a return: the worker was being evicted, but probably never left */
+	FROM_RETURN,  /* only in old recordings, for any of the following */
 	FROM_OUT,     /* it was evicted */
 	FROM_STUCK,   /* it did not free its memory */
 	FROM_ABSENT,  /* it had no process, and the guard starts it */

@@ -35,8 +35,8 @@ static const char *const goals[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "leave
 static const char *const stages[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "drain",
 	[STAGE_UNLOAD] = "unload", [STAGE_VERIFY] = "verify", [STAGE_STUCK] = "stuck",
 	[STAGE_OUT] = "none", [STAGE_LOAD] = "load", [STAGE_VERIFY_UP] = "verify-up", NULL };
-static const char *const froms[] = { [FROM_RUN] = "run", [FROM_OUT] = "out",
-	 [FROM_STUCK] = "stuck", [FROM_ABSENT] = "absent",
+static const char *const froms[] = { [FROM_RUN] = "run", [FROM_RETURN] = "return",
+	[FROM_OUT] = "out", [FROM_STUCK] = "stuck", [FROM_ABSENT] = "absent",
 	[FROM_STARTED] = "started", NULL };
 static const char *const claims[] = { [CLAIM_NONE] = "none", [CLAIM_LEFT] = "left",
 	[CLAIM_DRY] = "dry", [CLAIM_BACK] = "back", NULL };
@@ -164,6 +164,80 @@ static const struct struct_text_member of_life[] = {
 static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
+/* Format version 4 wrote some members in another way. Reasons and heat were written as numbers.
+ * These numbers cannot change, because they are also part of the library's ABI. A worker had a
+ * state and 25 flags, which become today's enums; its other members had other names. */
+#define OF guard
+static const struct struct_text_member of_old_guard[] = {
+	ONE_AS("asker", STRUCT_TEXT_SIGNED, requester, NULL), END
+};
+#undef OF
+#define OF guard_gpu
+static const struct struct_text_member of_old_gpu[] = {
+	U(reasons), U(heat), MANY(STRUCT_TEXT_TEXT, evidence), END
+};
+#undef OF
+#define OF guard_state_old
+static const struct struct_text_member of_old_state[] = { U(state), END };
+#undef OF
+#define OF guard_worker
+static const struct struct_text_member of_old_worker[] = {
+	U(dry), U_AS("rematched", observed.match_changed), U_AS("delta", observed.by_device),
+	WORDS_AS("root", observed.root), U_AS("roots", observed.roots), U_AS("recalled", observed.roots_recorded),
+	U_AS("seen_ns", observed.seen_ns), U_AS("gpus", observed.gpus), U_AS("home", observed.home),
+	U_AS("bytes", observed.bytes), MANY_AS("held", STRUCT_TEXT_UNSIGNED, observed.held),
+	MANY_AS("need_on", STRUCT_TEXT_UNSIGNED, observed.need_on), U_AS("need_bytes", observed.need_bytes),
+	U_AS("pretended", observed.dry_bytes),
+	U_AS("mask", reasons.mask), MANY_AS("evidence", STRUCT_TEXT_TEXT, reasons.evidence),
+	MANY_AS("reason_ns", STRUCT_TEXT_UNSIGNED, reasons.since_ns), ONE_AS("cause", STRUCT_TEXT_TEXT, reasons.contention_rule, NULL),
+	U_AS("reserved", reasons.reservations), U_AS("battery_ns", reasons.battery_ns),
+	U_AS("hold", reasons.person), U_AS("until_ns", reasons.until_ns),
+	U_AS("until_wall_ns", reasons.until_wall_ns),
+	U_AS("demand.kind", demand.strongest.kind), U_AS("demand.urgent", demand.strongest.urgent),
+	U_AS("demand.more_bytes", demand.strongest.more_bytes), ONE_AS("demand.pid", STRUCT_TEXT_SIGNED, demand.strongest.pid, NULL),
+	ONE_AS("demand.uid", STRUCT_TEXT_SIGNED, demand.strongest.uid, NULL), ONE_AS("demand.rule", STRUCT_TEXT_TEXT, demand.strongest.rule, NULL),
+	ONE_AS("demand.evidence", STRUCT_TEXT_TEXT, demand.strongest.evidence, NULL), U_AS("against", demand.pressing),
+	U_AS("against_ns", demand.since_ns), U_AS("calm_ns", demand.calm_ns), U_AS("against_looks", demand.scenes),
+	U_AS("calm_looks", demand.calm_scenes), U_AS("quiet_looks", demand.unlimited_scenes),
+	U_AS("limited_ns", demand.limited_ns), ONE_AS("where", STRUCT_TEXT_SIGNED, demand.gpu, NULL),
+	U_AS("idle", idle.unload), U_AS("works", idle.busy), U_AS("wants_figure", idle.wants_figure),
+	U_AS("idle_ns", idle.since_ns), U_AS("figure_ns", idle.figure_ns), U_AS("idle_bytes", idle.bytes),
+	U_AS("idle_after_ns", idle.after_ns), U_AS("asked_ns", idle.asked_ns), ONE_AS("idle_w", STRUCT_TEXT_REAL, idle.idle_w, NULL),
+	ONE_AS("reload_j", STRUCT_TEXT_REAL, idle.reload_j, NULL),
+	U_AS("order.id", order.what.id), U_AS("order.verb", order.what.verb), U_AS("order.worker", order.what.worker),
+	U_AS("order.level", order.what.level), U_AS("order.deadline_ns", order.what.deadline_ns),
+	U_AS("order.bytes", order.what.bytes), ONE_AS("order.gpus", STRUCT_TEXT_TEXT, order.what.gpus, NULL),
+	ONE_AS("order.reason", STRUCT_TEXT_TEXT, order.what.reason, NULL), U_AS("order.start", order.what.start),
+	U_AS("answered", order.answered), U_AS("retry_ns", order.retry_ns),
+	U_AS("level", intent.level), U_AS("tries", intent.tries), U_AS("deadline_ns", intent.deadline_ns),
+	U_AS("budget_ns", intent.budget_ns), U_AS("base_bytes", intent.base_bytes), U_AS("base_free", intent.base_free),
+	U_AS("base_others", intent.base_others), U_AS("begun_ns", intent.begun_ns), U_AS("freed_ns", intent.freed_ns),
+	U_AS("residue_bytes", intent.residue_bytes), WORDS_AS("put_away", intent.put_away),
+	U_AS("put_away_count", intent.put_away_count),
+	U_AS("storm", backoff.storm), MANY_AS("flap", STRUCT_TEXT_UNSIGNED, backoff.flap), MANY_AS("reload", STRUCT_TEXT_UNSIGNED, backoff.reload),
+	U_AS("flaps", backoff.flaps), U_AS("reloads", backoff.reloads), ONE_AS("backoff", STRUCT_TEXT_REAL, backoff.quiet_factor, NULL),
+	U_AS("check_ns", backoff.check_ns), U_AS("resume_after_ns", backoff.resume_ns),
+	U_AS("resume_backoff_ns", backoff.failed_ns), U_AS("resident_until_ns", backoff.resident_ns),
+	U_AS("blocked", backoff.blocked), U_AS("last", unsettled), U_AS("dirty", record_due),
+	U_AS("since_ns", since_ns), U_AS("masked", report.masked), U_AS("ended", report.result),
+	U_AS("ended_level", report.level), U_AS("ended_bytes", report.freed_bytes),
+	U_AS("ended_blocked", report.blocked), U_AS("astray", report.unreachable),
+	U_AS("evictions", report.evictions), U_AS("resumes", report.resumes), U_AS("would_evict", report.would_evict),
+	ONE_AS("why", STRUCT_TEXT_TEXT, report.evidence, NULL), END
+};
+#undef OF
+
+#define FLAGS(F) \
+	F(present) F(replaced) F(lingers) F(barred) F(starting) F(contention) F(manual) F(override) \
+	F(fresh) F(pending) F(ajar) F(evicted) F(closed) F(drained) F(virtual_out) F(owed) \
+	F(returning) F(stayed) F(told) F(asked) F(frozen) F(throttled) F(damped) F(screen) \
+	F(withheld)
+#define F(name) FLAG_##name,
+enum { FLAGS(F) OLD_FLAGS };
+#undef F
+#define F(name) #name,
+static const char *const old_flags[] = { FLAGS(F) };
+#undef F
 /* clang-format on */
 
 /* The arrays in struct guard that are written. count: offset of the number of used entries; ALL:
@@ -235,10 +309,12 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 }
 
 /* Resets the guard to zero and keeps only its policy. */
-static void state_begins(struct guard *g)
+static int state_begins(struct guard_state_reader *r, struct guard *g, bool old)
 {
 	const struct policy *p = g->p;
 
+	memset(r, 0, sizeof(*r));
+	r->old = old;
 	memset(g, 0, sizeof(*g));
 	g->p = p;
 	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
@@ -249,18 +325,153 @@ static void state_begins(struct guard *g)
 		g->worker[i].idle.idle_w = g->worker[i].idle.reload_j = 0;
 	}
 	guard_rank(g);
+	return 0;
 }
 
-static int read_part(struct guard *g, unsigned part, const char *rest)
+/* Reads a line of a worker in format version 4. Returns 0 or -GW_E_PARSE. */
+static int old_worker_read(struct guard_state_old *o, struct guard_worker *w, const char *line)
+{
+	size_t n = strcspn(line, "\t");
+	int err;
+
+	/* not read: the string is made again when it is needed */
+	if (!strncmp(line, "gone\t", 5))
+		return 0;
+	for (unsigned i = 0; i < OLD_FLAGS; i++)
+		if (strlen(old_flags[i]) == n && !memcmp(old_flags[i], line, n)) {
+			o->flags |= UINT64_C(1) << i;
+			return strcmp(line + n, "\t1") == 0 ? 0 : -GW_E_PARSE;
+		}
+	err = struct_text_read(of_old_state, o, line);
+	if (err == -GW_E_NOENT)
+		err = struct_text_read(of_old_worker, w, line);
+	return err ? -GW_E_PARSE : 0;
+}
+
+#define IS(name) (o->flags >> FLAG_##name & 1)
+
+static void old_found(const struct guard_state_old *o, struct worker_observed *s)
+{
+	if (!IS(present))
+		s->found = IS(barred)    ? FOUND_DISPLACED
+			   : IS(lingers) ? FOUND_UNMATCHED
+					 : FOUND_NONE;
+	else
+		s->found = !IS(replaced) ? FOUND_SAME
+			   : IS(lingers) ? FOUND_OTHER_LIVES
+					 : FOUND_OTHER;
+	/* version 4 did not keep the earlier processes: pid 0 matches no process */
+	if (IS(replaced)) {
+		s->root[0] = (struct proc_id){ .pid = 0 };
+		s->roots = 1;
+	}
+}
+
+/* The stage of a worker in a state that does not name one, or was left before the end. */
+static enum worker_stage old_stage(const struct guard_state_old *o)
+{
+	return !IS(evicted)    ? STAGE_RUN
+	       : IS(returning) ? STAGE_LOAD
+	       : IS(stayed)    ? STAGE_STUCK
+			       : STAGE_OUT;
+}
+
+static void old_intent(const struct guard_state_old *o, struct worker_intent *i)
+{
+	static const enum worker_stage stage[GUARD_STATES] = {
+		[STATE_DRAIN] = STAGE_DRAIN,   [STATE_EVICT] = STAGE_UNLOAD,
+		[STATE_VERIFY] = STAGE_VERIFY, [STATE_STUCK] = STAGE_STUCK,
+		[STATE_EVICTED] = STAGE_OUT,   [STATE_QUIET] = STAGE_OUT,
+		[STATE_RESUME] = STAGE_LOAD,   [STATE_VERIFY_UP] = STAGE_VERIFY_UP,
+	};
+
+	i->stage = stage[o->state];
+	if (!i->stage && o->state != STATE_ACTIVE && o->state != STATE_SUSPECT)
+		i->stage = old_stage(o);
+	i->from = FROM_RUN;
+	if (stage_returns(i->stage))
+		i->from = !IS(evicted)    ? IS(starting) ? FROM_ABSENT : FROM_STARTED
+			  : IS(stayed)    ? FROM_STUCK
+			  : IS(returning) ? FROM_OUT
+					  : FROM_RUN;
+	else if (stage[o->state] && stage_leaves(i->stage) && IS(returning))
+		i->from = FROM_OUT;
+	i->claim = IS(told) ? CLAIM_LEFT : IS(virtual_out) ? CLAIM_DRY : CLAIM_NONE;
+}
+
+static void old_reasons(const struct guard_state_old *o, struct guard_worker *w)
+{
+	/* version 4 wrote the number of a guard_hold here */
+	const unsigned hold = w->reasons.person;
+
+	w->reasons.person = hold == HOLD_EVICTED  ? PERSON_HOLD_EVICTED
+			    : hold == HOLD_ACTIVE ? PERSON_HOLD_ACTIVE
+			    : IS(manual)          ? PERSON_EVICT
+						  : PERSON_NONE;
+	w->demand.phase = o->state == STATE_SUSPECT
+				  ? IS(contention) ? PHASE_RELEASED : PHASE_SUSPECTED
+			  : !IS(contention)         ? PHASE_NONE
+			  : o->state == STATE_QUIET ? PHASE_CALMING
+						    : PHASE_SURE;
+	w->demand.damped_until_ns = IS(damped) ? w->intent.deadline_ns : 0;
+}
+
+/* Converts a worker of format version 4 after its last line. Returns 0 or -GW_E_PARSE. */
+static int old_worker_end(const struct guard_state_old *o, struct guard_worker *w)
+{
+	if (o->state >= GUARD_STATES || (unsigned)w->reasons.person > HOLD_ACTIVE ||
+	    w->dry >= GUARD_DRIES || w->report.result >= GUARD_RESULTS ||
+	    w->demand.strongest.kind >= DEMAND_KINDS || w->order.what.verb > ORDER_VERBS)
+		return -GW_E_PARSE;
+	w->presence = o->state == STATE_RECONCILE ? PRESENCE_UNKNOWN
+		      : o->state == STATE_ABSENT  ? PRESENCE_GONE
+						  : PRESENCE_HERE;
+	old_found(o, &w->observed);
+	old_intent(o, &w->intent);
+	w->intent.real = IS(owed) || ((IS(evicted) || IS(closed)) && !w->dry);
+	w->admission = !IS(closed) ? ADMISSION_OPEN
+		       : IS(ajar)  ? ADMISSION_UNVERIFIED
+				   : ADMISSION_CLOSED;
+	old_reasons(o, w);
+	w->order.status = IS(fresh)     ? STATUS_WAITING
+			  : IS(pending) ? STATUS_UNDERWAY
+			  : IS(drained) ? STATUS_DONE
+					: STATUS_NONE;
+	w->backoff.request = IS(override) ? RESUME_REQUESTED_NOW
+			     : IS(asked)  ? RESUME_REQUESTED
+					  : RESUME_NOT_REQUESTED;
+	w->report.state = (enum guard_state)o->state;
+	w->conditions = (IS(frozen) ? CONDITION_UNREADABLE : 0) |
+			(IS(throttled) ? CONDITION_THROTTLED : 0) |
+			(IS(screen) ? CONDITION_DISPLAY : 0) |
+			(IS(withheld) ? CONDITION_WITHHELD : 0);
+	return 0;
+}
+
+static int read_part(struct guard_state_reader *r, struct guard *g, unsigned part,
+		     const char *rest)
 {
 	char *end;
 	unsigned long at = strtoul(rest, &end, 10);
+	int err = -GW_E_NOENT;
 	void *of;
 
 	if (*rest < '0' || *rest > '9' || *end != '\t' || at >= parts[part].places)
 		return -GW_E_PARSE;
 	of = (char *)g + parts[part].offset + at * parts[part].size;
-	return struct_text_read(parts[part].member, of, end + 1) ? -GW_E_PARSE : 0;
+	if (r->old && part == PART_WORKER)
+		return old_worker_read(&r->worker[at], of, end + 1);
+	/* skipped: older versions also wrote these two facts, which follow from other members,
+	 * and had an order without an effect */
+	if (part == PART_GPU && (!strncmp(end, "\thung\t", 6) || !strncmp(end, "\tstale\t", 7)))
+		return 0;
+	if (part == PART_WORKER && !strcmp(end, "\torder.what.verb\tnotify"))
+		return 0;
+	if (r->old && part == PART_GPU)
+		err = struct_text_read(of_old_gpu, of, end + 1);
+	if (err == -GW_E_NOENT)
+		err = struct_text_read(parts[part].member, of, end + 1);
+	return err ? -GW_E_PARSE : 0;
 }
 
 /* True if all positions and counts are within their arrays. A damaged file may have others. */
@@ -286,33 +497,46 @@ static bool is_sound(const struct guard *g)
 	return is;
 }
 
-static int state_ends(struct guard *g)
+static int state_ends(struct guard_state_reader *r, struct guard *g)
 {
+	for (unsigned i = 0; r->old && i < g->workers; i++)
+		if (old_worker_end(&r->worker[i], &g->worker[i]) != 0)
+			return -GW_E_PARSE;
 	if (!is_sound(g))
 		return -GW_E_PARSE;
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].intent.from == FROM_RETURN)
+			g->worker[i].intent.from = FROM_OUT;
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].now = g->gpu[i].at < 0 ? NULL : &g->scene.gpu[g->gpu[i].at];
 	classify(g->p, &g->scene, g->verdict);
 	return 1;
 }
 
-int guard_state_read(struct guard *g, const char *line)
+static int read_guard(struct guard_state_reader *r, struct guard *g, const char *rest)
+{
+	int err = r->old ? struct_text_read(of_old_guard, g, rest) : -GW_E_NOENT;
+
+	if (err == -GW_E_NOENT)
+		err = struct_text_read(of_guard, g, rest);
+	return err ? -GW_E_PARSE : 0;
+}
+
+int guard_state_read(struct guard_state_reader *r, struct guard *g, const char *line)
 {
 	size_t n = strcspn(line, "\t");
 	const char *rest = line + n + (line[n] == '\t');
 
-	if (!strcmp(line, "begin\tnames")) {
-		state_begins(g);
-		return 0;
-	}
+	if (!strcmp(line, "begin") || !strcmp(line, "begin\tnames"))
+		return state_begins(r, g, !*rest);
 	if (!strcmp(line, "end"))
-		return state_ends(g);
+		return state_ends(r, g);
 	if (!strncmp(line, "scene\t", 6))
 		return scene_read(&g->scene, rest) < 0 ? -GW_E_PARSE : 0;
 	if (!strncmp(line, "guard\t", 6))
-		return struct_text_read(of_guard, g, rest) ? -GW_E_PARSE : 0;
+		return read_guard(r, g, rest);
 	for (unsigned i = 0; i < PARTS; i++)
 		if (strlen(parts[i].name) == n && !memcmp(line, parts[i].name, n))
-			return read_part(g, i, rest);
+			return read_part(r, g, i, rest);
 	return -GW_E_PARSE;
 }

@@ -1,7 +1,9 @@
 /* guard_state: writes and reads everything that a guard knows, as lines. A recording that
  * begins while the guard runs begins with these lines.
  *
- * A guard that has read the lines decides exactly what the guard that wrote them decides. */
+ * A guard that has read the lines decides exactly what the guard that wrote them decides.
+ * Recordings of format version 4 and older have other members with the same content; they are
+ * converted. */
 #ifndef GW_GUARD_GUARD_STATE_H
 #define GW_GUARD_GUARD_STATE_H
 
@@ -15,8 +17,19 @@ bool guard_state_complete(const struct guard *g);
  * write. */
 void guard_state_write(struct buf *out, const char *prefix, const struct guard *g);
 
+/* What the lines of format version 4 contain about a worker; kept until all lines are read. */
+struct guard_state_old {
+	unsigned state;
+	uint64_t flags; /* a set of the flags that guard_state.c lists */
+};
+
+struct guard_state_reader { /* begins zeroed */
+	bool old;           /* the lines have format version 4 or older */
+	struct guard_state_old worker[POLICY_WORKERS];
+};
+
 /* Reads the next line, without prefix and newline, into a guard with the same policy. The first
  * line resets the guard. Returns 0 or -GW_E_PARSE; 1 after the last line. */
-int guard_state_read(struct guard *g, const char *line);
+int guard_state_read(struct guard_state_reader *r, struct guard *g, const char *line);
 
 #endif

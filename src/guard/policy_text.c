@@ -22,14 +22,20 @@ static const char *const kinds[] = {
 #include "kind.def"
 	NULL
 };
+/* Kinds in the order of their numbers in recordings before format version 5. Never change this
+ * list. */
+static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
+					 "sglang", "tabby",      "kobold",    "comfy",
+					 "a1111",  "checkpoint", "systemd",   "container",
+					 "exec",   "signal",     "callback",  NULL };
 static const struct {
 	const char *member;
-	const char *const *names;
+	const char *const *names, *const *old;
 } named[] = {
-	{ "mode", guard_modes },
-	{ "action", actions },
-	{ "resume", resumes },
-	{ "kind", kinds },
+	{ "mode", guard_modes, guard_modes },
+	{ "action", actions, actions },
+	{ "resume", resumes, resumes },
+	{ "kind", kinds, old_kinds },
 };
 
 /* Returns the position of a member in named[]; -1: the member is written as a number. */
@@ -176,12 +182,20 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 		r->err = -GW_E_NOMEM;
 }
 
-static int take_named(const char *value, const char *const *names, unsigned *ret)
+/* Reads a name. An old recording has a number instead: a position in `old`. */
+static int take_named(const char *value, const char *const *names, const char *const *old,
+		      unsigned *ret)
 {
 	const struct struct_text_member name = { .kind = STRUCT_TEXT_NAME,
 						 .size = sizeof(*ret),
 						 .names = names };
+	char *end;
+	unsigned long n = strtoul(value, &end, 10), count = 0;
 
+	while (old[count])
+		count++;
+	if (end != value && !*end && n < count)
+		value = old[n];
 	return struct_text_take(&value, &name, ret);
 }
 
@@ -196,7 +210,8 @@ static void take(struct take *r, const char *name, enum type type, unsigned size
 	if (type == TEXT)
 		take_kept(r, value, at);
 	else if (type == NUMBER && find_named(name) >= 0)
-		r->err = take_named(value, named[find_named(name)].names, at);
+		r->err = take_named(value, named[find_named(name)].names,
+				    named[find_named(name)].old, at);
 	else if (type == ARGV)
 		*(const char *const **)at = *value == '1' ? command : NULL;
 	else

@@ -6,7 +6,7 @@ stable values.  Sentences for people become "text", measured numbers "number", t
 becomes one.  GPUWARD_GOLDEN=write writes the files again; read the difference before you commit it.
 
 The recordings in tests/golden/contract/recordings (zcat shows them) were made by a service on a simulated GPU.  They are
-not made again when the guard changes: each must replay to the same decisions.
+never written again: a recording of an older version must replay to the same decisions.
 """
 import gzip
 import json

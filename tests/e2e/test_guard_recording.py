@@ -97,13 +97,13 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
     policy = tmp_path / "gpuward.toml"
     policy.write_text(configure(("ollama", worker)))
     bad = tmp_path / "bad"
-    bad.write_text("begin\t6\t0\tenforce\noutcome\tx\n")
+    bad.write_text("begin\t1\noutcome\tx\n")
     done = support.gpuward("guard", "replay", "--policy", policy, bad)
     assert done.returncode == 1 and "bad:2: this is not a line of a guard recording" in done.stderr
     for data, words in ((b"", "is empty: it is not a guard recording; name the file that record ="),
                         (b"\n\n", "has only empty lines: it is not a guard recording"), (b"\x7fELF\0\1\2", "has no complete line"),
                         (b"\n\x7fELF\0\1\2", "has no complete line: it is not a guard recording"),
-                        (b"begin\t6\0\n", ":1: this is not a line of a guard recording")):
+                        (b"begin\t1\0\n", ":1: this is not a line of a guard recording")):
         bad.write_bytes(data)
         done = support.gpuward("guard", "replay", "--policy", policy, bad)
         assert done.returncode == 1 and words in done.stderr and done.stdout == "", done
@@ -229,8 +229,8 @@ def test_a_recording_that_begins_late_begins_with_all_that_is_known(s, worker, t
     assert "room\t" in trace.read_text().partition("\nS\t")[0]
 
 
-def test_a_recording_without_a_policy_needs_a_configuration(tmp_path, trace):
-    trace.write_text("begin\t6\t0\tenforce\nworker\t0\tollama\ngames\t5\t0\t\n")
+def test_an_old_recording_needs_a_configuration(tmp_path, trace):
+    trace.write_text("begin\t3\t0\t2\nworker\t0\tollama\ngames\t5\t0\n")
     done = support.gpuward("guard", "replay", trace, env=support.environment(GPUWARD_CONFIG_ROOT=tmp_path / "none",
                                                                             HOME=tmp_path))
     assert done.returncode == support.USAGE and "has no [[worker]]" in done.stderr

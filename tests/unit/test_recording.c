@@ -137,7 +137,7 @@ TEST(the_flags_of_an_outcome_become_one_ending)
 		{ { 0, 1, 0, 0, 0, 0 }, ENDING_BUSY },
 		{ { 0, 0, 0, 0, 0, 1 }, ENDING_REFUSED },
 		{ { 0, 0, 0, 1, 0, 0 }, ENDING_NO_ANSWER },
-		/* a damaged file may have several flags */
+		/* earlier versions could set several flags */
 		{ { 0, 0, 0, 1, 0, 1 }, ENDING_NO_ANSWER },
 		{ { 0, 1, 0, 1, 0, 0 }, ENDING_NO_ANSWER },
 	};
@@ -195,16 +195,32 @@ TEST(a_replay_continues_with_the_recorded_reservation_numbers)
 	assert_rooms(0, 102);
 }
 
+/* Format version 2 does not record the number of a new reservation. */
+TEST(in_format_version_2_reservations_are_numbered_by_counting)
+{
+	static const char *const lines[] = { "reserve\t3000000000\t1048576\t7\t0\t",
+					     "reserve\t3000000000\t2097152\t7\t0\t",
+					     "release\t4000000000\t101",
+					     "release\t4000000000\t2" };
+
+	buf_adds(&out, "begin\t2\t100\n");
+	write_free_gpu();
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	read_lines(lines, COUNT_OF(lines));
+	assert_rooms(0, 2);
+}
+
 TEST(what_a_run_begins_with_comes_before_the_first_scene)
 {
 	static const char *const lines[] = {
-		"begin\t6\t9\tenforce",
+		"begin\t3\t9\t2",
 		"worker\t0\tone",
 		"room\t7\t1048576\t4711\t18446744073709551615\tGPU-1",
-		"heat\t5\tGPU-1\twarm\twarm",
+		"heat\t5\tGPU-1\t2\twarm",
 		"foreign\t5\tGPU-1\tanother gpuward",
-		"games\t5\t3\t",
-		"reason\t5\tGPU-1\tthermal\t1\thot",
+		"games\t5\t3",
+		"reason\t5\tGPU-1\t2\t1\thot",
 	};
 	struct guard_gpu_inputs inputs;
 	const char *game;
@@ -236,12 +252,8 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 TEST(a_worker_that_came_with_another_configuration_begins_there)
 {
 	static const char *const lines[] = {
-		"begin\t6\t0\tenforce",
-		"worker\t0\tone",
-		"ask\t5\t0\thold-evicted\t18446744073709551615",
-		"swap",
-		"worker\t0\ttwo",
-		"record\t-\t2\t0\t0\tactive\t0\t5\ttwo",
+		"begin\t3\t0\t2", "worker\t0\tone", "ask\t5\t0\t2\t18446744073709551615",
+		"swap",           "worker\t0\ttwo", "record\t0\t2\t0\t0\t2\t0\t5\ttwo",
 		"worker\t1\tone",
 	};
 	struct guard_status status;
@@ -251,15 +263,15 @@ TEST(a_worker_that_came_with_another_configuration_begins_there)
 	p->workers = 2;
 	open_reader(false);
 	read_lines(lines, COUNT_OF(lines));
-	assert_int_equal(recording_read(t, "games\t5\t0\t"), -GW_E_PARSE); /* between */
-	assert_int_equal(recording_read(t, "swapped\t6\tdry-run"), 0);
+	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE); /* between */
+	assert_int_equal(recording_read(t, "swapped\t6\t1"), 0);
 	assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
 	assert_int_equal(status.hold, HOLD_EVICTED);
 	assert_int_equal(guard_status(recording_reader_guard(t), 1, &status), 0);
 	assert_int_equal(status.hold, HOLD_ACTIVE);
 	assert_int_equal(recording_counts(t).runs, 1);
 	/* index 0 is worker two now */
-	assert_int_equal(recording_read(t, "ask\t7\t0\trelease\t0"), 0);
+	assert_int_equal(recording_read(t, "ask\t7\t0\t4\t0"), 0);
 	assert_int_equal(guard_status(recording_reader_guard(t), 1, &status), 0);
 	assert_int_equal(status.hold, HOLD_NONE);
 }
@@ -268,45 +280,42 @@ TEST(invalid_lines_of_a_recording_are_refused)
 {
 	static const char *const lines[] = {
 		"begin",
+		"begin\t0",
 		"begin\tone",
-		"begin\t6",
-		"begin\t6\t0",
-		"begin\t6\tlate\tenforce",
-		"begin\t6\t0\tnone",
-		"begin\t6\t0\tenforce\t0",
-		"heat\t1\tGPU-1\tcold\twhy",
-		"heat\t1\tGPU-1\t1\twhy",
-		"heat\t1\tGPU-1\twarm",
+		"heat\t1\tGPU-1\t4\twhy",
+		"heat\t1\tGPU-1\t1",
 		"trust\tnow\tGPU-1",
 		"trust\t1",
+		"begin\t1\tlate",
+		"begin\t2\t0\t0",
+		"begin\t3\t0\t9",
+		"begin\t3\t0\t2\t0",
 		"swap\t1",
-		"swapped\t1\tenforce",
+		"swapped\t1\t2",
 		"foreign\t1\tGPU-1",
 		"room\t7\t1\t0\tnow\tGPU-1",
 		"room\t0\t1\t0\t5\tGPU-1",
 		"worker\t0",
 		"worker\t99\tone",
-		"record\t-\t2\t1\t0\tnone\t0\t0",
-		"record\t-\t9\t1\t0\tnone\t0\t0\tone",
-		"record\t-\t2\t1\t0\tsome\t0\t0\tone",
-		"record\t1\t2\t1\t0\tnone\t0\t0\tone",
+		"record\t0\t2\t1\t0\t0\t0\t0",
+		"record\t0\t9\t1\t0\t0\t0\t0\tone",
+		"record\t0\t2\t1\t0\t7\t0\t0\tone",
 		"record-gpu\t1\tGPU-1",
 		"record-process\t1\t2",
 		"stop",
 		"stop\tnow",
-		"ask\t1\tone\tevict\t0",
+		"ask\t1\tone\t0\t0",
 		"hello",
 		"outcome",
-		"outcome\t1\t2\t1\t0\t0\t0\t0\t0",
-		"outcome\t1\t2\tyes\t0\t0\t0\t0\t0\tdone",
-		"outcome\t-1\t2\t1\t0\t0\t0\t0\t0\tdone",
-		"outcome\t1\ttwo\t1\t0\t0\t0\t0\t0\tdone",
-		"ask\t1\t0\t0\t0",
-		"ask\t1\t0\tevict",
+		"outcome\t1\t2\t1\t0\t0",
+		"outcome\t1\t2\tyes\t0\t0\tdone",
+		"outcome\t-1\t2\t1\t0\t0\tdone",
+		"ask\t1\t0\t99\t0",
+		"ask\t1\t0\t0",
 		"for\t1",
 		"for\t1\troot",
-		"reason\t1\tGPU-1\t2\t1\thot",
-		"reserve\t1\tmuch\t0\t0\t0\t",
+		"reason\t1\tGPU-1\t99\t1\thot",
+		"reserve\t1\tmuch\t0\t0\t",
 		"release\t1",
 		"release\t1\t2\t3",
 		"release\t1\t2\t3\t4\t5\t6\t7\t8\t9",
@@ -314,14 +323,11 @@ TEST(invalid_lines_of_a_recording_are_refused)
 	};
 
 	open_reader(false);
-	assert_int_equal(recording_read(t, "games\t1\t0\t"), -GW_E_PARSE); /* no run yet */
-	assert_int_equal(recording_read(t, "begin\t6\t0\tenforce"), 0);
 	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
 	assert_int_equal(recording_read(t, "begin\t7\t0\tenforce"), -GW_E_NOSUPPORT);
-	assert_int_equal(recording_read(t, "begin\t5\t0\tenforce"), -GW_E_NOSUPPORT);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
@@ -345,9 +351,28 @@ TEST(a_user_that_requested_too_often_is_refused_again)
 TEST(recorded_requests_for_a_removed_worker_are_skipped)
 {
 	open_reader(true);
-	assert_int_equal(recording_read(t, "begin\t6\t0\tenforce"), 0);
-	assert_int_equal(recording_read(t, "ask\t5\t3\tevict\t0"), 0);
+	assert_int_equal(recording_read(t, "ask\t5\t3\t0\t0"), 0);
 	assert_false(recording_next_decision(t, &d, &wall_ns));
+}
+
+/* In format version 1, outcomes name orders, and a worker's index is its position in the
+ * policy. */
+TEST(a_recording_of_format_version_1_is_read)
+{
+	buf_adds(&out, "begin\t1\t100\n");
+	s->mono_ns = SECOND;
+	s->wall_ns = 100 * SECOND;
+	s->roots = 1;
+	s->root[0] = (struct scene_root){ .worker = 0, .id.pid = 7, .id.start_ticks = 7 };
+	scene_write(&out, s);
+	buf_adds(&out, "ask\t2000000000\t0\t0\t0\n");
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	while (recording_next_decision(t, &d, &wall_ns))
+		;
+	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 1);
+	assert_int_equal(recording_read(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
+	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 2);
 }
 
 TEST(enums_are_written_by_name)
@@ -374,15 +399,28 @@ TEST(enums_are_written_by_name)
 	assert_in(out.p, "heat\t5\tGPU-1\t-\t\n");
 }
 
-TEST(kinds_are_read_by_name)
+/* A row that is inserted into kind.def must not change what an old recording means. */
+TEST(old_numbers_keep_their_meaning)
 {
-	assert_int_equal(policy_text_read("workers\t1\nname\t=one\nkind\tvllm\n", p), 0);
-	assert_int_equal(p->worker[0].kind, WORKER_VLLM);
-	policy_done(p);
+	static const char *const kinds[] = {
+		"ollama", "llamacpp", "llamaswap",  "vllm",    "sglang",    "tabby", "kobold",
+		"comfy",  "a1111",    "checkpoint", "systemd", "container", "exec",  "signal",
+	};
+	char text[200];
+
+	for (unsigned i = 0; i < COUNT_OF(kinds); i++) {
+		snprintf(text, sizeof(text), "mode\t1\nworkers\t1\nname\t=one\nkind\t%u\n", i);
+		assert_int_equal(policy_text_read(text, p), 0);
+		assert_int_equal(p->mode, GUARD_DRY_RUN);
+		assert_string_equal(policy_kind_name(p->worker[0].kind), kinds[i]);
+		policy_done(p);
+		snprintf(text, sizeof(text), "workers\t1\nname\t=one\nkind\t%s\n", kinds[i]);
+		assert_int_equal(policy_text_read(text, p), 0);
+		assert_string_equal(policy_kind_name(p->worker[0].kind), kinds[i]);
+		policy_done(p);
+	}
 	assert_int_equal(policy_text_read("workers\t1\nname\t=one\nkind\tnone\n", p),
 			 -GW_E_PARSE);
-	policy_done(p);
-	assert_int_equal(policy_text_read("workers\t1\nname\t=one\nkind\t3\n", p), -GW_E_PARSE);
 	policy_done(p);
 }
 
@@ -595,12 +633,12 @@ TEST(a_replay_over_a_configuration_change_gives_the_same_decisions)
 TEST(in_a_dry_replay_an_evicted_worker_begins_in_its_observed_state)
 {
 	static const char *const lines[] = {
-		"begin\t6\t0\tenforce",
+		"begin\t2\t0",
 		"worker\t0\tone",
-		"record\tmanual\t2\t1\t4294967296\tactive\t0\t5\tone",
+		"record\t1\t2\t1\t4294967296\t2\t0\t5\tone",
 		"record-gpu\t4294967296\tGPU-0",
 		"record-process\t71\t9",
-		"ask\t5\t0\trelease\t0",
+		"ask\t5\t0\t4\t0",
 	};
 
 	for (unsigned dry = 0; dry < 2; dry++) {
@@ -611,7 +649,7 @@ TEST(in_a_dry_replay_an_evicted_worker_begins_in_its_observed_state)
 		for (size_t i = 0; i + 1 < COUNT_OF(lines); i++)
 			assert_int_equal(recording_read(t, lines[i]), 0);
 		assert_null(recording_reader_guard(t)); /* more state may follow */
-		assert_int_equal(recording_read(t, "games\t5\t0\t"), 0);
+		assert_int_equal(recording_read(t, "games\t5\t0"), 0);
 		assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
 		assert_int_equal(status.state, STATE_RECONCILE);
 		assert_int_equal(status.hold, HOLD_ACTIVE);
@@ -672,27 +710,25 @@ TEST(an_incomplete_earlier_state_is_refused)
 	static const char *const bad[] = {
 		"state\tend",
 		"state\tguard\tlooked\t300",
-		"state\tworker\t99\tobserved.bytes\t1",
+		"state\tworker\t99\tbytes\t1",
 		"state\tworker\t0\tnobody\t1",
-		"state\tworker\t0\tobserved.bytes\t-1",
-		"state\tworker\t0\tobserved.bytes\t1\t2",
-		"state\tworker\t0\tobserved.bytes",
-		"state\tworker\t0\tpresence\tsomewhere",
+		"state\tworker\t0\tbytes\t-1",
+		"state\tworker\t0\tbytes\t1\t2",
+		"state\tworker\t0\tbytes",
 		"state\tscene\tG\tx",
 		"state\thello",
-		"games\t5\t0\t",
+		"games\t5\t0",
 	};
 
 	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
-	assert_int_equal(recording_read(t, "begin\t6\t0\tenforce"), 0);
-	assert_int_equal(recording_read(t, "games\t5\t0\t"), -GW_E_NOENT);
+	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_NOENT);
 	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		buf_clear(&out);
 		recording_begin(&out, 0, GUARD_ENFORCE);
 		recording_policy(&out, p);
 		assert_int_equal(feed(out.p), 0);
 		assert_int_equal(recording_reader_policy(t)->workers, p->workers);
-		assert_int_equal(recording_read(t, "state\tbegin\tnames"), 0);
+		assert_int_equal(recording_read(t, "state\tbegin"), 0);
 		if (recording_read(t, bad[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", bad[i]);
 	}
