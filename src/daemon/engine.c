@@ -63,8 +63,6 @@ struct engine {
 	/* The number of failed attempts to initialise NVML at the last tick. The context
 	 * counts them. */
 	unsigned long init_failures;
-	/* The ids of this run are not below this id; the store numbers the events. */
-	uint64_t least_event;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
 	/* Monotonic time of the last event "a driver is being removed". 0 if there was none. */
 	uint64_t gone_ns;
@@ -81,7 +79,6 @@ static uint64_t engine_emit(void *arg, const struct view_event *given)
 	struct engine *e = arg;
 	struct view_event x = *given;
 
-	x.id = e->least_event;
 	x.wall_ns = clock_wall_ns(e->clock);
 	x.simulated = view_simulated(&e->view);
 	x.id = store_add_event(e->config.store, &x);
@@ -687,11 +684,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	e->account = process_account_new(DEVICES_MAX);
 	if (!e->device || !e->gpu || !e->account || begin_workloads(e) != 0)
 		goto fail;
-	/* Event ids must grow across restarts, because clients resume from the last id that
-	 * they received. If the store does not know the ids of earlier runs, the wall clock
-	 * gives a larger id. */
-	if (!store_event_ids_known(config->store))
-		e->least_event = clock_wall_ns(e->clock) / NS_PER_MS + 1;
+	store_begin_event_ids(config->store, clock_wall_ns(e->clock));
 	begin_view(e);
 	err = loop_add_timer(config->loop, publish, e, &e->stored_timer);
 	if (err)
