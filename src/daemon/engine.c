@@ -74,7 +74,7 @@ struct engine {
 	uint64_t stored_by_ns;
 };
 
-static uint64_t engine_emit(void *arg, const struct view_event *given)
+uint64_t engine_emit(void *arg, const struct view_event *given)
 {
 	struct engine *e = arg;
 	struct view_event x = *given;
@@ -182,7 +182,6 @@ static void count_energy(struct engine *e, unsigned i)
 
 static void follow_device(struct engine *e, unsigned i)
 {
-	const struct event_sink to = { engine_emit, e };
 	const struct gw_device *d = gw_snapshot_device(e->view.snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct view_device *v = &e->device[i];
@@ -191,14 +190,14 @@ static void follow_device(struct engine *e, unsigned i)
 	if (!s->events.known || (uuid && strcmp(uuid, s->count.uuid) != 0))
 		begin_device(e, i, uuid);
 	uuid = s->count.uuid[0] ? s->count.uuid : NULL;
-	if (gpu_events_follow_state(&s->events, &to, &e->view, i, uuid))
+	if (gpu_events_follow_state(&s->events, e, &e->view, i, uuid))
 		gpu_count_state_change(&s->count, e->config.store, v);
 	if (d->state == GW_DEVICE_OK) {
 		v->seen_ns = d->end_ns;
 		save_reading(e, i, d);
 	}
 	gpu_count_errors(&s->count, e->config.store, d, v);
-	gpu_events_follow_queries(&s->events, &to, &e->view, i, uuid);
+	gpu_events_follow_queries(&s->events, e, &e->view, i, uuid);
 	count_energy(e, i);
 }
 
@@ -408,7 +407,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	if (store_news(e->config.store))
 		recall_late(e);
 	count_init_failures(e);
-	driver_events_follow(&e->driver, &(struct event_sink){ engine_emit, e }, v, r);
+	driver_events_follow(&e->driver, e, v, r);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	process_account_tick(e->account, v, e->device,
