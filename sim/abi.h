@@ -223,17 +223,21 @@ abi_return abi_leave(abi_return code);
 		return ABI_SUCCESS;                                       \
 	}
 
-/* Defines a call that fills a struct, or returns code 3 if `can` is false. */
-#define STRUCT_CALL(symbol, type, can, ...)          \
+/* Defines a call that returns one value, or code 3 if `can` is false. */
+#define VALUE_CALL(symbol, type, can, ...)           \
 	DEVICE_CALL(symbol, (type * out), out)       \
 	{                                            \
 		if (out == NULL)                     \
 			return ABI_INVALID_ARGUMENT; \
 		if (!(can))                          \
 			return ABI_NOT_SUPPORTED;    \
-		*out = (type){ __VA_ARGS__ };        \
+		*out = __VA_ARGS__;                  \
 		return ABI_SUCCESS;                  \
 	}
+#define U32_CALL(symbol, can, value) VALUE_CALL(symbol, uint32_t, can, abi_u32(c, value))
+#define U64_CALL(symbol, can, value) VALUE_CALL(symbol, uint64_t, can, abi_u64(c, value))
+/* Defines a call that fills a struct; the arguments after `can` are its members. */
+#define STRUCT_CALL(symbol, type, can, ...) VALUE_CALL(symbol, type, can, (type){ __VA_ARGS__ })
 
 /* Returns 0, or the error code that every call returns now, because the library is not
  * initialised or the driver is not loaded. The caller must hold the lock. */

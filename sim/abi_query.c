@@ -11,20 +11,6 @@
 /* The time over which the driver computes utilisation. */
 #define UTILIZATION_NS NS_PER_S
 
-/* Defines a call that returns one number, or code 3 if `can` is false. */
-#define NUMBER_CALL(symbol, type, convert, can, value) \
-	DEVICE_CALL(symbol, (type * out), out)         \
-	{                                              \
-		if (out == NULL)                       \
-			return ABI_INVALID_ARGUMENT;   \
-		if (!(can))                            \
-			return ABI_NOT_SUPPORTED;      \
-		*out = convert(c, value);              \
-		return ABI_SUCCESS;                    \
-	}
-#define U32_CALL(symbol, can, value) NUMBER_CALL(symbol, uint32_t, abi_u32, can, value)
-#define U64_CALL(symbol, can, value) NUMBER_CALL(symbol, uint64_t, abi_u64, can, value)
-
 static double device_milliwatts(struct device *d)
 {
 	sensor_refresh(&d->sensor, &d->history, d->now_ns);

@@ -1,5 +1,5 @@
 // app: connects the parts of the page: header, totals, order of the rows, keyboard, theme, dialogs.
-import { age, ask, MANY, model, on, retryNow, start, token, unread } from "./data.js";
+import { age, ask, MANY, model, on, retryNow, start, token, whyBlind } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
@@ -181,7 +181,7 @@ function drawSince() {
 // Without an answer from a driver, the number of GPUs is unknown.
 function drawCount(down) {
 	const n = model.devices.length, place = $("total-gpus");
-	const why = unread() || (n || model.snapshot ? "" : "nothing was read yet"); // A tick can arrive before the snapshot.
+	const why = whyBlind() || (n || model.snapshot ? "" : "nothing was read yet"); // A tick can arrive before the snapshot.
 	if (why)
 		return unknown(place, why);
 	delete place.dataset.unknown;

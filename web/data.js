@@ -66,7 +66,7 @@ export function change(method, path, body) {
 // Returns the key of a GPU. Some GPUs have no UUID, but each has an index.
 export const keyOf = (d) => d.uuid || `#${d.index}`;
 // Returns why no GPU is known although the machine may have GPUs; "": the driver answers.
-export function unread() {
+export function whyBlind() {
 	const s = model.snapshot?.source;
 	return !model.devices.length && s?.cause && s.cause !== "no_gpu" ? s.message || f.words(s.cause) : "";
 }

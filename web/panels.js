@@ -1,5 +1,5 @@
 // panels: draws the lists below the GPUs: processes, workloads, health, events and the cost of the service itself.
-import { ask, keyOf, MANY, model, named, unread } from "./data.js";
+import { ask, keyOf, MANY, model, named, whyBlind } from "./data.js";
 import * as f from "./format.js";
 import { drawProcesses, processes } from "./processes.js";
 import { Table, text } from "./table.js";
@@ -161,10 +161,10 @@ export function panels() {
 			drawWorkloads();
 		},
 		snapshot() {
-			const shown = drawProcesses(tables.processes), blind = unread() && "Unknown: no GPU can be read.";
+			const shown = drawProcesses(tables.processes), why = whyBlind() && "Unknown: no GPU can be read.";
 			put($("process-count"), shown ? String(shown) : "");
-			put(tables.processes.empty, blind || "No process is on a GPU.");
-			put(tables.health.empty, blind || "There is no GPU.");
+			put(tables.processes.empty, why || "No process is on a GPU.");
+			put(tables.health.empty, why || "There is no GPU.");
 			drawHealth(tables.health);
 			if (!asked)
 				findEnded().catch(() => {});

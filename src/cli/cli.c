@@ -213,7 +213,7 @@ int cli_open(struct cli *c, unsigned tiers)
 	return cli_select(c);
 }
 
-bool cli_stalled(const struct cli *c)
+bool cli_hung(const struct cli *c)
 {
 	if (!c->snap)
 		return false;

@@ -103,7 +103,7 @@ void cli_close(struct cli *c);
 
 /* Returns true if a driver call still hangs.  The program must then end without calling the
  * driver. */
-bool cli_stalled(const struct cli *c);
+bool cli_hung(const struct cli *c);
 
 /* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU. */
 int cli_select(struct cli *c);

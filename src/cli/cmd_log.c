@@ -716,7 +716,7 @@ static void free_run(struct log_run *r)
 {
 	struct cli *c = r->cli;
 
-	if (r->meter && gw_snapshot_take(c->snap, GW_TIER_FAST) == 0 && cli_stalled(c))
+	if (r->meter && gw_snapshot_take(c->snap, GW_TIER_FAST) == 0 && cli_hung(c))
 		return;
 	free(r->source);
 	free(r);

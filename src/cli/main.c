@@ -288,7 +288,7 @@ static void open_closed_streams(void)
 int main(int argc, char **argv)
 {
 	static struct cli c; /* static, because it is too large for the stack */
-	bool stalled;        /* a driver call hangs */
+	bool hung;           /* a driver call hangs */
 	int code;
 
 	open_closed_streams();
@@ -300,8 +300,8 @@ int main(int argc, char **argv)
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();
-	stalled = cli_stalled(&c);
-	if (!stalled)
+	hung = cli_hung(&c);
+	if (!hung)
 		cli_close(&c);
 	free(c.own);
 	free(c.words);
@@ -310,7 +310,7 @@ int main(int argc, char **argv)
 		return cli_fail("cannot write the output: %s", strerror(output_error));
 	if (table_was_lost() && code == EXIT_OK)
 		code = EXIT_FAILED;
-	if (stalled) /* exit() would call destructors of the driver's library, which may hang */
+	if (hung) /* exit() would call destructors of the driver's library, which may hang */
 		_exit(code);
 	return code;
 }

@@ -1,11 +1,12 @@
 #include "device_events.h"
 
+#include "engine.h"
+
 #include "base/array.h"
 #include "base/log.h"
 #include "device/context.h"
 #include "device/nvml_reader.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,62 +16,46 @@
  * row. Without this rule, a figure that fails from time to time would fill the log. */
 #define QUERY_GOOD_TICKS 5
 
-__attribute__((format(printf, 5, 6))) static void emit_text(const struct event_sink *to,
-							    const char *kind, const char *uuid,
-							    const char *severity,
-							    const char *fmt, ...)
-{
-	char text[TEXT_MAX];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	to->emit(to->arg,
-		 &(struct view_event){
-			 .kind = kind, .uuid = uuid, .severity = severity, .text = text });
-}
-
 /* Emits an event that says that the driver is open, or why it is not open. A driver without
  * GPUs counts as open. service.c logs the empty list of GPUs at the level debug. */
-static void emit_driver_state(const struct driver_events *d, const struct event_sink *to,
+static void emit_driver_state(const struct driver_events *d, struct engine *e,
 			      const struct gw_status *s, unsigned gpus)
 {
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
 
 	if (s->cause == GW_CAUSE_NONE || (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
-		emit_text(to, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
-			  s->cause == GW_CAUSE_NONE ? s->backend : "nvml", gpus,
-			  gpus == 1 ? "" : "s", s->driver_version ? ", driver " : "",
-			  s->driver_version ? s->driver_version : "");
+		engine_event(e, "driver", NULL, "info", "%s opened with %u GPU%s%s%s",
+			     s->cause == GW_CAUSE_NONE ? s->backend : "nvml", gpus,
+			     gpus == 1 ? "" : "s", s->driver_version ? ", driver " : "",
+			     s->driver_version ? s->driver_version : "");
 	else if (s->cause != GW_CAUSE_NO_GPU && s->cause != d->nvml_cause)
-		emit_text(to, "driver", NULL,
-			  c->severity == GW_SEVERITY_ERROR ? "warning" : "info", "%s",
-			  *s->message ? s->message : c->sentence);
+		engine_event(e, "driver", NULL,
+			     c->severity == GW_SEVERITY_ERROR ? "warning" : "info", "%s",
+			     *s->message ? s->message : c->sentence);
 }
 
 /* Emits an event that says why NVML cannot be used. Its severity is "info" if GPUs of another
  * vendor are in use, else "warning". */
-static void emit_nvml_failure(const struct event_sink *to, const struct gw_status *s,
-			      const char *message)
+static void emit_nvml_failure(struct engine *e, const struct gw_status *s, const char *message)
 {
 	bool other = s->cause == GW_CAUSE_NONE && !strstr(s->backend, "nv");
 
-	emit_text(to, "driver", NULL, other ? "info" : "warning", "NVML cannot be used: %s%s%s",
-		  message, s->cause == GW_CAUSE_NONE ? "; used instead: " : "",
-		  s->cause == GW_CAUSE_NONE ? s->backend : "");
+	engine_event(e, "driver", NULL, other ? "info" : "warning",
+		     "NVML cannot be used: %s%s%s", message,
+		     s->cause == GW_CAUSE_NONE ? "; used instead: " : "",
+		     s->cause == GW_CAUSE_NONE ? s->backend : "");
 }
 
-void driver_events_follow(struct driver_events *d, const struct event_sink *to,
-			  const struct view *v, const struct reading *r)
+void driver_events_follow(struct driver_events *d, struct engine *e, const struct view *v,
+			  const struct reading *r)
 {
 	const struct gw_status *s = gw_snapshot_status(v->snap);
 
 	if (r->nvml_cause != d->nvml_cause && r->nvml_cause != GW_CAUSE_NONE)
-		emit_nvml_failure(to, s, r->nvml_message);
+		emit_nvml_failure(e, s, r->nvml_message);
 	d->nvml_cause = r->nvml_cause;
 	if (v->tick == 1 || s->cause != d->cause || strcmp(s->backend, d->backend) != 0)
-		emit_driver_state(d, to, s, gw_snapshot_device_count(v->snap));
+		emit_driver_state(d, e, s, gw_snapshot_device_count(v->snap));
 	d->cause = s->cause;
 	snprintf(d->backend, sizeof(d->backend), "%s", s->backend);
 }
@@ -82,28 +67,29 @@ static const char *gpu_name(const struct gw_device *d)
 	return name ? name : "GPU";
 }
 
-static void emit_gpu_state(const struct gpu_events *g, const struct event_sink *to,
+static void emit_gpu_state(const struct gpu_events *g, struct engine *e,
 			   const struct gw_device *d, const char *uuid, bool let_go)
 {
 	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP || let_go;
 
 	if (d->state == GW_DEVICE_OK)
-		emit_text(to, "device-state", uuid, "info", "GPU %u (%s) %s", d->index,
-			  gpu_name(d), g->known ? "responds again" : "found");
+		engine_event(e, "device-state", uuid, "info", "GPU %u (%s) %s", d->index,
+			     gpu_name(d), g->known ? "responds again" : "found");
 	else
-		emit_text(to, "device-state", uuid, well ? "info" : "error",
-			  "GPU %u (%s) is %s%s%s", d->index, gpu_name(d),
-			  gw_device_state_name(d->state), *d->message ? ": " : "", d->message);
+		engine_event(e, "device-state", uuid, well ? "info" : "error",
+			     "GPU %u (%s) is %s%s%s", d->index, gpu_name(d),
+			     gw_device_state_name(d->state), *d->message ? ": " : "",
+			     d->message);
 }
 
-bool gpu_events_follow_state(struct gpu_events *g, const struct event_sink *to,
-			     const struct view *v, unsigned i, const char *uuid)
+bool gpu_events_follow_state(struct gpu_events *g, struct engine *e, const struct view *v,
+			     unsigned i, const char *uuid)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
 	bool changed = g->known && g->state != d->state;
 
 	if (changed || !g->known)
-		emit_gpu_state(g, to, d, uuid, v->let_go);
+		emit_gpu_state(g, e, d, uuid, v->let_go);
 	g->known = true;
 	g->state = d->state;
 	return changed;
@@ -186,8 +172,8 @@ static void query_add_figure(struct query_change *c, unsigned figure)
 		 query_figure_key(figure));
 }
 
-static void emit_query_change(const struct event_sink *to, const struct gw_device *d,
-			      const char *uuid, const struct query_change *c)
+static void emit_query_change(struct engine *e, const struct gw_device *d, const char *uuid,
+			      const struct query_change *c)
 {
 	struct log_pair pair[] = { LOG_I("gpu", d->index), LOG_S("call", c->call) };
 	char text[TEXT_MAX];
@@ -199,16 +185,16 @@ static void emit_query_change(const struct event_sink *to, const struct gw_devic
 		snprintf(text, sizeof(text),
 			 "GPU %u (%s): %s works again after %u failed readings: %s", d->index,
 			 gpu_name(d), c->call, c->failed, c->figures);
-	to->emit(to->arg, &(struct view_event){ .kind = "query",
-						.uuid = uuid,
-						.severity = c->fails ? "error" : "info",
-						.text = text,
-						.pair = pair,
-						.pairs = COUNT(pair) });
+	engine_emit(e, &(struct view_event){ .kind = "query",
+					     .uuid = uuid,
+					     .severity = c->fails ? "error" : "info",
+					     .text = text,
+					     .pair = pair,
+					     .pairs = COUNT(pair) });
 }
 
-void gpu_events_follow_queries(struct gpu_events *g, const struct event_sink *to,
-			       const struct view *v, unsigned i, const char *uuid)
+void gpu_events_follow_queries(struct gpu_events *g, struct engine *e, const struct view *v,
+			       unsigned i, const char *uuid)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
 	int8_t news[QUERY_FIGURES] = { 0 };
@@ -238,6 +224,6 @@ void gpu_events_follow_queries(struct gpu_events *g, const struct event_sink *to
 			if (!c.fails)
 				g->failed[m] = g->good[m] = 0;
 		}
-		emit_query_change(to, d, uuid, &c);
+		emit_query_change(e, d, uuid, &c);
 	}
 }

@@ -15,12 +15,7 @@
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
 #define QUERY_PROCESSES GW_QUANTITIES /* Index of the process list. */
 
-/* Receives the events. */
-struct event_sink {
-	/* Returns the id of the event. */
-	uint64_t (*emit)(void *arg, const struct view_event *e);
-	void *arg;
-};
+struct engine; /* It emits the events. */
 
 /* What the last tick reported about the drivers. */
 struct driver_events {
@@ -42,16 +37,16 @@ struct gpu_events {
 };
 
 /* Emits an event if a driver was opened, failed or changed. v has the new snapshot. */
-void driver_events_follow(struct driver_events *d, const struct event_sink *to,
-			  const struct view *v, const struct reading *r);
+void driver_events_follow(struct driver_events *d, struct engine *e, const struct view *v,
+			  const struct reading *r);
 
 /* Emits an event if GPU i is new or its state changed. uuid is NULL if the GPU has none.
  * Returns true if the state changed; a new GPU does not count as a change. */
-bool gpu_events_follow_state(struct gpu_events *g, const struct event_sink *to,
-			     const struct view *v, unsigned i, const char *uuid);
+bool gpu_events_follow_state(struct gpu_events *g, struct engine *e, const struct view *v,
+			     unsigned i, const char *uuid);
 
 /* Emits an event for each driver call of GPU i that begins to fail or works again. */
-void gpu_events_follow_queries(struct gpu_events *g, const struct event_sink *to,
-			       const struct view *v, unsigned i, const char *uuid);
+void gpu_events_follow_queries(struct gpu_events *g, struct engine *e, const struct view *v,
+			       unsigned i, const char *uuid);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "serve/process_energy.h"
+#include "measure/process_energy.h"
 #include "serve/workload_doc.h"
 
 #include <math.h>

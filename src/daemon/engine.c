@@ -63,8 +63,6 @@ struct engine {
 	/* The number of failed attempts to initialise NVML at the last tick. The context
 	 * counts them. */
 	unsigned long init_failures;
-	/* Lowest event id of this run. The store assigns the ids. */
-	uint64_t least_event;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
 	/* Monotonic time of the last event "a driver is being removed". 0 if there was none. */
 	uint64_t gone_ns;
@@ -76,12 +74,11 @@ struct engine {
 	uint64_t stored_by_ns;
 };
 
-static uint64_t engine_emit(void *arg, const struct view_event *given)
+uint64_t engine_emit(void *arg, const struct view_event *given)
 {
 	struct engine *e = arg;
 	struct view_event x = *given;
 
-	x.id = e->least_event;
 	x.wall_ns = clock_wall_ns(e->clock);
 	x.simulated = view_simulated(&e->view);
 	x.id = store_add_event(e->config.store, &x);
@@ -185,7 +182,6 @@ static void count_energy(struct engine *e, unsigned i)
 
 static void follow_device(struct engine *e, unsigned i)
 {
-	const struct event_sink to = { engine_emit, e };
 	const struct gw_device *d = gw_snapshot_device(e->view.snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct view_device *v = &e->device[i];
@@ -194,14 +190,14 @@ static void follow_device(struct engine *e, unsigned i)
 	if (!s->events.known || (uuid && strcmp(uuid, s->count.uuid) != 0))
 		begin_device(e, i, uuid);
 	uuid = s->count.uuid[0] ? s->count.uuid : NULL;
-	if (gpu_events_follow_state(&s->events, &to, &e->view, i, uuid))
+	if (gpu_events_follow_state(&s->events, e, &e->view, i, uuid))
 		gpu_count_state_change(&s->count, e->config.store, v);
 	if (d->state == GW_DEVICE_OK) {
 		v->seen_ns = d->end_ns;
 		save_reading(e, i, d);
 	}
 	gpu_count_errors(&s->count, e->config.store, d, v);
-	gpu_events_follow_queries(&s->events, &to, &e->view, i, uuid);
+	gpu_events_follow_queries(&s->events, e, &e->view, i, uuid);
 	count_energy(e, i);
 }
 
@@ -411,7 +407,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	if (store_news(e->config.store))
 		recall_late(e);
 	count_init_failures(e);
-	driver_events_follow(&e->driver, &(struct event_sink){ engine_emit, e }, v, r);
+	driver_events_follow(&e->driver, e, v, r);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	process_account_tick(e->account, v, e->device,
@@ -688,11 +684,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	e->account = process_account_new(DEVICES_MAX);
 	if (!e->device || !e->gpu || !e->account || begin_workloads(e) != 0)
 		goto fail;
-	/* Event ids must grow across restarts, because clients resume from the last id that
-	 * they received. If the store does not know the ids of earlier runs, the wall clock
-	 * gives a larger id. */
-	if (!store_event_ids_known(config->store))
-		e->least_event = clock_wall_ns(e->clock) / NS_PER_MS + 1;
+	store_begin_event_ids(config->store, clock_wall_ns(e->clock));
 	begin_view(e);
 	err = loop_add_timer(config->loop, publish, e, &e->stored_timer);
 	if (err)

@@ -72,7 +72,10 @@ void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */
 void engine_set_guard(struct engine *e, struct guard_settings *settings);
 
-/* Emits an event: stores it and calls `happened`. */
+/* Emits an event: stores it and calls `happened`. Returns its id. The function sets the id, the
+ * time and whether the GPUs are simulated. */
+uint64_t engine_emit(void *engine, const struct view_event *x);
+/* Emits an event with this sentence. */
 void engine_event(struct engine *e, const char *kind, const char *uuid, const char *severity,
 		  const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 

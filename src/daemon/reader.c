@@ -225,11 +225,11 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 	for (unsigned i = 0; i < r->ctx->openers && !r->ctx->released; i++) {
 		const struct opener *o = r->ctx->opener[i];
 
-		if (!o->stalled)
+		if (!o->hung)
 			read_program(&r->ctx->opener[i]->b, &x->program);
-		/* If a call is stalled, its thread still owns the backend, so skip the
+		/* If a call hangs, its thread still owns the backend, so skip the
 		 * backend. */
-		if (o->b.ops != &backend_nvml || o->stalled || !is_init_failure(o->b.cause))
+		if (o->b.ops != &backend_nvml || o->hung || !is_init_failure(o->b.cause))
 			continue;
 		x->nvml_cause = o->b.cause;
 		memcpy(x->nvml_message, o->b.message, sizeof(x->nvml_message));

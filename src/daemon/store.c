@@ -182,9 +182,10 @@ bool store_lasting(struct store *s)
 	return s->path && atomic_load(&s->known);
 }
 
-bool store_event_ids_known(const struct store *s)
+void store_begin_event_ids(struct store *s, uint64_t wall_ns)
 {
-	return s->ids_reserved;
+	if (!s->ids_reserved)
+		s->last_event = wall_ns / NS_PER_MS;
 }
 
 bool store_shared(const struct store *s)

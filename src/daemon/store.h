@@ -55,11 +55,12 @@ bool store_news(struct store *s);
 /* Adds a value to the next batch. A value that is lower than before is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
 
-/* True if event ids above the last stored one were never used. False if the file could not be
- * written or read at the start: an earlier run may then have used ids that are not in the
- * file. */
-bool store_event_ids_known(const struct store *s);
-/* Adds an event. Returns its id: e->id if that is above the last id, else the next id. */
+/* Prepares the event ids of this run. Call it once, before the first event. Ids grow across
+ * restarts, because clients resume from the last id that they received. If the file could not
+ * be written or read at the start, an earlier run may have used ids that are not in the file;
+ * the ids then continue above wall_ns in milliseconds, which is larger. */
+void store_begin_event_ids(struct store *s, uint64_t wall_ns);
+/* Adds an event. Returns its id; e->id is not used. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
 /* Returns the id after which exactly the last max events follow. Ids have gaps, so the caller
  * cannot compute it. */

@@ -199,13 +199,12 @@ uint64_t store_add_event(struct store *s, const struct view_event *e)
 {
 	struct record r = {
 		.kind = RECORD_EVENT,
-		.a = e->id > s->last_event ? e->id : s->last_event + 1,
+		.a = ++s->last_event,
 		.b = e->wall_ns,
 		.simulated = e->simulated,
 		.text = { e->kind, e->uuid, e->severity, e->text },
 	};
 
-	s->last_event = r.a;
 	store_add(s, &r);
 	return r.a;
 }

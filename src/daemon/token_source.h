@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "guard/policy.h"
-#include "serve/model_energy.h"
+#include "measure/model_energy.h"
 
 #include <stdatomic.h>
 

@@ -141,7 +141,7 @@ const char *gw_ctx_error(struct gw_ctx *ctx)
 
 static bool opener_usable(const struct opener *o)
 {
-	return !o->stalled && o->b.open && o->b.cause == GW_CAUSE_NONE;
+	return !o->hung && o->b.open && o->b.cause == GW_CAUSE_NONE;
 }
 
 /* True if backend i should be tried. nvidia-smi is for machines where the library cannot be
@@ -153,7 +153,7 @@ static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
 
 	if (ctx->opener[i]->b.ops != &backend_nvsmi || i == 0)
 		return true;
-	if (nvml->stalled || opener_usable(nvml))
+	if (nvml->hung || opener_usable(nvml))
 		return false;
 	switch (nvml->b.cause) {
 	case GW_CAUSE_NO_LIBRARY:
@@ -384,7 +384,7 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 	int err = o->error;
 
 	return_thread(ctx, o);
-	o->stalled = false;
+	o->hung = false;
 	o->error = 0;
 	ctx->generation++;
 	name_calls_in(&o->b, false);
@@ -411,12 +411,12 @@ static int finish_open(struct gw_ctx *ctx, struct opener *o)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->stalled) { /* The last open() or close() may still be running. */
+	if (o->hung) { /* The last open() or close() may still be running. */
 		int err = call_thread_wait(o->thread, 0) ? finish_open(ctx, o) : 0;
 
 		/* The last open() or close() returned late. The caller may now want close()
 		 * instead of open(), or the reverse. */
-		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
+		if (err || o->hung || !(close_only ? o->b.open : o->close_only))
 			return err;
 	}
 	if (!take_devices(ctx, &o->b))
@@ -430,7 +430,7 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 	name_calls_in(&o->b, true);
 	o->close_only = close_only;
 	if (!run_with_deadline(ctx, o->thread, open_or_close, o)) {
-		o->stalled = true;
+		o->hung = true;
 		ctx->generation++;
 		return 0;
 	}
@@ -485,7 +485,7 @@ int context_refresh(struct gw_ctx *ctx)
 			if (worth_trying(ctx, i) && clock_mono_ns(ctx->clock) >= o->retry_ns)
 				err = try_open(ctx, o, false);
 		}
-		if (ctx->first_only && !o->stalled &&
+		if (ctx->first_only && !o->hung &&
 		    (opener_usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
 			break;
 	}
@@ -495,10 +495,10 @@ int context_refresh(struct gw_ctx *ctx)
 /* Sets the state of a slot whose reading has not ended. If the last vendor call of the reading
  * began less than half a deadline ago, the calls are slow but return (SLOT_LATE). Otherwise the
  * call hangs (SLOT_STALLED). */
-static void slot_set_stalled(const struct gw_ctx *ctx, struct slot *s)
+static void slot_set_hung(const struct gw_ctx *ctx, struct slot *s)
 {
 	const uint64_t began_ns = atomic_load_explicit(&s->d->began_ns, memory_order_relaxed);
-	const bool late = !opener_of(s->d->backend)->stalled &&
+	const bool late = !opener_of(s->d->backend)->hung &&
 			  clock_mono_ns(clock_real()) < began_ns + ctx->deadline_ns / 2;
 
 	s->reading = late ? SLOT_LATE : SLOT_STALLED;
@@ -515,9 +515,8 @@ static void slot_set_ended(struct slot *s)
 static bool slot_is_idle(const struct gw_ctx *ctx, struct slot *s)
 {
 	/* While a backend hangs in open or close, its devices cannot be used. */
-	if (s->thread &&
-	    (opener_of(s->d->backend)->stalled || !call_thread_wait(s->thread, 0))) {
-		slot_set_stalled(ctx, s);
+	if (s->thread && (opener_of(s->d->backend)->hung || !call_thread_wait(s->thread, 0))) {
+		slot_set_hung(ctx, s);
 		return false;
 	}
 	if (s->reading != SLOT_READ)
@@ -565,7 +564,7 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 		/* Before the first reading there is nothing to show, so wait as long as each
 		 * call of the reading returns in time. */
 		while (!call_thread_wait(s->thread, until)) {
-			slot_set_stalled(ctx, s);
+			slot_set_hung(ctx, s);
 			if (s->reading == SLOT_STALLED || s->last.end_ns)
 				break;
 			s->reading = SLOT_READ;
@@ -582,7 +581,7 @@ int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot))
 		return -GW_E_STATE;
 	s->fn = fn;
 	if (!run_with_deadline(ctx, s->thread, run_slot, s)) {
-		slot_set_stalled(ctx, s);
+		slot_set_hung(ctx, s);
 		return -GW_E_TIMEOUT;
 	}
 	slot_set_ended(s);
@@ -610,7 +609,7 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 		const struct opener *o = ctx->opener[i];
 		const char *call = atomic_load(&o->b.call);
 
-		if (o->stalled)
+		if (o->hung)
 			return cause_text(out, size, GW_CAUSE_STALLED,
 					  call ? call : o->b.ops->name);
 		if (opener_usable(o))
@@ -645,20 +644,20 @@ static void free_ctx(struct gw_ctx *ctx)
 		struct opener *o = ctx->opener[i];
 
 		/* The call missed its deadline, but it has returned meanwhile. */
-		if (o->stalled && call_thread_wait(o->thread, 0)) {
+		if (o->hung && call_thread_wait(o->thread, 0)) {
 			return_thread(ctx, o);
-			o->stalled = false;
+			o->hung = false;
 		}
-		if (!o->stalled && !o->events_taken && !take_events(ctx, o))
+		if (!o->hung && !o->events_taken && !take_events(ctx, o))
 			all_idle = false; /* event_watch.c hangs in a driver call. */
-		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
+		if (all_idle && !o->hung && (o->b.priv || o->b.count)) {
 			/* If there is no memory for a call thread, the backend is closed on
 			 * this thread, however long that takes. */
 			borrow_thread(ctx, o);
 			o->close_only = true;
-			o->stalled = !run_with_deadline(ctx, o->thread, open_or_close, o);
+			o->hung = !run_with_deadline(ctx, o->thread, open_or_close, o);
 		}
-		if (o->stalled)
+		if (o->hung)
 			all_idle = call_thread_free(o->thread) && all_idle;
 		else
 			return_thread(ctx, o);
@@ -789,9 +788,9 @@ int gw_ctx_release(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (o->stalled || o->b.open)
+		if (o->hung || o->b.open)
 			try_open(ctx, o, true);
-		if (o->stalled || o->b.open)
+		if (o->hung || o->b.open)
 			err = context_fail(ctx, -GW_E_STATE,
 					   "a call to the driver (%s) has not returned, so the "
 					   "driver cannot be released now; try again later",

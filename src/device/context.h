@@ -68,7 +68,7 @@ struct opener {
 	struct backend b;
 	/* The call thread that opens or closes the backend. NULL: no such call is running. */
 	struct call_thread *thread;
-	bool stalled;        /* The call has not returned by the deadline. */
+	bool hung;           /* The call has not returned by the deadline. */
 	bool close_only;     /* The call thread only closes the backend and does not open it. */
 	int error;           /* result of the last attempt to open the backend */
 	uint64_t retry_ns;   /* when to try again */

@@ -283,7 +283,7 @@ static struct opener *choose_opener(struct gw_ctx *ctx)
 
 		if (!o->b.ops->events_open)
 			continue;
-		if (!o->stalled && o->b.open && !o->b.ops->has_events(&o->b))
+		if (!o->hung && o->b.open && !o->b.ops->has_events(&o->b))
 			continue;
 		return o;
 	}

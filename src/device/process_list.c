@@ -512,7 +512,7 @@ static struct gpu_usage slot_usage(const struct gw_ctx *ctx, unsigned device)
 
 	if (s->reading != SLOT_READ)
 		return (struct gpu_usage){ .device = device,
-					   .stalled = true,
+					   .hung = true,
 					   .why = GW_ABSENT_STALLED,
 					   .generation = ctx->generation,
 					   .uses = -GW_E_STATE };

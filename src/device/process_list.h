@@ -12,7 +12,7 @@
 
 struct gpu_usage {
 	unsigned device; /* position of the GPU in snapshots */
-	bool stalled; /* A call on the GPU has not returned. `report` and the lists are not set. */
+	bool hung; /* A call on the GPU has not returned. `report` and the lists are not set. */
 	enum gw_absence why;           /* GW_HAVE, or why there is no list */
 	bool partial;                  /* The list is incomplete. */
 	unsigned generation;           /* increases when GPUs may have been added or removed */

@@ -116,7 +116,7 @@ static void fill_status(struct gw_snapshot *s)
 		if (o->retry_ns && (!st->retry_ns || o->retry_ns < st->retry_ns))
 			st->retry_ns = o->retry_ns;
 		st->simulated |= atomic_load(&b->simulated);
-		if (o->stalled)
+		if (o->hung)
 			continue;
 		if (b->open && b->count)
 			join_backend(s, b->ops->name);
@@ -179,7 +179,7 @@ static void copy_report(struct report *dst, const struct report *src)
 	memcpy(dst, src, offsetof(struct report, mig) + src->mig_count * sizeof(src->mig[0]));
 }
 
-static void mark_stalled(struct entry *e, struct slot *s)
+static void mark_hung(struct entry *e, struct slot *s)
 {
 	const char *call = atomic_load(s->d->call);
 
@@ -196,7 +196,7 @@ static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool 
 
 	copy_report(r, slot_report(s));
 	if (s->reading == SLOT_STALLED)
-		mark_stalled(e, s);
+		mark_hung(e, s);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		e->text[t] = r->text[t];
 	for (unsigned i = 0; i < r->mig_count; i++)

@@ -125,7 +125,7 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 	unsigned *errors = &b->errors[u->device];
 	const bool answered = u->why == GW_HAVE || is_withheld(u->why);
 
-	if (u->stalled)
+	if (u->hung)
 		g->health = SCENE_HUNG;
 	else if (u->why == GW_ABSENT_LOST)
 		g->health = SCENE_LOST;
@@ -230,9 +230,8 @@ void scene_builder_add_full(void *arg, const struct gpu_usage *u)
 /* True if the GPU answers and nothing about it has changed since the last full scene. */
 static bool is_unchanged(const struct scene_builder *b, const struct gpu_usage *u)
 {
-	return u->generation == b->full.generation && u->device < b->scene->gpus &&
-	       !u->stalled && (u->why == GW_HAVE || is_withheld(u->why)) &&
-	       u->report->state == GW_DEVICE_OK &&
+	return u->generation == b->full.generation && u->device < b->scene->gpus && !u->hung &&
+	       (u->why == GW_HAVE || is_withheld(u->why)) && u->report->state == GW_DEVICE_OK &&
 	       u->report->why[GW_Q_MEMORY_USED] != GW_ABSENT_ERROR;
 }
 

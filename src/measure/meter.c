@@ -18,7 +18,7 @@
 
 struct chosen {            /* a device to measure */
 	unsigned position; /* index in snapshots */
-	bool stalled;      /* a driver call on the device has not returned */
+	bool hung;         /* a driver call on the device has not returned */
 };
 
 void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w)
@@ -90,7 +90,7 @@ static void start_sampler(struct meter_device *d)
 
 	pthread_mutex_lock(&d->lock);
 	d->error = error;
-	if (d->phase == METER_STARTING) /* otherwise the device is stalled or stopping */
+	if (d->phase == METER_STARTING) /* otherwise the device is hung or stopping */
 		d->phase = METER_READY;
 	pthread_cond_broadcast(&d->news);
 	pthread_mutex_unlock(&d->lock);
@@ -143,7 +143,7 @@ bool meter_wait_news(struct meter_device *d, uint64_t until_ns)
 static void request_stop(struct meter_device *d)
 {
 	pthread_mutex_lock(&d->lock);
-	if (d->phase != METER_STALLED)
+	if (d->phase != METER_HUNG)
 		d->phase = METER_STOPPING;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
@@ -171,7 +171,7 @@ static bool end_thread(struct meter_device *d, uint64_t until_ns)
 
 /* Fills in the setup of a GPU with a call that has not returned. The driver is not called
  * again, because we would hang, too. */
-static void stalled_setup(struct energy_setup *set)
+static void hung_setup(struct energy_setup *set)
 {
 	*set = (struct energy_setup){ .shape = SHAPE_NONE,
 				      .spacing_s = 0.1,
@@ -207,13 +207,13 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	d->meter = m;
 	d->number = m->count;
 	d->position = c->position;
-	d->phase = c->stalled ? METER_STALLED : METER_STARTING;
+	d->phase = c->hung ? METER_HUNG : METER_STARTING;
 	d->error = -GW_E_STATE;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->wake, NULL);
 	pthread_cond_init(&d->news, NULL);
 	m->device[m->count++] = d;
-	if (c->stalled)
+	if (c->hung)
 		return 0;
 	if (copy_borrowed(d, opt) != 0)
 		return -GW_E_NOMEM;
@@ -228,22 +228,22 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
-	struct energy_setup hung; /* the setup of a stalled device */
-	bool stalled;
+	struct energy_setup setup; /* the setup of a hung device */
+	bool hung;
 	int err;
 
-	stalled_setup(&hung);
+	hung_setup(&setup);
 	pthread_mutex_lock(&d->lock);
 	while (d->phase == METER_STARTING && meter_wait_news(d, until_ns))
 		;
 	if (d->phase == METER_STARTING)
-		d->phase = METER_STALLED;
-	stalled = d->phase == METER_STALLED;
-	err = stalled ? 0 : d->error;
+		d->phase = METER_HUNG;
+	hung = d->phase == METER_HUNG;
+	err = hung ? 0 : d->error;
 	pthread_mutex_unlock(&d->lock);
 	if (err)
 		return err;
-	window_tracker_init(&d->tracker, stalled ? &hung : &d->sampler.setup,
+	window_tracker_init(&d->tracker, hung ? &setup : &d->sampler.setup,
 			    (double)d->opt.interval_ns * 1e-9);
 	if (m->on_setup)
 		m->on_setup(m->arg, d->number, d->position, &d->tracker.energy.set);
@@ -257,7 +257,7 @@ static int start_sampling(struct meter_device *d)
 	pthread_mutex_lock(&d->lock);
 	if (d->phase == METER_READY)
 		d->phase = METER_SAMPLING;
-	thread = d->phase == METER_STALLED || d->meter->manual ||
+	thread = d->phase == METER_HUNG || d->meter->manual ||
 		 d->thread_state != METER_NO_THREAD;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
@@ -497,8 +497,8 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 void meter_set_own_process(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		/* the sampler of a stalled device may not be initialised */
-		if (m->device[i]->phase != METER_STALLED)
+		/* the sampler of a hung device may not be initialised */
+		if (m->device[i]->phase != METER_HUNG)
 			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
 					 __ATOMIC_RELAXED);
 }
@@ -506,7 +506,7 @@ void meter_set_own_process(struct gw_meter *m, int64_t pid)
 void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		for (unsigned k = 0; k < METER_SERVERS && m->device[i]->phase != METER_STALLED;
+		for (unsigned k = 0; k < METER_SERVERS && m->device[i]->phase != METER_HUNG;
 		     k++)
 			__atomic_store_n(&m->device[i]->sampler.opt.server_pid[k],
 					 k < count ? pid[k] : 0, __ATOMIC_RELAXED);

@@ -14,8 +14,8 @@ enum meter_phase {
 	METER_READY,    /* sampler_init() has returned; other devices may still be starting */
 	METER_SAMPLING, /* the thread, or the caller of gw_meter_poll(), takes readings */
 	/* The device is not measured, because a driver call hangs: sampler_init() did not return
-	 * in time, or the device was stalled before. A stalled device stays stalled. */
-	METER_STALLED,
+	 * in time, or the device was hung before. A hung device stays hung. */
+	METER_HUNG,
 	METER_STOPPING, /* gw_meter_stop() was called */
 };
 

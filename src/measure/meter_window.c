@@ -193,7 +193,7 @@ static bool device_done(const struct gw_window *w, unsigned i)
 {
 	const struct meter_device *d = w->meter->device[i];
 
-	return d->phase == METER_STALLED || window_tracker_done(&d->tracker, &w->tracked[i]) ||
+	return d->phase == METER_HUNG || window_tracker_done(&d->tracker, &w->tracked[i]) ||
 	       !d->sampler.answers ||
 	       (w->hurry && energy_is_near(&d->tracker.energy, &w->tracked[i].e));
 }

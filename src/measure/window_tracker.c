@@ -320,6 +320,28 @@ static void tracker_process_list(struct window_tracker *t, const struct event *e
 	memset(&t->processes, 0, sizeof(t->processes));
 }
 
+static void tracker_power(struct window_tracker *t, const struct event *e)
+{
+	if (energy_add(&t->energy, e->t_ns, e->u.power_w) != 0)
+		return;
+	for (struct tracked_window *w = t->open; w; w = w->next) {
+		energy_follow(&t->energy, &w->e);
+		if (w->series)
+			window_series_follow(w->series, &t->energy, &w->e);
+	}
+}
+
+/* Sets the end of a window. Samples from before its end may still arrive. */
+static void end_window(struct window_tracker *t, struct tracked_window *w, uint64_t t_ns)
+{
+	if (w->e.end_ns)
+		return;
+	energy_close(&w->e, t_ns);
+	energy_follow(&t->energy, &w->e);
+	if (w->series)
+		window_series_close(w->series, &w->e);
+}
+
 /* Closes a window for which no more events will come; missing data stays missing. */
 static void close_window(struct window_tracker *t, struct tracked_window *w,
 			 const struct event *e)
@@ -340,14 +362,7 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	int code;
 
 	switch (e->type) {
-	case EVENT_POWER:
-		if (energy_add(&t->energy, e->t_ns, e->u.power_w) == 0)
-			for (w = t->open; w; w = w->next) {
-				energy_follow(&t->energy, &w->e);
-				if (w->series)
-					window_series_follow(w->series, &t->energy, &w->e);
-			}
-		break;
+	case EVENT_POWER: tracker_power(t, e); break;
 	case EVENT_COUNTER:
 		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
 				    e->u.counter.joules);
@@ -385,12 +400,8 @@ void window_tracker_feed(struct window_tracker *t, const struct event *e,
 	case EVENT_OPEN: open_window(t, e, memory); break;
 	case EVENT_CLOSE:
 		w = window_tracker_find(t, e->u.window.id);
-		if (w && !w->e.end_ns) {
-			energy_close(&w->e, e->t_ns);
-			energy_follow(&t->energy, &w->e);
-			if (w->series)
-				window_series_close(w->series, &w->e);
-		}
+		if (w)
+			end_window(t, w, e->t_ns);
 		break;
 	case EVENT_RESULT:
 		w = window_tracker_find(t, e->u.window.id);

@@ -4,11 +4,11 @@
 #include "api_parts.h"
 #include "guard_doc.h"
 #include "json_request.h"
-#include "process_energy.h"
 #include "render_sensor.h"
 
 #include "base/number.h"
 #include "measure/meter.h"
+#include "measure/process_energy.h"
 
 #include <math.h>
 #include <stdlib.h>

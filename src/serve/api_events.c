@@ -1,8 +1,8 @@
 /* Replies with events, as a list or as a stream, and writes the stream's message for a tick. */
 #include "guard_doc.h"
-#include "workload_energy.h"
 
 #include "base/suggest.h"
+#include "measure/workload_energy.h"
 
 #include <math.h>
 #include <stdio.h>

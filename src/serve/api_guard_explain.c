@@ -1,7 +1,6 @@
 /* Explains in sentences why a worker is in its state: reasons with begin and end, other
  * processes, and what a person can do. */
 #include "guard_doc.h"
-#include "model_energy.h"
 
 #include "base/number.h"
 #include "device/workload.h"
@@ -9,6 +8,7 @@
 #include "guard/pid_lookup.h"
 #include "guard/process_cache.h"
 #include "guard/worker.h"
+#include "measure/model_energy.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -6,11 +6,11 @@
 
 #include "fleet.h"
 #include "guard_view.h"
-#include "model_energy.h"
 #include "workload_doc.h"
 
 #include "base/number.h"
 #include "base/suggest.h"
+#include "measure/model_energy.h"
 
 #include <fnmatch.h>
 #include <math.h>

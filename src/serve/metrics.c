@@ -7,11 +7,11 @@
 
 #include "guard_view.h"
 #include "metrics.h"
-#include "model_energy.h"
-#include "workload_energy.h"
 
 #include "base/array.h"
 #include "device/driver_call.h"
+#include "measure/model_energy.h"
+#include "measure/workload_energy.h"
 
 #include <assert.h>
 #include <math.h>

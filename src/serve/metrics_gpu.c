@@ -6,10 +6,10 @@
 #include "guard_view.h"
 #include "metrics_page.h"
 #include "metrics_text.h"
-#include "workload_energy.h"
 
 #include "base/array.h"
 #include "base/utf8.h"
+#include "measure/workload_energy.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef GW_SERVE_VIEW_H
 #define GW_SERVE_VIEW_H
 
-#include "process_energy.h"
+#include "measure/process_energy.h"
 
 #include <gpuward.h>
 

@@ -118,7 +118,7 @@ static void finish_window(struct windows *w, const struct view *v, struct window
 	for (struct windows_part *p = e->parts; p; p = p->next)
 		windows_settle_part(e, p);
 	learn_sensors(w, e);
-	windows_sum_up(e, &e->sum);
+	windows_sum_up(e, e->window, &e->sum);
 	e->state = WINDOWS_HAS_ENDED;
 	made = windows_make_document(e) == 0;
 	kept = windows_keep(v, e) == 0;

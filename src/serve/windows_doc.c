@@ -44,8 +44,7 @@ static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 	sum->validity = x->validity > sum->validity ? x->validity : sum->validity;
 }
 
-static void sum_devices(const struct windows_entry *e, struct gw_window *w,
-			struct windows_sum *ret)
+void windows_sum_up(const struct windows_entry *e, struct gw_window *w, struct windows_sum *ret)
 {
 	*ret = (struct windows_sum){ .validity = GW_VALID };
 	if (e->devices == 0) /* A window without devices has no result. */
@@ -53,11 +52,6 @@ static void sum_devices(const struct windows_entry *e, struct gw_window *w,
 	for (unsigned i = 0; i < e->devices; i++)
 		add_device(ret, energy_of(w, &e->device[i]));
 	ret->seconds = isnan(ret->joules.best) ? 0 : ret->seconds / e->devices;
-}
-
-void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
-{
-	sum_devices(e, e->window, ret);
 }
 
 static void device_json(struct json *j, const struct windows_device *d,
@@ -122,7 +116,7 @@ static void part_json(struct json *j, const struct windows_entry *e,
 	struct windows_sum sum = { .seconds = windows_seconds(p->begin_ns, p->end_ns) };
 
 	if (!p->end_ns)
-		sum_devices(e, p->window, &sum);
+		windows_sum_up(e, p->window, &sum);
 	json_object(j, NULL);
 	json_string(j, "label", p->labelled ? p->label : NULL);
 	json_double(j, "begin_seconds", windows_seconds(e->time.begin_ns, p->begin_ns));
@@ -264,7 +258,7 @@ static void render_window(struct json *j, const struct windows_entry *e, enum wi
 	bool left_out;
 
 	if (e->state != WINDOWS_HAS_ENDED)
-		windows_sum_up(e, &sum);
+		windows_sum_up(e, e->window, &sum);
 	json_object(j, NULL);
 	head_json(j, e, states[e->state], e->ended_by);
 	/* Computed from the monotonic clock, so that setting the wall clock does not change the

@@ -84,8 +84,9 @@ struct windows {
 	struct stream *stream;
 };
 
-/* Sums over the devices of the window, with the current values of the meter. */
-void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret);
+/* Sums over the devices of w, the meter's window for the entry or for one of its parts. */
+void windows_sum_up(const struct windows_entry *e, struct gw_window *w,
+		    struct windows_sum *ret);
 
 /* Writes the final result of a part (the time between two marks) of a window as JSON, and frees
  * the window that the meter has for this part. */

@@ -4,9 +4,9 @@
 #define GW_SERVE_WORKLOAD_DOC_H
 
 #include "view.h"
-#include "workload_energy.h"
 
 #include "base/json.h"
+#include "measure/workload_energy.h"
 
 /* Kind of the stored documents of ended workloads. */
 #define WORKLOAD_DOC_ENDED "workload"

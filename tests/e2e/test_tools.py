@@ -1,5 +1,7 @@
 """Tests that the tools that check the tree, and the schemas in docs/schema, find mistakes."""
 import copy
+import importlib.machinery
+import importlib.util
 import json
 import os
 import shutil
@@ -57,6 +59,57 @@ def test_the_measurement_of_checkpoints_on_a_gpu_works_with_the_fake_driver():
     assert done.returncode == 0 and done.stdout.endswith("8 rows, 0 failed\n"), done.stdout + done.stderr
     measured = [line for line in done.stdout.splitlines() if line.startswith("driver") and "skipped" not in line]
     assert len(measured) >= 6 and all(line.endswith(" equal") for line in measured), done.stdout
+
+
+@pytest.fixture(scope="module")
+def assets():
+    """tools/assets as a module."""
+    loader = importlib.machinery.SourceFileLoader("assets", str(TOP / "tools" / "assets"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("assets", loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("text, served", [
+    ("// a\n\t// b\nf(1); // c\n/* d\n e */\ng();\n", "f(1);\ng();\n"),
+    ("a /* b */ + c\n", "a   + c\n"),
+    ("return /* b\n */ c\n", "return \n c\n"),  # a comment over two lines ends a statement
+    ("f('//', \"/* \\\" */\", 'it\\'s // 1');\n", None),
+    ("`// ${ a /* b */ + `/* ${ {c: '}'}.c } */` } //`; // d\n", "`// ${ a   + `/* ${ {c: '}'}.c } */` } //`;\n"),
+    ("`\\` // ${1}$ // `\n", None),
+    ("x = a / b; // c / d\n", "x = a / b;\n"),
+    ("x = (a + b) / c[1] / 2; // '\ny++ / 2; // `\n", "x = (a + b) / c[1] / 2;\ny++ / 2;\n"),
+    ("x = s.replace(/[/*]\\/\\/*'/g, '//'); // a\n", "x = s.replace(/[/*]\\/\\/*'/g, '//');\n"),
+    ("return /\"/.test(s); // a\n", "return /\"/.test(s);\n"),
+    ("if (a) /`/.test(s); // a\nx = o.return / 2; // '\n", "if (a) /`/.test(s);\nx = o.return / 2;\n"),
+    ("a = 1;\n// the end", "a = 1;"),
+])
+def test_comments_of_modules_are_not_served(assets, text, served):
+    assert assets.without_comments(text, "a.js") == (served or text)
+
+
+@pytest.mark.parametrize("text", ["x = {} / 2;", "'a", "`a", "x = /a\n/;", "/* a"])
+def test_a_module_that_cannot_be_read_is_refused(assets, text):
+    with pytest.raises(ValueError, match="line 1: "):
+        assets.without_comments(text, "a.js")
+
+
+def test_comments_of_style_sheets_are_not_served(assets):
+    text = "/* a */\na::after { content: \"/* b */\"; } /* c */\nb { background: url(http://d/*e.svg); }\n"
+    assert assets.without_comments(text, "a.css") == (
+        "a::after { content: \"/* b */\"; }\nb { background: url(http://d/*e.svg); }\n")
+
+
+@pytest.mark.parametrize("file", sorted(f.name for f in (TOP / "web").glob("*.js")))
+def test_the_page_keeps_everything_but_comments(assets, file):
+    def code(text):
+        return [t for t in assets.js_tokens(text) if not t.isspace() and not t.startswith(("//", "/*"))]
+
+    source = (TOP / "web" / file).read_text()
+    served = assets.without_comments(source, file)
+    assert code(served) == code(source)
+    assert not [t for t in assets.js_tokens(served) if t.startswith(("//", "/*"))]
 
 
 def test_a_layer_must_not_include_headers_of_higher_layers(tree):

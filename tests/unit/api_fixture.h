@@ -8,12 +8,12 @@
 #include "http_fake.h"
 
 #include "serve/api_parts.h"
-#include "serve/process_energy.h"
 #include "serve/asset.h"
 #include "serve/windows.h"
-#include "serve/workload_energy.h"
 
 #include "measure/meter.h"
+#include "measure/process_energy.h"
+#include "measure/workload_energy.h"
 
 #include <fnmatch.h>
 #include <math.h>

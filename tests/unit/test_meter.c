@@ -602,7 +602,7 @@ TEST(a_gpu_whose_sampler_does_not_start_in_time_is_not_measured)
 	assert_int_equal(gw_window_open(meter, "hung", 0, &window), 0);
 	usleep(300000);
 	assert_int_equal(gw_window_close(window, 0), 0);
-	/* Now the call returns. A stalled device stays stalled, and the meter can be freed. */
+	/* Now the call returns. A hung device stays hung, and the meter can be freed. */
 	sim_unhang();
 	gw_window_wait(window, 2 * NS_PER_S);
 	assert_int_equal(gw_window_energy(window, 0)->validity, GW_NO_RESULT);

@@ -2,7 +2,7 @@
 #include "simtest.h"
 
 #include "serve/metrics_text.h"
-#include "serve/workload_energy.h"
+#include "measure/workload_energy.h"
 
 #include <ctype.h>
 #include <math.h>

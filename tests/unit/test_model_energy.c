@@ -1,7 +1,7 @@
 /* Tests how the energy of inference servers is charged to their models. */
 #include "seed.h"
 
-#include "serve/model_energy.h"
+#include "measure/model_energy.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * GPUWARD_EXAMPLES=DIR the examples. */
 #include "api_fixture.h"
 
-#include "serve/model_energy.h"
+#include "measure/model_energy.h"
 #include "serve/openapi.h"
 
 API_TEST(every_route_is_described_with_its_method)

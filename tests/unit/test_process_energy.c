@@ -1,7 +1,7 @@
 /* Tests how the service counts the energy of processes and keeps their recent history. */
 #include "seed.h"
 
-#include "serve/process_energy.h"
+#include "measure/process_energy.h"
 
 #include <math.h>
 #include <string.h>

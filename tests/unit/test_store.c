@@ -223,10 +223,8 @@ STORE_TEST(the_last_events_are_found_whatever_their_ids)
 	open_clean();
 	assert_int_equal(store_events_after(s, 5), 0);
 	for (unsigned i = 1; i <= 10; i++) {
-		store_add_event(s, &(struct view_event){ .id = i * 100,
-							 .kind = "driver",
-							 .severity = "info",
-							 .text = "x" });
+		s->last_event = i * 100 - 1;
+		assert_int_equal(log_event("x"), i * 100);
 		if (i <= 4)
 			commit();
 		for (unsigned max = 1; max <= 12; max++) {
@@ -1044,9 +1042,8 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_true(store_count(s, "n") == 0);
 	store_set_count(s, "n", 2);
 	store_set_count(s, "new", 4);
-	store_add_event(s,
-			&(struct view_event){
-				.id = 100000, .kind = "a", .severity = "info", .text = "b" });
+	store_begin_event_ids(s, 99999 * NS_PER_MS);
+	assert_int_equal(log_event("b"), 100000);
 	commit_fails();
 	assert_in(store_state(s), "locked by another program");
 	assert_false(store_news(s));
@@ -1131,15 +1128,15 @@ STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 	assert_int_equal(s->last_event, last); /* a normal end leaves no gap */
 }
 
-STORE_FAULT_TEST(ids_are_reserved_at_the_start_or_reported_as_unknown)
+STORE_FAULT_TEST(ids_are_reserved_at_the_start_or_taken_from_the_clock)
 {
 	uint64_t last;
 
 	open_clean();
 	log_event("written");
 	commit();
-	assert_true(store_event_ids_known(s));
 	open_clean();
+	store_begin_event_ids(s, T0);
 	atomic_store(&fault.result, SQLITE_FULL); /* from the first write on */
 	last = log_event("lost");
 	assert_int_equal(last, 2);
@@ -1147,13 +1144,14 @@ STORE_FAULT_TEST(ids_are_reserved_at_the_start_or_reported_as_unknown)
 	close_store();
 	no_fault();
 	open_clean();
-	assert_true(store_event_ids_known(s));
-	assert_true(log_event("after") > last);
+	store_begin_event_ids(s, T0);
+	assert_in_range(log_event("after"), last + 1, T0 / NS_PER_MS);
 	commit();
 	atomic_store(&fault.result, SQLITE_FULL); /* also at the start */
 	open_limited(LIMIT);
 	assert_true(store_lasting(s));
-	assert_false(store_event_ids_known(s));
+	store_begin_event_ids(s, T0);
+	assert_int_equal(log_event("lost again"), T0 / NS_PER_MS + 1);
 }
 
 STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)

@@ -199,7 +199,7 @@ TEST(without_devices_nothing_is_valid)
 	struct windows_entry e = { .state = WINDOWS_IS_OPEN };
 	struct windows_sum sum;
 
-	windows_sum_up(&e, &sum);
+	windows_sum_up(&e, NULL, &sum);
 	assert_int_equal(sum.validity, GW_NO_RESULT);
 	assert_true(isnan(sum.joules.best));
 }

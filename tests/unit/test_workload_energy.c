@@ -2,8 +2,8 @@
  * the processes, the counter and the service do. */
 #include "seed.h"
 
-#include "serve/process_energy.h"
-#include "serve/workload_energy.h"
+#include "measure/process_energy.h"
+#include "measure/workload_energy.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,8 +5,8 @@
  * same time. Charged and waiting joules always add up to the energy of the server. The
  * functions are pure, and memory is bounded: models without a row of their own are summed in
  * one row. */
-#ifndef GW_SERVE_MODEL_ENERGY_H
-#define GW_SERVE_MODEL_ENERGY_H
+#ifndef GW_MEASURE_MODEL_ENERGY_H
+#define GW_MEASURE_MODEL_ENERGY_H
 
 #include "base/proc_id.h"
 

@@ -5,11 +5,11 @@
  * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
  * bounded: the rows of a workload that ended some time ago are freed, and their joules are
  * added to WORKLOAD_FORMER. */
-#ifndef GW_SERVE_WORKLOAD_ENERGY_H
-#define GW_SERVE_WORKLOAD_ENERGY_H
+#ifndef GW_MEASURE_WORKLOAD_ENERGY_H
+#define GW_MEASURE_WORKLOAD_ENERGY_H
 
 #include "device/workload.h"
-#include "measure/attribute.h"
+#include "attribute.h"
 
 #include <gpuward.h>
 

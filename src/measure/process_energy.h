@@ -5,12 +5,12 @@
  * are on the GPU (attribute.h). Memory is bounded: when a row is needed, the row of an exited
  * process is freed, and its energy is added to `former`. Rows, former, idle, unattributed and
  * earlier always add up to the counter. */
-#ifndef GW_SERVE_PROCESS_ENERGY_H
-#define GW_SERVE_PROCESS_ENERGY_H
+#ifndef GW_MEASURE_PROCESS_ENERGY_H
+#define GW_MEASURE_PROCESS_ENERGY_H
 
 #include "base/clock.h"
 #include "base/proc_id.h"
-#include "measure/attribute.h"
+#include "attribute.h"
 
 #include <gpuward.h>
 
