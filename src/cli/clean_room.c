@@ -95,7 +95,8 @@ static bool is_held(const struct json_doc *w)
 
 static bool is_out(const struct json_doc *w)
 {
-	return reply_is(w, "state", "evicted") || reply_is(w, "state", "absent");
+	return (reply_is(w, "state", "evicted") || reply_is(w, "state", "absent")) &&
+	       !json_doc_true(w, "hypothetical");
 }
 
 static uint64_t until_of(const struct json_doc *w)

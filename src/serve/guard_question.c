@@ -203,14 +203,16 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* A client may send a reply back. Its keys class, action, rule, program_seen and
-	 * may_be_worker are accepted but ignored, because the simulation computes them
+	/* A client may send a reply back. Its keys class, action, rule, by_rule, program_seen
+	 * and may_be_worker are accepted but ignored, because the simulation computes them
 	 * again. */
 	static const char *const keys[] = {
-		"gpu",          "pid",          "name",  "exe",          "command",
-		"cgroup",       "uid",          "types", "container",    "worker",
-		"class",        "action",       "rule",  "memory_bytes", "utilization_sm_ratio",
-		"program_seen", "may_be_worker"
+		"gpu",          "pid",           "name",
+		"exe",          "command",       "cgroup",
+		"uid",          "types",         "container",
+		"worker",       "class",         "action",
+		"rule",         "memory_bytes",  "utilization_sm_ratio",
+		"program_seen", "may_be_worker", "by_rule"
 	};
 	struct scene_process *q = &s->process[s->processes];
 	double pid = FIRST_PID + s->processes, uid = -1, bytes = NAN;

@@ -35,7 +35,7 @@ STILL = [SCENE, "--root", FIXTURES / "amd-discrete", "--backend=nvml"]
 # Keys with sentences for people.
 TEXT = set("""advice clears configured detail ghost driver_call dry_run_why error_message evidence help hint message next note notes remedy
     reset rule sentence sentences summary description text title value_absent
-    what why""".split())
+    what why why_rule""".split())
 # Keys with values that differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
 VARIES = set("""aa_alarm change_basis change_verdict code codes ending files file how id nvml_library operation outcome path
     reservation source validity verdict version version_now version_then""".split())
