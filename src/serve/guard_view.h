@@ -195,6 +195,10 @@ struct guard_view_ops {
 	 * then a policy in a request is refused. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
 		      size_t size);
+	/* Works like recording_last_scene(). The pointer may be NULL: then a recording in a
+	 * request is refused. */
+	int (*last_scene)(const char *lines, const struct policy *p, struct scene *ret,
+			  unsigned *ret_line);
 };
 
 /* Returns the scene index of the GPU with this uuid; -1: not there. s may be NULL. */
