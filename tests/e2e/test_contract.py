@@ -3,7 +3,8 @@ decisions.
 
 Each is compared with a file in tests/golden/contract.  Only what must not change is kept: keys, their order, types and
 stable values.  Sentences for people become "text", measured numbers "number", times "time"; a run of equal list items
-becomes one.  GPUWARD_GOLDEN=write writes the files again; read the difference before you commit it.
+becomes one.  GPUWARD_GOLDEN=write writes the files again except the decisions, which GPUWARD_GOLDEN=write-decisions writes:
+another decision in an old situation is a change of what the guard does.  Read the difference before you commit it.
 
 The recordings in tests/golden/contract/recordings (zcat shows them) were made by a service on a simulated GPU.  They are
 never written again: a recording of an older version must replay to the same decisions.
@@ -102,7 +103,7 @@ def compare(name, got):
     path = GOLDEN / name
     if not isinstance(got, str):
         got = pretty(got) + "\n"
-    if os.environ.get("GPUWARD_GOLDEN") == "write":
+    if os.environ.get("GPUWARD_GOLDEN") == ("write-decisions" if name.startswith("decisions/") else "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(got)
     assert got == path.read_text(), f"{path} differs"

@@ -9,6 +9,7 @@ import sys
 import jsonschema
 import pytest
 
+import openapi_check
 from support import BUILD, COMMANDS, SCHEMAS, TIMEOUT, TOP, check, document, load, validator
 
 
@@ -57,6 +58,20 @@ def test_the_measurement_of_checkpoints_on_a_gpu_works_with_the_fake_driver():
     assert done.returncode == 0 and done.stdout.endswith("8 rows, 0 failed\n"), done.stdout + done.stderr
     measured = [line for line in done.stdout.splitlines() if line.startswith("driver") and "skipped" not in line]
     assert len(measured) >= 6 and all(line.endswith(" equal") for line in measured), done.stdout
+
+
+def test_a_pattern_of_pure_files_must_match_a_file(tree):
+    for file in (tree / "src/guard").glob("reservation*"):
+        file.rename(file.with_name("booking" + file.suffix))
+    done = layers(tree)
+    assert done.returncode == 1
+    assert done.stderr == ("check-layers: no file matches src/guard/reservation*.[ch]: change the list of pure files in "
+                           "tools/check-layers\n")
+
+
+def test_a_missing_schema_is_reported_in_a_sentence():
+    with pytest.raises(AssertionError, match="#/components/schemas/new: the document has no new; add it to docs/schema"):
+        openapi_check.follow({"components": {"schemas": {}}}, "#/components/schemas/new")
 
 
 def test_a_layer_must_not_include_headers_of_higher_layers(tree):
