@@ -353,10 +353,10 @@ static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
-		const char *rail = json_doc_string(w, "rail");
+		const char *limit = json_doc_string(w, "rail");
 
-		if (is_wanted(w, name) && rail)
-			printf("%s: %s.\n", json_doc_string(w, "name"), rail);
+		if (is_wanted(w, name) && limit)
+			printf("%s: %s.\n", json_doc_string(w, "name"), limit);
 	}
 }
 
