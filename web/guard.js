@@ -42,6 +42,7 @@ const CLASSES = [
 const LEVELS = { ok: "good", warn: "warn", throttle: "warn", evict: "bad", quarantine: "bad" };
 const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no limit: until it is released"]];
 const DECISIONS = 128; // Number of decisions that are requested if there are new ones. Otherwise only the last one is requested.
+const HOLDS = new Set(["hold active", "hold evicted"]); // Rules of decisions that only say that the worker is held.
 const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // States in which the button is Evict, not Resume.
 
 let doc = null, at = 0, looks = [];
@@ -65,9 +66,6 @@ function where(w) {
 		places.set(w.name, on);
 	return (places.get(w.name) || w.gpus.map((n) => (device(n) ? gpu(device(n)) : n))).join(", ");
 }
-
-// True if the state is only a decision of a dry run. In a dry run, states change as if workers carried out the orders.
-const pretends = (w) => w.dry_run && !w.stays_evicted && !LEAVES.has(w.state);
 
 // Replaces the text only if it changes, so that the user's selection stays.
 function fill(cell, key, make) {
@@ -98,7 +96,7 @@ function fillName(c, w) {
 function fillState(c, w) {
 	const over = Object.keys(OVERLAYS).filter((k) => w[k]), held = w.hold === "none" ? "" : `held ${w.hold}`;
 	fill(c, [w.state, over, held, dry()].join(), () => [
-		badge(STATES[w.state]?.[0] || "calm", pretends(w) ? `would be: ${w.state}` : w.state), ...over.map((k) => badge("bad", k, OVERLAYS[k])), held && badge("calm", held), el("small"),
+		badge(STATES[w.state]?.[0] || "calm", w.hypothetical ? `would be: ${w.state}` : w.state), ...over.map((k) => badge("bad", k, OVERLAYS[k])), held && badge("calm", held), el("small"),
 	]);
 	put(c.lastChild, w.since_seconds == null ? "" : `for ${f.span(w.since_seconds + passed())}`);
 }
@@ -106,10 +104,10 @@ function fillState(c, w) {
 function fillWhy(c, w) {
 	const why = w.reasons.map((r) => [r.reason, cause(r) || REASONS[r.reason] || "", r.clears]), said = named(w.why);
 	// The last decision is not shown for a worker that runs, or that left only in a dry run.
-	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
+	const news = w.hypothetical ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !HOLDS.has(w.why_rule));
 	// The last decision, "RULE: EVIDENCE", is shown unless a reason above has the same rule.
-	const more = said && news && !w.reasons.some((r) => r.rule && said.startsWith(named(r.rule))) ? said : "";
-	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, even if other processes need it." : STATES[w.state]?.[1] || f.words(w.state);
+	const more = said && news && !w.reasons.some((r) => r.rule && r.rule === w.why_rule) ? said : "";
+	const state = w.hypothetical ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, even if other processes need it." : STATES[w.state]?.[1] || f.words(w.state);
 	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
 		el("span", { className: "said", textContent: state }),
 		...Object.keys(OVERLAYS).filter((k) => w[k]).map((k) => el("span", { className: "reason alarm", textContent: f.sentences(OVERLAYS[k]) })),
@@ -133,7 +131,7 @@ function fillMemory(c, w) {
 	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
 	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
-	put(more, pretends(w) ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} still held` : "");
+	put(more, w.hypothetical ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} still held` : "");
 }
 
 // Writes the timers with their meaning: "may return in 12 s".

@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/mailbox.h"
-#include "serve/timespec_parse.h"
 
 #include <math.h>
 #include <poll.h>
@@ -27,8 +26,6 @@
 /* Time between requests while someone else holds a worker, or after an error. */
 #define AGAIN_NS NS_PER_S
 #define CALM_NS  (4 * NS_PER_S) /* Time between requests after the workers have left. */
-/* Two times from the service count as equal if they differ by less than this. */
-#define SAME_NS NS_PER_S
 
 enum holder { HELD_BY_US, HELD_BY_OTHERS, NOT_HELD };
 
@@ -38,7 +35,9 @@ struct held {
 	/* Number of evictions of this worker, as counted by the service when the worker left.
 	 * NAN: the worker has not left. */
 	double evictions;
-	uint64_t until_wall_ns; /* If HELD_BY_US: end of our hold as the service reports it. */
+	/* If HELD_BY_US: the requester of our hold, as the service reports it. Its text contains
+	 * our process id. */
+	char requested_by[256];
 	/* If HELD_BY_US: a time on the monotonic clock that is not later than the end of our
 	 * hold. */
 	uint64_t until_ns;
@@ -95,25 +94,14 @@ static bool is_held(const struct json_doc *w)
 
 static bool is_out(const struct json_doc *w)
 {
-	return reply_is(w, "state", "evicted") || reply_is(w, "state", "absent");
+	return (reply_is(w, "state", "evicted") || reply_is(w, "state", "absent")) &&
+	       !json_doc_true(w, "hypothetical");
 }
 
-static uint64_t until_of(const struct json_doc *w)
-{
-	const char *text = json_doc_string(w, "hold_until_utc");
-	uint64_t wall_ns = 0;
-
-	return text && timespec_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
-}
-
-/* Returns true if this program requested the hold of the worker. A hold has no id, so this
- * function compares the end times. */
+/* Returns true if this program requested the hold of the worker. */
 static bool is_ours(const struct json_doc *w, const struct held *h)
 {
-	uint64_t until = until_of(w), own = h->until_wall_ns;
-
-	return reply_is(w, "hold", "evicted") && until &&
-	       (until > own ? until - own : own - until) < SAME_NS;
+	return reply_is(w, "hold", "evicted") && reply_is(w, "requested_by", h->requested_by);
 }
 
 /* Finds a worker in the last reply.  Returns NULL if the guard has no such worker. */
@@ -188,7 +176,8 @@ static int hold_worker(struct clean_room *r, unsigned i, char *message, size_t s
 	if (err)
 		return err;
 	h->holder = HELD_BY_US;
-	h->until_wall_ns = until_of(r->remote.reply);
+	snprintf(h->requested_by, sizeof(h->requested_by), "%s",
+		 reply_text(r->remote.reply, "requested_by", ""));
 	h->until_ns = asked_ns + (uint64_t)(ttl_s * 1e9);
 	r->record.worker[i].held = true;
 	return 0;

@@ -163,18 +163,6 @@ static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? figure_span(text, s) : zero);
 }
 
-/* Returns true if a dry run only assumes this state: the guard then reports the state that the
- * worker would have if the guard acted. The states in `real` are always real. */
-static bool is_hypothetical(const struct json_doc *w, const char *state)
-{
-	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
-
-	for (size_t i = 0; i < COUNT(real); i++)
-		if (strcmp(state, real[i]) == 0)
-			return false;
-	return json_doc_true(w, "dry_run") && !json_doc_true(w, "stays_evicted");
-}
-
 static enum term_style state_style(const char *state)
 {
 	if (strcmp(state, "active") == 0)
@@ -221,23 +209,13 @@ static void add_bytes(struct table *t, unsigned column, const struct json_doc *w
 	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
-/* Writes why the worker is in its state, and the result of the last decision, such as "for
- * game.exe (pid 4711, 13.0 GiB); freed: 10240 MiB in 0.1 s". Returns NULL if both are
- * unknown. */
+/* Writes why the worker is in its state. Returns NULL if that is unknown. */
 static const char *why_text(const struct gpu_names *g, const struct json_doc *w, char *out,
 			    size_t size)
 {
-	const char *cause = json_doc_string(w, "cause"), *why = json_doc_string(w, "why");
-	const char *left = json_doc_string(w, "leave.last.cause");
-	char text[WHY_SIZE];
+	const char *summary = json_doc_string(w, "summary");
 
-	if (!cause && why && left && strncmp(why, "is back", 7) == 0)
-		snprintf(text, sizeof(text), "%s; it had left %s", why, left);
-	else if (cause && !(why && strstr(why, cause)))
-		snprintf(text, sizeof(text), "%s%s%s", cause, why ? "; " : "", why ? why : "");
-	else
-		snprintf(text, sizeof(text), "%s", why ? why : "");
-	return *text ? plain_text(g, text, out, size) : NULL;
+	return summary ? plain_text(g, summary, out, size) : NULL;
 }
 
 static void add_worker(struct table *t, const struct gpu_names *g, const struct json_doc *w,
@@ -250,7 +228,7 @@ static void add_worker(struct table *t, const struct gpu_names *g, const struct 
 	table_row(t);
 	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
 	table_set(t, STATE, state_style(state), "%s%s",
-		  is_hypothetical(w, state) ? "would be: " : "", state);
+		  json_doc_true(w, "hypothetical") ? "would be: " : "", state);
 	add_time(t, SINCE, w, "since_seconds", "0 s");
 	add_reasons(t, w);
 	add_hold(t, w);
@@ -375,10 +353,10 @@ static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
-		const char *rail = json_doc_string(w, "rail");
+		const char *limit = json_doc_string(w, "rail");
 
-		if (is_wanted(w, name) && rail)
-			printf("%s: %s.\n", json_doc_string(w, "name"), rail);
+		if (is_wanted(w, name) && limit)
+			printf("%s: %s.\n", json_doc_string(w, "name"), limit);
 	}
 }
 
@@ -594,7 +572,7 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		       : release                         ? "; it was "
 							 : ", instead of ",
 		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
-		       now && is_hypothetical(r->reply, now) ? "would be" : "is now",
+		       now && json_doc_true(r->reply, "hypothetical") ? "would be" : "is now",
 		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
 	}
 	return code;

@@ -131,15 +131,6 @@ static const char *learn_evicted_by(const struct learning *l, long long pid)
 	return NULL;
 }
 
-/* Returns true if a rule of the configuration makes the process a contender. `rule` is the text
- * of the service; a contender without a rule has a text that begins with "no rule" or "demand
- * =". */
-static bool contends_by_rule(const char *class, const char *rule)
-{
-	return strcmp(class, "contender") == 0 && rule && strncmp(rule, "no rule", 7) != 0 &&
-	       strncmp(rule, "demand =", 8) != 0;
-}
-
 static void learn_choose_fate(struct learning *l, struct candidate *s, const struct json_doc *p,
 			      const char *class)
 {
@@ -149,7 +140,7 @@ static void learn_choose_fate(struct learning *l, struct candidate *s, const str
 
 	if (s->fate != FATE_IGNORE)
 		return;
-	if (contends_by_rule(class, rule)) {
+	if (strcmp(class, "contender") == 0 && rule && json_doc_true(p, "by_rule")) {
 		s->fate = FATE_HAS_RULE;
 		snprintf(s->rule, sizeof(s->rule), "%s", rule);
 	} else if (evicted || *maybe) {
@@ -200,51 +191,26 @@ static void learn_add_contender(struct learning *l, const char *worker, long lon
 	l->evicted_count++;
 }
 
-/* If the guard evicted the worker for a contender, stores this contender. Does nothing in a dry
- * run, because then no worker is evicted. */
+/* If the worker is off its GPU because of other processes, stores these processes: the one for
+ * which it left, and all that need its GPU now. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
-	long long pid;
+	bool contention = false;
+	int64_t pid;
 
 	for (size_t i = 0; i < json_doc_count(w, "reasons"); i++) {
 		const struct json_doc *x = json_doc_at(w, "reasons", i);
 
-		if (reply_is(x, "reason", "contention") && !json_doc_true(w, "dry_run") &&
-		    sscanf(reply_text(x, "evidence", ""), "pid %lld ", &pid) == 1)
+		if (!reply_is(x, "reason", "contention") || json_doc_true(x, "masked") ||
+		    json_doc_true(w, "hypothetical"))
+			continue;
+		contention = true;
+		if (json_doc_integer(x, "contender.pid", &pid))
 			learn_add_contender(l, name, pid);
 	}
-}
-
-/* Adds the contenders that the explanation of a worker names. The sentence about a contender
- * begins with "Contender: pid". */
-static void learn_add_explained(struct learning *l, const struct json_doc *w, const char *name)
-{
-	for (size_t i = 0; i < json_doc_count(w, "sentences"); i++) {
-		const char *s = reply_text(json_doc_at(w, "sentences", i), "", "");
-		long long pid;
-
-		if (sscanf(s, "Contender: pid %lld ", &pid) == 1 &&
-		    strstr(s, "; needs the GPU: "))
+	for (size_t i = 0; contention && i < json_doc_count(w, "contenders"); i++)
+		if (json_doc_integer(json_doc_at(w, "contenders", i), "pid", &pid))
 			learn_add_contender(l, name, pid);
-	}
-}
-
-/* Adds the other processes that need the GPU of an evicted worker, because the evidence of the
- * eviction names only one process. */
-static int learn_list_contenders(struct learning *l, struct remote *r)
-{
-	const unsigned evicted = l->evicted_count;
-	int code =
-		evicted ? remote_request_ok(r, "GET", "/api/v1/guard/explain", NULL) : EXIT_OK;
-
-	for (unsigned i = 0; code == EXIT_OK && i < evicted; i++)
-		for (size_t k = 0; k < json_doc_count(r->reply, "workers"); k++) {
-			const struct json_doc *w = json_doc_at(r->reply, "workers", k);
-
-			if (reply_is(w, "name", l->evicted[i].name))
-				learn_add_explained(l, w, json_doc_string(w, "name"));
-		}
-	return code;
 }
 
 /* Finds the absent workers, and the evicted workers with their contenders. */
@@ -275,7 +241,7 @@ static int learn_list_workers(struct learning *l, struct remote *r)
 /* Reads the workers and the processes on all GPUs once. */
 static int learn_poll(struct learning *l, struct remote *r)
 {
-	if (learn_list_workers(l, r) != EXIT_OK || learn_list_contenders(l, r) != EXIT_OK)
+	if (learn_list_workers(l, r) != EXIT_OK)
 		return EXIT_FAILED;
 	l->dropped_now = 0;
 	for (unsigned i = 0; i < l->gpus; i++) {

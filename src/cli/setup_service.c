@@ -63,9 +63,9 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 /* A worker that undo must release, or that is off its GPU. */
 struct off {
 	char name[128], state[16];
-	bool held; /* a person holds the worker, or has evicted it */
-	bool out;  /* the guard has moved it off its GPU, or is doing so */
-	bool only; /* it is off its GPU only because of that hold or eviction */
+	bool held;    /* a person holds the worker, or has evicted it */
+	bool out;     /* the guard has moved it off its GPU, or is doing so */
+	bool returns; /* it is off its GPU only because of that person, and would return */
 };
 
 static bool is_out(const struct json_doc *w)
@@ -76,7 +76,7 @@ static bool is_out(const struct json_doc *w)
 	for (unsigned i = 0; state && i < COUNT(in); i++)
 		if (strcmp(state, in[i]) == 0)
 			return false;
-	return state && !json_doc_true(w, "dry_run");
+	return state && !json_doc_true(w, "hypothetical");
 }
 
 static unsigned read_workers(const struct remote *r, struct off off[static POLICY_WORKERS])
@@ -90,7 +90,8 @@ static unsigned read_workers(const struct remote *r, struct off off[static POLIC
 		off[n] = (struct off){
 			.held = manual || strcmp(reply_text(w, "hold", "none"), "none") != 0,
 			.out = is_out(w),
-			.only = manual && json_doc_count(w, "mask") == 1,
+			.returns = manual && json_doc_count(w, "mask") == 1 &&
+				   !json_doc_true(w, "stays_evicted"),
 		};
 		snprintf(off[n].name, sizeof(off[n].name), "%s", reply_text(w, "name", ""));
 		snprintf(off[n].state, sizeof(off[n].state), "%s", reply_text(w, "state", ""));
@@ -132,7 +133,7 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
  * stay off its GPU. */
 static void release(struct remote *r, struct off *o, bool quiet)
 {
-	const bool back = o->out && o->only;
+	const bool back = o->out && o->returns;
 	char path[REMOTE_PATH], message[700], what[200];
 
 	remote_path(path, REMOTE_WORKERS, o->name, back ? "/resume" : "/release");

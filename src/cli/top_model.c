@@ -497,22 +497,20 @@ int top_read_guard(struct top_model *m, const struct json_doc *doc)
 		text_of(d, "state", w->state, sizeof(w->state));
 		join_words(d, "mask", NULL, w->reasons, sizeof(w->reasons));
 		w->since_s = number_of(d, "since_seconds");
-		w->dry_run = json_doc_true(d, "dry_run");
+		w->hypothetical = json_doc_true(d, "hypothetical");
 	}
 	if (n)
 		text_of(doc, "mode", m->guard_mode, sizeof(m->guard_mode));
 	return 0;
 }
 
-/* Returns the state of a worker for the column GUARD. In a dry run, a state such as "evicted"
- * is hypothetical, so the text is "(dry run)". */
+/* Returns the state of a worker for the column GUARD. A state that the worker has only in a dry
+ * run is "(dry run)". */
 static const char *worker_state(const struct top_model *m, const char *name)
 {
 	for (unsigned i = 0; i < m->workers; i++)
 		if (strcmp(m->worker[i].name, name) == 0)
-			return m->worker[i].dry_run && strcmp(m->worker[i].state, "active") != 0
-				       ? "(dry run)"
-				       : m->worker[i].state;
+			return m->worker[i].hypothetical ? "(dry run)" : m->worker[i].state;
 	return "";
 }
 

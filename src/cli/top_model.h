@@ -111,8 +111,8 @@ struct top_process {
 
 struct top_worker {
 	char name[48], state[16], reasons[64];
-	double since_s; /* how long the worker has been in this state */
-	bool dry_run;
+	double since_s;    /* how long the worker has been in this state */
+	bool hypothetical; /* it is in this state only in a dry run */
 };
 
 struct top_host {

@@ -405,7 +405,7 @@ static void draw_guard(struct canvas *c, unsigned row, const struct top_model *m
 		figure_run_time(time, w->since_s);
 		at = canvas_format(c, row, at + 1, c->columns,
 				   active ? CANVAS_GOOD : CANVAS_WARN, "%s %s%s %s%s%s%s%s",
-				   w->name, w->state, w->dry_run ? " (dry run)" : "", time,
+				   w->name, w->state, w->hypothetical ? " (dry run)" : "", time,
 				   *w->reasons ? " (" : "", w->reasons, *w->reasons ? ")" : "",
 				   i + 1 < m->workers ? "," : "");
 	}

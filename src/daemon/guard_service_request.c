@@ -3,6 +3,7 @@
 #include "guard_service_parts.h"
 #include "journal_record.h"
 #include "peer_process.h"
+#include "recording.h"
 
 #include "base/clock.h"
 
@@ -471,6 +472,6 @@ static int op_set_mode(void *engine, const enum guard_mode *mode, const struct g
 }
 
 const struct guard_view_ops guard_service_ops = {
-	op_request,  op_reserve,          op_reserved, op_release,        op_game,
-	op_game_end, guard_service_clear, op_set_mode, guard_policy_parse
+	op_request,  op_reserve,          op_reserved, op_release,         op_game,
+	op_game_end, guard_service_clear, op_set_mode, guard_policy_parse, recording_last_scene
 };

@@ -105,6 +105,13 @@ void recording_reader_free(struct recording_reader *r);
  * -GW_E_NOMEM. */
 int recording_read(struct recording_reader *r, const char *line);
 
+/* Reads the last complete scene of a recording, or of a part of one, as the guard of the policy p
+ * observes it. Lines that are neither scenes nor names of workers are skipped. Returns 0,
+ * -GW_E_NOMEM, or -GW_E_PARSE with the number of the wrong line; line 0: there is no complete
+ * scene. */
+int recording_last_scene(const char *lines, const struct policy *p, struct scene *ret,
+			 unsigned *ret_line);
+
 /* Converts the six flags of an outcome line: ok, busy, in flight, no answer, listed, refused.
  * Recordings of earlier versions can have several flags set. "No answer" is then decisive,
  * because the guard checked it first. */

@@ -632,22 +632,22 @@ static int read_state(struct recording_reader *t, const char *line)
 }
 
 /* Replaces the worker index of each root process by the worker's position in this policy, and
- * drops roots of unknown workers. The caller restores the scene afterwards, because the next
- * line may describe only a change of the recorded scene. */
-static void place_roots(struct recording_reader *t)
+ * drops roots of unknown workers. If s is the scene of the reader, the caller restores it
+ * afterwards, because the next line may describe only a change of the recorded scene. */
+static void place_roots(const struct recording_reader *t, struct scene *s)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < t->scene.roots; i++) {
-		struct scene_root root = t->scene.root[i];
+	for (unsigned i = 0; i < s->roots; i++) {
+		struct scene_root root = s->root[i];
 		int at = policy_position(t, root.worker);
 
 		if (at < 0)
 			continue;
 		root.worker = (unsigned)at;
-		t->scene.root[n++] = root;
+		s->root[n++] = root;
 	}
-	t->scene.roots = n;
+	s->roots = n;
 }
 
 static int read_scene(struct recording_reader *t, const char *line)
@@ -659,7 +659,7 @@ static int read_scene(struct recording_reader *t, const char *line)
 	if (r <= 0)
 		return r;
 	memcpy(root, t->scene.root, sizeof(root));
-	place_roots(t);
+	place_roots(t, &t->scene);
 	t->wall_ns = t->scene.wall_ns;
 	t->mono_ns = t->scene.mono_ns;
 	t->counts.scenes++;
@@ -736,6 +736,60 @@ int recording_read(struct recording_reader *t, const char *line)
 	if (!t->guard)
 		err = make_guard(t);
 	return err ? err : read_scene(t, line);
+}
+
+/* Reads a line if it is a scene or assigns the workers; skips it otherwise. Returns 1 if *ret is
+ * a new scene, 0, or an error. */
+static int read_only_scene(struct recording_reader *t, const char *line, struct scene *ret)
+{
+	struct words w;
+	int got;
+
+	if (*line && line[1] == '\t') {
+		/* This line has only the changes to an earlier scene, which is missing. */
+		if (line[0] == 'D' && !t->scene.whole)
+			return 0;
+		got = scene_read(&t->scene, line);
+		if (got == 1) {
+			*ret = t->scene;
+			place_roots(t, ret);
+		}
+		return got;
+	}
+	if (strncmp(line, "begin\t", 6) != 0 && strncmp(line, "worker\t", 7) != 0 &&
+	    strcmp(line, "swap") != 0)
+		return 0;
+	if (split_words(&w, line) != 0)
+		return -GW_E_PARSE;
+	if (*line == 'w')
+		return words_fit(&w, "nt") ? read_worker(t, &w) : -GW_E_PARSE;
+	t->swapping = false;
+	return *line == 'b' ? read_begin(t, &w) : read_swap(t, &w);
+}
+
+int recording_last_scene(const char *lines, const struct policy *p, struct scene *ret,
+			 unsigned *ret_line)
+{
+	struct recording_reader *t;
+	char line[SCENE_LINE_MAX];
+	bool whole = false;
+	int got = recording_reader_new(p, true, &t);
+
+	if (got)
+		return got;
+	for (*ret_line = 1; *lines && got >= 0; ++*ret_line) {
+		size_t n = strcspn(lines, "\n");
+
+		snprintf(line, sizeof(line), "%.*s", (int)(n < sizeof(line) ? n : 0), lines);
+		lines += n + (lines[n] == '\n');
+		got = read_only_scene(t, line, ret);
+		whole = whole || got == 1;
+	}
+	recording_reader_free(t);
+	if (got >= 0 && whole)
+		return 0;
+	*ret_line = got < 0 ? *ret_line - 1 : 0;
+	return -GW_E_PARSE;
 }
 
 uint64_t recording_wall_ns(const struct recording_reader *t, uint64_t mono_ns)

@@ -128,24 +128,22 @@ static void say_overrides(struct json *j, const struct guard_view *g, unsigned w
 
 static void say_last(struct json *j, const struct guard_view *g, unsigned worker)
 {
-	for (unsigned i = g->decisions; i > 0; i--) {
-		const struct guard_view_decision *d =
-			&g->ring[(g->first + i - 1) % GUARD_VIEW_DECISIONS];
-		const char *evidence = d->decision.evidence;
-		char time[CLOCK_RFC3339_SIZE];
+	const struct guard_view_decision *d = guard_view_last_decision(g, worker);
+	char time[CLOCK_RFC3339_SIZE];
+	const char *evidence;
 
-		if (d->decision.worker != worker)
-			continue;
-		clock_format_rfc3339(d->wall_ns, time);
-		explain_say(j, "Last decision, %s: %s to %s. Rule: %s. Evidence: %s%s%s", time,
-			    guard_state_name(d->decision.from),
-			    guard_state_name(d->decision.to),
-			    *d->decision.rule ? d->decision.rule : "none",
-			    *evidence ? evidence : "none", ends_well(evidence) ? "" : ".",
-			    d->decision.dry ? " Dry run: nothing was done." : "");
+	if (!d) {
+		explain_say(j, "There was no decision about the worker since the service "
+			       "started.");
 		return;
 	}
-	explain_say(j, "There was no decision about the worker since the service started.");
+	evidence = d->decision.evidence;
+	clock_format_rfc3339(d->wall_ns, time);
+	explain_say(j, "Last decision, %s: %s to %s. Rule: %s. Evidence: %s%s%s", time,
+		    guard_state_name(d->decision.from), guard_state_name(d->decision.to),
+		    *d->decision.rule ? d->decision.rule : "none",
+		    *evidence ? evidence : "none", ends_well(evidence) ? "" : ".",
+		    d->decision.dry ? " Dry run: nothing was done." : "");
 }
 
 /* Writes whether the guard moves the worker off the GPU because of this process, and why. */
@@ -504,7 +502,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 		snprintf(holds, sizeof(holds), " and holds %.0f MiB",
 			 (double)s.resident_bytes / MIB);
 	explain_say(j, "%s %s been %s%s for %s%s.", name,
-		    guard_doc_pretends(&s) ? "would have" : "has",
+		    guard_view_hypothetical(&s) ? "would have" : "has",
 		    state_is_adjective(s.state) ? "" : "in state ", guard_state_name(s.state),
 		    span_text(seconds_to(now.mono_ns, s.since_ns), since), holds);
 	if (no_gpu)

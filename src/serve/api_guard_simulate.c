@@ -296,8 +296,8 @@ static int prepare_simulation(struct simulation *x, const struct api *a,
 		x->left_s[i] = NAN;
 	err = choose_policy(x, a, q, message, size);
 	return err ? err
-		   : guard_question_read(q->body, q->size, &x->policy, now ? &x->now : NULL,
-					 &x->question, message, size);
+		   : guard_question_read(q->body, q->size, &x->policy, a->view.guard_ops,
+					 now ? &x->now : NULL, &x->question, message, size);
 }
 
 /* What a waiting request keeps between the calls of its handler. */

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define CONTENDERS_MAX 64 /* maximum length of the list "contenders" of a worker */
+
 struct guard_moment guard_moment(const struct api *a)
 {
 	return (struct guard_moment){ clock_mono_ns(a->clock), clock_wall_ns(a->clock) };
@@ -39,13 +41,6 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask)
 		if (mask >> r & 1)
 			json_string(j, NULL, guard_reason_name(r));
 	json_array_end(j);
-}
-
-bool guard_doc_pretends(const struct guard_status *s)
-{
-	return s->dry && !s->stays_evicted && s->state != STATE_RECONCILE &&
-	       s->state != STATE_ACTIVE && s->state != STATE_SUSPECT &&
-	       s->state != STATE_ABSENT;
 }
 
 const char *guard_doc_hold(enum guard_hold hold)
@@ -117,28 +112,111 @@ bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_r
 	return true;
 }
 
+static bool is_checkpoint(const struct guard_view *g, unsigned worker)
+{
+	return move_is_checkpoint(g->policy->worker[worker].kind);
+}
+
+static const struct move_worker *moves_of(const struct guard_view *g, unsigned worker)
+{
+	return moves_find(g->moves, g->policy->worker[worker].name);
+}
+
 /* Writes the last decision. If a person requested it, the hold or the reason "manual" already
  * says so; then only the name of the person is written. */
+static void why_text(const struct guard_view *g, unsigned worker, const struct guard_status *s,
+		     char *out, size_t size)
+{
+	struct guard_explanation manual;
+	size_t n;
+
+	snprintf(out, size, "%s", s->why);
+	if (!guard_explain(g->guard, worker, REASON_MANUAL, &manual))
+		return;
+	n = strlen(manual.rule);
+	/* The evidence of a request is the list of the reasons, which is in the document
+	 * anyway. */
+	if (strncmp(s->why, manual.rule, n) == 0)
+		snprintf(out, size, "requested by %.100s%s", guard_view_requested_by(g, worker),
+			 strncmp(s->why + n, ": reasons: ", 11) == 0 ? "" : s->why + n);
+}
+
+/* Writes the cause and the last decision in one sentence: "for game.exe (pid 4711, 13.0 GiB);
+ * freed: 10240 MiB in 0.1 s". If the last decision is the return of the worker, writes also why
+ * it had left. */
+static void summary_text(const struct guard_view *g, unsigned worker, const char *cause,
+			 const char *why, char *out, size_t size)
+{
+	const struct move *left =
+		moves_last(moves_of(g, worker), MOVE_LEAVE, guard_view_simulated(g));
+	const struct guard_view_decision *last = guard_view_last_decision(g, worker);
+	const bool back = last && last->decision.from == STATE_VERIFY_UP &&
+			  last->decision.to == STATE_ACTIVE;
+
+	if (!*cause && back && left && *left->cause)
+		snprintf(out, size, "%s; it had left %s", why, left->cause);
+	else if (*cause && !strstr(why, cause))
+		snprintf(out, size, "%s%s%s", cause, *why ? "; " : "", why);
+	else
+		snprintf(out, size, "%s", why);
+}
+
+/* Writes why the worker is in its state, as facts and in words. */
 static void write_why(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s)
 {
-	static const char *const requests[] = { "hold evicted", "evict command" };
-	char text[sizeof(s->why) + 120];
+	const struct guard_view_decision *last = guard_view_last_decision(g, worker);
+	const bool requested = s->hold != HOLD_NONE || s->mask >> REASON_MANUAL & 1;
+	char why[sizeof(s->why) + 120], cause[WORKER_STATS_CAUSE];
+	char summary[sizeof(why) + WORKER_STATS_CAUSE + 20];
 
-	for (size_t i = 0; i < sizeof(requests) / sizeof(requests[0]); i++) {
-		const size_t n = strlen(requests[i]);
-		const char *rest = s->why + n;
+	why_text(g, worker, s, why, sizeof(why));
+	guard_view_cause(g, worker, cause, sizeof(cause));
+	summary_text(g, worker, cause, why, summary, sizeof(summary));
+	render_text(j, "why", why);
+	render_text(j, "why_rule", last ? last->decision.rule : NULL);
+	render_text(j, "cause", cause);
+	render_text(j, "summary", summary);
+	render_text(j, "requested_by", requested ? guard_view_requested_by(g, worker) : NULL);
+}
 
-		if (!(s->mask >> REASON_MANUAL & 1) || strncmp(s->why, requests[i], n) != 0)
+/* Writes the processes that need the worker's GPU now. */
+static void write_contenders(struct json *j, const struct guard_view *g, unsigned worker)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+
+	json_array(j, "contenders");
+	for (unsigned i = 0, n = 0; v && i < s->processes && n < CONTENDERS_MAX; i++) {
+		const struct scene_process *p = &s->process[i];
+
+		if (p->gpu >= s->gpus || !guard_view_contends(g, worker, i))
 			continue;
-		if (strncmp(rest, ": reasons: ", 11) == 0)
-			rest = "";
-		snprintf(text, sizeof(text), "requested by %.100s%s",
-			 guard_view_requested_by(g, worker), rest);
-		json_string(j, "why", text);
-		return;
+		n++;
+		json_object(j, NULL);
+		json_int(j, "pid", p->id.pid);
+		render_text(j, "name", p->name);
+		render_text(j, "uuid", s->gpu[p->gpu].uuid);
+		json_uint_if(j, "memory_bytes", p->bytes_known, p->bytes);
+		json_object_end(j);
 	}
-	render_text(j, "why", s->why);
+	json_array_end(j);
+}
+
+/* Writes the process that causes the reason contention; null for other reasons. */
+static void write_contender(struct json *j, const struct guard_view *g, unsigned worker,
+			    enum guard_reason r)
+{
+	struct guard_view_contender c;
+	const bool known = r == REASON_CONTENTION && guard_view_contender(g, worker, &c);
+
+	if (!json_object_if(j, "contender", known))
+		return;
+	json_int(j, "pid", c.pid);
+	render_text(j, "name", c.name);
+	json_uint_if(j, "memory_bytes", c.bytes_known, c.bytes);
+	json_bool(j, "game", c.game);
+	json_object_end(j);
 }
 
 /* Writes each active reason with its evidence and with what ends it. */
@@ -157,22 +235,13 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 		guard_doc_time(j, "since", why.since_ns, now);
 		render_text(j, "rule", why.rule);
 		render_text(j, "evidence", why.evidence);
+		write_contender(j, g, worker, r);
 		render_text(j, "clears", why.clears);
 		guard_doc_time(j, "clears", why.clears_ns > now.mono_ns ? why.clears_ns : 0,
 			       now);
 		json_object_end(j);
 	}
 	json_array_end(j);
-}
-
-static bool is_checkpoint(const struct guard_view *g, unsigned worker)
-{
-	return move_is_checkpoint(g->policy->worker[worker].kind);
-}
-
-static const struct move_worker *moves_of(const struct guard_view *g, unsigned worker)
-{
-	return moves_find(g->moves, g->policy->worker[worker].name);
 }
 
 /* Returns the host memory pages that a checkpoint of this worker would use. */
@@ -400,7 +469,7 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now)
 {
 	const struct guard_view *g = a->view.guard;
-	char text[300], cause[WORKER_STATS_CAUSE];
+	char text[300];
 	const char *no_gpu = guard_doc_no_gpu(a, text, sizeof(text));
 	struct guard_status s;
 	bool timed;
@@ -414,15 +483,15 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	json_bool(j, "dry_run", s.dry);
 	json_string(j, "dry_run_why", guard_dry_name(s.dry));
 	json_bool(j, "stays_evicted", s.stays_evicted);
+	json_bool(j, "hypothetical", guard_view_hypothetical(&s));
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
 	write_reasons(j, g, worker, now);
 	json_string(j, "hold", guard_doc_hold(s.hold));
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
+	write_contenders(j, g, worker);
 	write_why(j, g, worker, &s);
-	guard_view_cause(g, worker, cause, sizeof(cause));
-	render_text(j, "cause", cause);
 	render_text(j, "rail", s.limit);
 	worker_memory(j, &s, no_gpu, counters_find(g->tally, g->policy->worker[worker].name));
 	write_moves(j, g, worker, &s, no_gpu);
@@ -501,6 +570,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 			    ? g->policy->worker[v->worker].name
 			    : NULL);
 	render_text(j, "rule", v->why);
+	json_bool(j, "by_rule", v->rule >= 0);
 	json_bool(j, "may_be_worker", v->maybe_worker);
 	json_uint_if(j, "memory_bytes", p->bytes_known, p->bytes);
 	json_double(j, "utilization_sm_ratio", p->sm_ratio);

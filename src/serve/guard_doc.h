@@ -47,10 +47,6 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
  * bytes; NAN is written as null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-/* True if the state is only a dry-run decision: no order was carried out. The states reconcile,
- * active, suspect and absent are always real. */
-bool guard_doc_pretends(const struct guard_status *s);
-
 const char *guard_doc_hold(enum guard_hold hold);
 /* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,

@@ -203,14 +203,16 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* A client may send a reply back. Its keys class, action, rule, program_seen and
-	 * may_be_worker are accepted but ignored, because the simulation computes them
+	/* A client may send a reply back. Its keys class, action, rule, by_rule, program_seen
+	 * and may_be_worker are accepted but ignored, because the simulation computes them
 	 * again. */
 	static const char *const keys[] = {
-		"gpu",          "pid",          "name",  "exe",          "command",
-		"cgroup",       "uid",          "types", "container",    "worker",
-		"class",        "action",       "rule",  "memory_bytes", "utilization_sm_ratio",
-		"program_seen", "may_be_worker"
+		"gpu",          "pid",           "name",
+		"exe",          "command",       "cgroup",
+		"uid",          "types",         "container",
+		"worker",       "class",         "action",
+		"rule",         "memory_bytes",  "utilization_sm_ratio",
+		"program_seen", "may_be_worker", "by_rule"
 	};
 	struct scene_process *q = &s->process[s->processes];
 	double pid = FIRST_PID + s->processes, uid = -1, bytes = NAN;
@@ -271,94 +273,25 @@ static bool read_processes(const struct json_doc *list, const struct policy *p, 
 	return true;
 }
 
-/* Maps the worker indices of a recording to those of the policy. After a line "begin" or
- * "swap", lines "worker" name the workers of the recording. A recording of version 1 has no
- * such lines; its indices are those of the policy. */
-struct worker_map {
-	int position[POLICY_WORKERS]; /* -1: the policy has no such worker */
-};
-
-static void worker_map_read(struct worker_map *c, const struct policy *p, const char *line)
+static int read_trace(const char *lines, const struct policy *p,
+		      const struct guard_view_ops *ops, struct guard_question *q, char *message,
+		      size_t size)
 {
-	char *name;
-	unsigned long at;
+	unsigned line = 0;
+	int err =
+		ops->last_scene ? ops->last_scene(lines, p, &q->scene, &line) : -GW_E_NOSUPPORT;
 
-	if (strncmp(line, "begin\t", 6) == 0 || strcmp(line, "swap") == 0)
-		for (int i = 0; i < POLICY_WORKERS; i++)
-			c->position[i] =
-				strncmp(line, "begin\t1", 7) == 0 && i < (int)p->workers ? i
-											 : -1;
-	if (strncmp(line, "worker\t", 7) != 0)
-		return;
-	at = strtoul(line + 7, &name, 10);
-	for (unsigned i = 0; at < POLICY_WORKERS && *name == '\t' && i < p->workers; i++)
-		if (strcmp(p->worker[i].name, name + 1) == 0)
-			c->position[at] = (int)i;
-}
-
-static void worker_map_roots(const struct worker_map *c, struct scene *s)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < s->roots; i++) {
-		struct scene_root root = s->root[i];
-
-		if (root.worker >= POLICY_WORKERS || c->position[root.worker] < 0)
-			continue;
-		root.worker = (unsigned)c->position[root.worker];
-		s->root[kept++] = root;
-	}
-	s->roots = kept;
-}
-
-/* Reads the last complete scene of a recording. Skips all lines except scenes and those that
- * name workers. */
-static int read_trace(const char *lines, const struct policy *p, struct guard_question *q,
-		      char *message, size_t size)
-{
-	struct scene *s = calloc(1, sizeof(*s));
-	struct worker_map worker_map;
-	char line[SCENE_LINE_MAX];
-	unsigned number = 0, whole = 0;
-	int got = 0;
-
-	if (!s)
-		return -GW_E_NOMEM;
-	worker_map_read(&worker_map, p, "begin\t1");
-	while (*lines && got >= 0) {
-		size_t n = strcspn(lines, "\n");
-
-		number++;
-		snprintf(line, sizeof(line), "%.*s", (int)(n < sizeof(line) ? n : 0), lines);
-		lines += n + (lines[n] == '\n');
-		worker_map_read(&worker_map, p, line);
-		if (line[0] == '\0' || line[1] != '\t')
-			continue;
-		/* This line has only the changes to an earlier scene, which is not in the
-		 * request. */
-		if (line[0] == 'D' && !s->whole)
-			continue;
-		got = scene_read(s, line);
-		if (got != 1)
-			continue;
-		q->scene = *s;
-		worker_map_roots(&worker_map, &q->scene);
-		whole++;
-	}
-	free(s);
-	if (got >= 0 && whole)
-		return 0;
-	if (got < 0)
+	if (err == -GW_E_PARSE && line)
 		snprintf(message, size, "\"trace\": line %u is not a line of a recording",
-			 number);
-	else
+			 line);
+	else if (err == -GW_E_PARSE)
 		snprintf(message, size, "\"trace\" has no complete scene");
-	return -GW_E_PARSE;
+	return err;
 }
 
 static int read_world(const struct json_doc *root, const struct policy *p,
-		      const struct scene *now, struct guard_question *ret, char *message,
-		      size_t size)
+		      const struct guard_view_ops *ops, const struct scene *now,
+		      struct guard_question *ret, char *message, size_t size)
 {
 	static const char *const keys[] = { "seconds", "gpus",   "processes",
 					    "trace",   "policy", "on_battery" };
@@ -386,7 +319,7 @@ static int read_world(const struct json_doc *root, const struct policy *p,
 		return -GW_E_STATE;
 	}
 	if (trace) {
-		int err = read_trace(json_doc_string(trace, ""), p, ret, message, size);
+		int err = read_trace(json_doc_string(trace, ""), p, ops, ret, message, size);
 
 		if (err)
 			return err;
@@ -413,8 +346,8 @@ char *guard_question_policy(const char *body, size_t n)
 }
 
 int guard_question_read(const char *body, size_t n, const struct policy *p,
-			const struct scene *now, struct guard_question *ret, char *message,
-			size_t size)
+			const struct guard_view_ops *ops, const struct scene *now,
+			struct guard_question *ret, char *message, size_t size)
 {
 	struct json_doc *root = NULL;
 	char why[200];
@@ -427,7 +360,7 @@ int guard_question_read(const char *body, size_t n, const struct policy *p,
 		return -GW_E_PARSE;
 	}
 	if (json_doc_type(root, "") == JSON_DOC_OBJECT) {
-		err = read_world(root, p, now, ret, message, size);
+		err = read_world(root, p, ops, now, ret, message, size);
 	} else {
 		snprintf(message, size, "the body must be an object");
 		err = -GW_E_PARSE;

@@ -195,6 +195,10 @@ struct guard_view_ops {
 	 * then a policy in a request is refused. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
 		      size_t size);
+	/* Works like recording_last_scene(). The pointer may be NULL: then a recording in a
+	 * request is refused. */
+	int (*last_scene)(const char *lines, const struct policy *p, struct scene *ret,
+			  unsigned *ret_line);
 };
 
 /* Returns the scene index of the GPU with this uuid; -1: not there. s may be NULL. */
@@ -233,9 +237,32 @@ static inline double guard_view_unattributed(const struct scene *s, unsigned gpu
 	return left > 0 ? left : 0;
 }
 
+/* Returns the last decision about a worker; NULL: there is none among the latest decisions. */
+const struct guard_view_decision *guard_view_last_decision(const struct guard_view *g,
+							   unsigned worker);
 /* Returns who requested the last hold or eviction of a worker, and why: "a client with
  * the token: maintenance". */
 const char *guard_view_requested_by(const struct guard_view *g, unsigned worker);
+/* The process for which a worker left its GPU, or leaves it now. */
+struct guard_view_contender {
+	int64_t pid;
+	char name[16];
+	bool bytes_known;
+	uint64_t bytes; /* GPU memory that it held when its demand became sure */
+	bool game;      /* it was registered as a game */
+};
+/* Returns the process of the reason contention. The process may have ended since then. False:
+ * there is no such reason, or no process causes it. This function is the only one that reads
+ * the evidence of demand.c as data. */
+bool guard_view_contender(const struct guard_view *g, unsigned worker,
+			  struct guard_view_contender *ret);
+/* True if process i of the last scene needs the worker's GPU, so that the worker must leave it
+ * or may not return. */
+bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i);
+/* True if the worker's state is only a decision of a dry run: no order was carried out, and the
+ * worker is still on its GPU. The states reconcile, active, suspect and absent are always real,
+ * and so is the state of a worker that was really evicted before the dry run began. */
+bool guard_view_hypothetical(const struct guard_status *s);
 /* Writes in words why the worker may not run, from the first reason that no hold masks: "for
  * game.exe (pid 4711, 13.0 GiB)", "requested by uid 1000: maintenance", "because its GPU is too
  * hot". Writes "" if there is no such reason. */

@@ -356,6 +356,19 @@ const struct guard_operation *guard_operation_latest(const struct guard_operatio
 	return latest;
 }
 
+const struct guard_view_decision *guard_view_last_decision(const struct guard_view *g,
+							   unsigned worker)
+{
+	for (unsigned i = g->decisions; i > 0; i--) {
+		const struct guard_view_decision *d =
+			&g->ring[(g->first + i - 1) % GUARD_VIEW_DECISIONS];
+
+		if (d->decision.worker == worker)
+			return d;
+	}
+	return NULL;
+}
+
 const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
 {
 	const char *name = g->policy->worker[worker].name;
@@ -366,36 +379,86 @@ const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
 	return "a person";
 }
 
-/* Writes for which process the worker leaves. evidence is a text from demand.c that names the
- * process. */
-static void contention_text(const char *evidence, char *out, size_t size)
+static bool read_contender(const char *evidence, struct guard_view_contender *ret)
 {
 	unsigned long long mib;
 	long long pid;
-	char name[16];
 
-	if (sscanf(evidence, "pid %lld %15s %llu MiB", &pid, name, &mib) == 3)
-		snprintf(out, size, "for %s (pid %lld, %.1f GiB)", name, pid,
-			 (double)mib * MIB / GIB);
-	else if (sscanf(evidence, "pid %lld %15s unknown memory", &pid, name) == 2)
-		snprintf(out, size, "for %s (pid %lld)", name, pid);
-	else if (sscanf(evidence, "%*u %*s %*s registered: pid %lld %15s", &pid, name) == 2)
-		snprintf(out, size, "for the registered game %s (pid %lld)", name, pid);
-	else
+	*ret = (struct guard_view_contender){ .pid = 0 };
+	if (sscanf(evidence, "pid %lld %15s %llu MiB", &pid, ret->name, &mib) == 3) {
+		ret->bytes_known = true;
+		ret->bytes = mib * MIB;
+	} else if (sscanf(evidence, "%*u %*s %*s registered: pid %lld %15s", &pid, ret->name) ==
+		   2) {
+		ret->game = true;
+	} else if (sscanf(evidence, "pid %lld %15s unknown memory", &pid, ret->name) != 2) {
+		return false;
+	}
+	ret->pid = pid;
+	return true;
+}
+
+bool guard_view_contender(const struct guard_view *g, unsigned worker,
+			  struct guard_view_contender *ret)
+{
+	struct guard_explanation why;
+
+	return guard_explain(g->guard, worker, REASON_CONTENTION, &why) &&
+	       read_contender(why.evidence, ret);
+}
+
+bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i)
+{
+	struct guard_relation b;
+
+	guard_relation(g->guard, worker, i, &b);
+	return b.here && b.against && b.kind != 0;
+}
+
+bool guard_view_hypothetical(const struct guard_status *s)
+{
+	return s->dry && !s->stays_evicted && s->state != STATE_RECONCILE &&
+	       s->state != STATE_ACTIVE && s->state != STATE_SUSPECT &&
+	       s->state != STATE_ABSENT;
+}
+
+/* Writes for which process the worker leaves. */
+static void contention_text(const char *evidence, char *out, size_t size)
+{
+	struct guard_view_contender c;
+
+	if (!read_contender(evidence, &c))
 		snprintf(out, size, "for another program: %s", evidence);
+	else if (c.bytes_known)
+		snprintf(out, size, "for %s (pid %lld, %.1f GiB)", c.name, (long long)c.pid,
+			 (double)c.bytes / GIB);
+	else
+		snprintf(out, size, "for %s%s (pid %lld)", c.game ? "the registered game " : "",
+			 c.name, (long long)c.pid);
+}
+
+/* Returns the text of a reason that has the same text for every worker; NULL: the text depends
+ * on the worker. There is no default, so that the compiler reports a new reason. */
+static const char *because(enum guard_reason r)
+{
+	switch (r) {
+	case REASON_THERMAL: return "its GPU is too hot";
+	case REASON_HEALTH: return "its GPU has a fault";
+	case REASON_SCHEDULE: return "its schedule says so";
+	case REASON_BATTERY: return "the machine is on battery";
+	case REASON_BLIND: return "its GPU cannot be read";
+	case REASON_BUDGET: return "power or energy is above its cap";
+	case REASON_IDLE: return "its model was idle";
+	case REASON_CONTENTION:
+	case REASON_MANUAL:
+	case REASON_RESERVED:
+	case GUARD_REASONS: break;
+	}
+	return NULL;
 }
 
 void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size)
 {
-	static const char *const because[GUARD_REASONS] = {
-		[REASON_THERMAL] = "its GPU is too hot",
-		[REASON_HEALTH] = "its GPU has a fault",
-		[REASON_SCHEDULE] = "its schedule says so",
-		[REASON_BATTERY] = "the machine is on battery",
-		[REASON_BLIND] = "its GPU cannot be read",
-		[REASON_BUDGET] = "power or energy is above its cap",
-		[REASON_IDLE] = "its model was idle",
-	};
 	struct guard_explanation why;
 
 	*out = '\0';
@@ -404,8 +467,8 @@ void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, si
 			continue;
 		if (r == REASON_CONTENTION)
 			contention_text(why.evidence, out, size);
-		else if (because[r])
-			snprintf(out, size, "because %s", because[r]);
+		else if (because(r))
+			snprintf(out, size, "because %s", because(r));
 		else if (r == REASON_MANUAL)
 			snprintf(out, size, "requested by %s",
 				 guard_view_requested_by(g, worker));

@@ -14,10 +14,13 @@ NO_EXAMPLE = ("text/html", "*/*", "text/event-stream", "application/openmetrics-
 
 
 def follow(doc, ref):
-    assert ref.startswith("#/"), ref
+    assert ref.startswith("#/"), f"{ref} is not a reference within the document"
+    found = doc
     for step in ref[2:].split("/"):
-        doc = doc[step.replace("~1", "/").replace("~0", "~")]
-    return doc
+        step = step.replace("~1", "/").replace("~0", "~")
+        assert step in found, f"{ref}: the document has no {step}; add it to docs/schema/api.json, or correct the row of routes.def"
+        found = found[step]
+    return found
 
 
 def refs(node):

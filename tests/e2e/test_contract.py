@@ -3,7 +3,8 @@ decisions.
 
 Each is compared with a file in tests/golden/contract.  Only what must not change is kept: keys, their order, types and
 stable values.  Sentences for people become "text", measured numbers "number", times "time"; a run of equal list items
-becomes one.  GPUWARD_GOLDEN=write writes the files again; read the difference before you commit it.
+becomes one.  GPUWARD_GOLDEN=write writes the files again except the decisions, which GPUWARD_GOLDEN=write-decisions writes:
+another decision in an old situation is a change of what the guard does.  Read the difference before you commit it.
 
 The recordings in tests/golden/contract/recordings (zcat shows them) were made by a service on a simulated GPU.  They are
 never written again: a recording of an older version must replay to the same decisions.
@@ -35,7 +36,7 @@ STILL = [SCENE, "--root", FIXTURES / "amd-discrete", "--backend=nvml"]
 # Keys with sentences for people.
 TEXT = set("""advice clears configured detail ghost driver_call dry_run_why error_message evidence help hint message next note notes remedy
     reset rule sentence sentences summary description text title value_absent
-    what why""".split())
+    what why why_rule""".split())
 # Keys with values that differ between machines, builds or runs; and verdicts, which depend on how busy the machine is.
 VARIES = set("""aa_alarm change_basis change_verdict code codes ending files file how id nvml_library operation outcome path
     reservation source validity verdict version version_now version_then""".split())
@@ -102,7 +103,7 @@ def compare(name, got):
     path = GOLDEN / name
     if not isinstance(got, str):
         got = pretty(got) + "\n"
-    if os.environ.get("GPUWARD_GOLDEN") == "write":
+    if os.environ.get("GPUWARD_GOLDEN") == ("write-decisions" if name.startswith("decisions/") else "write"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(got)
     assert got == path.read_text(), f"{path} differs"

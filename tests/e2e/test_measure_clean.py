@@ -169,6 +169,14 @@ def test_a_hold_that_another_request_replaced_is_left_alone(s):
     assert s.worker()["hold"] == "evicted" and s.worker()["hold_until_seconds"] > 3000
 
 
+def test_a_hold_of_someone_else_that_ends_at_the_same_time_is_left_alone(s):
+    child = start(s)
+    s.guard("hold", "evicted", "ollama", "--for", f"{s.worker()['hold_until_seconds']:.1f}s")
+    child.terminate()
+    child.communicate(timeout=support.TIMEOUT)
+    assert s.worker()["hold"] == "evicted"
+
+
 def test_a_worker_that_was_released_is_not_held_again(s):
     child = start(s, command=["sleep", "1000"])
     s.guard("release", "ollama")

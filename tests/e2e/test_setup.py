@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 
 import pytest
 
@@ -156,6 +157,20 @@ def test_undo_clears_the_mode_and_the_holds_of_the_service_and_setup_names_the_m
         s.guard("mode", "enforce")
     said = " ".join(full.setup("--undo", GPUWARD_ADDRESS=s.url).stdout.split())
     assert "could not be cleared: no service answers" in said and "/var/lib/gpuward/gpuward.db" in said
+
+
+def test_undo_names_a_worker_that_was_evicted_before_the_mode_became_dry_run(full, world, worker):
+    with guarded.Guarded(world, guarded.configure(("ollama", worker), mode="enforce")) as s:
+        env = {"GPUWARD_ADDRESS": s.url, "GPUWARD_TOKEN_FILE": s.token_file}
+        full.setup("--yes", **env)
+        s.until("active")
+        s.guard("evict", "ollama")
+        s.until("evicted")
+        s.guard("mode", "dry-run")
+        began = time.monotonic()
+        said = " ".join(full.setup("--undo", **env).stdout.split())
+        assert "The worker ollama is off the GPU now (state evicted)" in said
+        assert time.monotonic() - began < 20  # it does not wait for a worker that cannot return
 
 
 def test_undo_names_a_folder_that_is_not_empty_and_a_service_that_still_runs(full):

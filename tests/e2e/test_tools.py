@@ -11,6 +11,7 @@ import sys
 import jsonschema
 import pytest
 
+import openapi_check
 from support import BUILD, COMMANDS, SCHEMAS, TIMEOUT, TOP, check, document, load, validator
 
 
@@ -110,6 +111,20 @@ def test_the_page_keeps_everything_but_comments(assets, file):
     served = assets.without_comments(source, file)
     assert code(served) == code(source)
     assert not [t for t in assets.js_tokens(served) if t.startswith(("//", "/*"))]
+
+
+def test_a_pattern_of_pure_files_must_match_a_file(tree):
+    for file in (tree / "src/guard").glob("reservation*"):
+        file.rename(file.with_name("booking" + file.suffix))
+    done = layers(tree)
+    assert done.returncode == 1
+    assert done.stderr == ("check-layers: no file matches src/guard/reservation*.[ch]: change the list of pure files in "
+                           "tools/check-layers\n")
+
+
+def test_a_missing_schema_is_reported_in_a_sentence():
+    with pytest.raises(AssertionError, match="#/components/schemas/new: the document has no new; add it to docs/schema"):
+        openapi_check.follow({"components": {"schemas": {}}}, "#/components/schemas/new")
 
 
 def test_a_layer_must_not_include_headers_of_higher_layers(tree):

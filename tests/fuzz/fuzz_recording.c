@@ -9,13 +9,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1), *rest = NULL;
+	static const struct policy none;
+	static struct scene scene;
 	struct guard_decision d;
+	unsigned line;
 	struct recording_reader *t;
 	uint64_t wall_ns;
 	int err = 0;
 
 	memcpy(text, data, size);
 	text[size] = '\0';
+	err = recording_last_scene(text, &none, &scene, &line);
+	if (err != 0 && err != -GW_E_PARSE && err != -GW_E_NOSUPPORT)
+		abort();
+	err = 0;
 	if (recording_reader_new(NULL, false, &t) != 0)
 		abort();
 	for (char *l = strtok_r(text, "\n", &rest); l && !err;

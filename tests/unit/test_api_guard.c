@@ -273,6 +273,81 @@ TEST(explain_names_the_contender_and_the_reason)
 	get("/api/v1/guard/explain?worker=none", 404);
 }
 
+/* Lets the guard observe the program for two seconds, until its demand is sure. */
+static void contend(const char *program)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
+		world(program);
+	}
+}
+
+TEST(the_contender_of_an_eviction_is_the_process_of_the_scene)
+{
+	begin_guard(GUARD_ENFORCE);
+	get("/api/v1/guard", 200);
+	at("workers.0.contenders", "[]");
+	at("workers.0.hypothetical", "false");
+	at("workers.0.requested_by", "null");
+	contend("game.exe");
+	get("/api/v1/guard", 200);
+	at("workers.0.contenders.0.pid", "200");
+	at("workers.0.contenders.0.name", "\"game.exe\"");
+	assert_true(number("workers.0.contenders.0.memory_bytes") == GIB / 2);
+	at("workers.0.reasons.0.contender.pid", "200");
+	at("workers.0.reasons.0.contender.name", "\"game.exe\"");
+	assert_true(number("workers.0.reasons.0.contender.memory_bytes") == GIB / 2);
+	at("workers.0.reasons.0.contender.game", "false");
+	at("workers.0.cause", "\"for game.exe (pid 200, 0.5 GiB)\"");
+	/* The contender ends: no process needs the GPU now, but the reason still names it. */
+	clock_sleep_until(&sim.clock, now() + NS_PER_S);
+	world(NULL);
+	get("/api/v1/guard", 200);
+	at("workers.0.contenders", "[]");
+	at("workers.0.reasons.0.contender.pid", "200");
+}
+
+TEST(the_contender_of_unknown_size_or_of_a_game_is_found_in_the_evidence)
+{
+	begin_guard(GUARD_ENFORCE);
+	for (unsigned i = 0; i < 20; i++) {
+		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
+		guard_set_games(w.guard, 1, "pid 300 chess");
+		world(NULL);
+	}
+	get("/api/v1/guard", 200);
+	at("workers.0.reasons.0.contender.pid", "300");
+	at("workers.0.reasons.0.contender.name", "\"chess\"");
+	at("workers.0.reasons.0.contender.memory_bytes", "null");
+	at("workers.0.reasons.0.contender.game", "true");
+	at("workers.0.cause", "\"for the registered game chess (pid 300)\"");
+}
+
+TEST(a_state_is_hypothetical_only_if_a_dry_run_decided_it)
+{
+	static const struct {
+		struct guard_status s;
+		bool hypothetical;
+	} row[] = {
+		{ { .state = STATE_EVICTED }, false },
+		{ { .state = STATE_EVICTED, .dry = DRY_MODE }, true },
+		{ { .state = STATE_EVICTED, .dry = DRY_FOREIGN }, true },
+		{ { .state = STATE_EVICTED, .dry = DRY_MODE, .stays_evicted = true }, false },
+		{ { .state = STATE_DRAIN, .dry = DRY_MODE }, true },
+		{ { .state = STATE_ACTIVE, .dry = DRY_MODE }, false },
+		{ { .state = STATE_SUSPECT, .dry = DRY_MODE }, false },
+		{ { .state = STATE_RECONCILE, .dry = DRY_MODE }, false },
+		{ { .state = STATE_ABSENT, .dry = DRY_MODE }, false },
+	};
+
+	for (unsigned i = 0; i < COUNT_OF(row); i++)
+		assert_int_equal(guard_view_hypothetical(&row[i].s), row[i].hypothetical);
+	begin_guard(GUARD_DRY_RUN);
+	contend("game.exe");
+	get("/api/v1/guard", 200);
+	at("workers.0.hypothetical", "true");
+}
+
 TEST(explain_says_when_the_guard_only_observes)
 {
 	begin_guard(GUARD_DRY_RUN);

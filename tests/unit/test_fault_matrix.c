@@ -77,11 +77,11 @@ static const char *figure_name(unsigned f)
 }
 
 static struct {
-	bool figure[FIGURES]; /* figures that may be absent if the call fails */
-	bool must[FIGURES];   /* of these, the ones for which there is no other call */
-	enum nvml_call newer; /* the call that is made instead of this one if it is present */
-	enum nvml_call older;
-	unsigned tiers; /* 0: the call is in no row of nvml_readers.def */
+	bool figure[FIGURES];          /* figures that may be absent if the call fails */
+	bool must[FIGURES];            /* of these, the ones for which there is no other call */
+	enum nvml_call older[FIGURES]; /* of each figure, the call that is made if this one is
+					* missing; CALL_none: there is none */
+	unsigned tiers;                /* 0: the call is in no row of nvml_readers.def */
 } about[CALL_COUNT];
 
 static void about_fields(enum nvml_call call, unsigned tier, enum nvml_shape shape)
@@ -111,15 +111,15 @@ static void about_row(unsigned tier, enum nvml_shape shape, enum nvml_call call,
 		      enum nvml_call older, const uint8_t *q, size_t n)
 {
 	about[call].tiers |= tier;
-	about[call].older = older;
 	about_fields(call, tier, shape);
-	for (size_t i = 0; i < n && q[i] != GW_QUANTITIES; i++)
+	if (older != CALL_none)
+		about[older].tiers |= tier;
+	for (size_t i = 0; i < n && q[i] != GW_QUANTITIES; i++) {
 		about[call].figure[q[i]] = about[call].must[q[i]] = true;
-	if (older == CALL_none)
-		return;
-	about[older] = about[call];
-	about[older].newer = call;
-	about[older].older = CALL_none;
+		about[call].older[q[i]] = older;
+		if (older != CALL_none)
+			about[older].figure[q[i]] = about[older].must[q[i]] = true;
+	}
 }
 
 /* Figures that no row of nvml_readers.def names. */
@@ -179,7 +179,8 @@ static const enum nvml_call costs_all[] = { CALL_init, CALL_count, CALL_by_index
 static void about_fill(void)
 {
 	for (unsigned c = 0; c < CALL_COUNT; c++)
-		about[c].newer = about[c].older = CALL_none;
+		for (unsigned f = 0; f < FIGURES; f++)
+			about[c].older[f] = CALL_none;
 #define READ(tier, shape, call, which, scale, most, older, ...)             \
 	about_row(GW_TIER_##tier, SHAPE_##shape, CALL_##call, CALL_##older, \
 		  (uint8_t[]){ __VA_ARGS__ }, sizeof((uint8_t[]){ __VA_ARGS__ }));
@@ -577,10 +578,10 @@ static bool may_cost(const struct cell_case *c, int code, unsigned gpu, unsigned
 	return costs_everything(code) || c->lost || about[c->call].figure[f];
 }
 
-/* True if another call replaces the failing one. */
-static bool is_replaced(const struct cell_case *c, int code)
+/* True if another call replaces the failing one for this figure. */
+static bool is_replaced(const struct cell_case *c, unsigned f, int code)
 {
-	return about[c->call].older != CALL_none &&
+	return about[c->call].older[f] != CALL_none &&
 	       (code == ABI_NOT_SUPPORTED || code == ABI_FUNCTION_NOT_FOUND ||
 		code == ABI_DEPRECATED || code == ABI_ARGUMENT_VERSION_MISMATCH);
 }
@@ -658,7 +659,7 @@ static void check_figures(const struct cell_case *c, enum situation s, int code,
 	for (unsigned f = 0; f < GW_QUANTITIES; f++)
 		if (about[c->call].must[f] && !is_read_once(c, s) &&
 		    want->gpu[0].why[f] == GW_HAVE && got->gpu[0].why[f] == GW_HAVE &&
-		    !is_replaced(c, code))
+		    !is_replaced(c, f, code))
 			complain("%s is %g although its call fails", figure_name(f),
 				 got->gpu[0].v[f]);
 	cell->cells++;

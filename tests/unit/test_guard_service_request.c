@@ -3,6 +3,7 @@
 #include "daemon/guard_service_parts.h"
 
 #include "daemon/peer_process.h"
+#include "daemon/recording.h"
 
 #include "guard_world.h"
 
@@ -145,6 +146,12 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 
 int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
 		       size_t size)
+{
+	return -GW_E_PARSE;
+}
+
+int recording_last_scene(const char *lines, const struct policy *p, struct scene *ret,
+			 unsigned *ret_line)
 {
 	return -GW_E_PARSE;
 }

@@ -158,6 +158,28 @@ TEST(every_kind_has_its_row)
 	free(guard);
 }
 
+/* Without a row, the models of a server have no energy. Servers without counters have a row,
+ * too, with the reason. */
+TEST(every_kind_with_an_address_has_a_row_in_the_table_of_token_counters)
+{
+	static const struct {
+		const char *symbol, *name, *url;
+	} kind[] = {
+#define K(symbol, name, url, level, stop_s, traits, help) { #symbol, #name, url },
+#include "guard/kind.def"
+	};
+	char *table = whole("src/daemon/token_source.def"), row[64];
+
+	for (unsigned i = 0; i < COUNT_OF(kind); i++) {
+		snprintf(row, sizeof(row), "\nT(%s, ", kind[i].symbol);
+		if (!strstr(table, row) != !kind[i].url)
+			fail_msg("src/daemon/token_source.def %s %s",
+				 kind[i].url ? "lacks a row of" : "has a row without address:",
+				 kind[i].name);
+	}
+	free(table);
+}
+
 static void asks_for_no_kind(const char *path)
 {
 	static const char *const how[] = { "kind == WORKER_", "kind != WORKER_",

@@ -375,6 +375,30 @@ TEST(a_recording_of_format_version_1_is_read)
 	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 2);
 }
 
+TEST(the_last_scene_has_the_workers_of_the_given_policy)
+{
+	static struct scene last;
+	unsigned line;
+
+	s->roots = 2;
+	s->root[0] = (struct scene_root){ .worker = 3, .id.pid = 7, .id.start_ticks = 7 };
+	s->root[1] = (struct scene_root){ .worker = 4, .id.pid = 8, .id.start_ticks = 8 };
+	buf_adds(&out, "D\t1\t0\nbegin\t6\t100\tenforce\nworker\t3\tone\nworker\t4\tother\n");
+	write_free_gpu();
+	buf_adds(&out, "ask\tthis line is skipped\n");
+	assert_int_equal(recording_last_scene(out.p, p, &last, &line), 0);
+	assert_int_equal(last.gpus, 1);
+	assert_int_equal(last.roots, 1);
+	assert_int_equal(last.root[0].id.pid, 7);
+	assert_int_equal(last.root[0].worker, 0);
+	assert_int_equal(recording_last_scene("\nD\t1\t0\n", p, &last, &line), -GW_E_PARSE);
+	assert_int_equal(line, 0);
+	assert_int_equal(recording_last_scene("swap\ng\tx\n", p, &last, &line), -GW_E_PARSE);
+	assert_int_equal(line, 2);
+	assert_int_equal(recording_last_scene("worker\t3\n", p, &last, &line), -GW_E_PARSE);
+	assert_int_equal(line, 1);
+}
+
 TEST(enums_are_written_by_name)
 {
 	const struct guard_record record = { .mask = 1u << REASON_MANUAL | 1u << REASON_BUDGET,

@@ -519,6 +519,36 @@ TEST(documents_of_the_service_become_a_model)
 		  "ollama evicted   x");
 }
 
+/* Draws the states of a worker as a service in a dry run reports it. */
+static void draw_dry(const char *state, const char *hypothetical)
+{
+	char text[200];
+	struct json_doc *doc;
+
+	snprintf(text, sizeof(text),
+		 "{\"mode\":\"dry-run\",\"workers\":[{\"name\":\"ollama\",\"state\":\"%s\","
+		 "\"dry_run\":true,\"hypothetical\":%s,\"since_seconds\":12}]}",
+		 state, hypothetical);
+	doc = parsed(text);
+	assert_int_equal(top_read_guard(&model, doc), 0);
+	json_doc_free(doc);
+	doc = parsed("{\"uuid\":\"GPU-0\",\"processes\":[{\"pid\":7,\"class\":\"worker\","
+		     "\"worker\":\"ollama\"}]}");
+	top_read_guard_gpu(&model, doc);
+	json_doc_free(doc);
+}
+
+TEST(only_a_hypothetical_state_is_marked_as_a_dry_run)
+{
+	fill(1);
+	draw_dry("evicted", "true");
+	assert_in(drawn(24, 150), "ollama evicted (dry run) 12s");
+	draw_dry("evicted", "false");
+	assert_in(drawn(24, 150), "guard dry-run: ollama evicted 12s");
+	draw_dry("absent", "false");
+	assert_in(drawn(24, 150), "guard dry-run: ollama absent 12s");
+}
+
 TEST(a_document_with_wrong_types_is_a_model_with_unknown_values)
 {
 	static const char *const texts[] = {
