@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "base/json_doc.h"
 #include "base/utf8.h"
-#include "daemon/bus_message.h"
+#include "daemon/bus_connection.h"
 
 #include <gpuward.h>
 
@@ -25,16 +25,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#define BUS      "org.freedesktop.DBus"
-#define BUS_PATH "/org/freedesktop/DBus"
-#define NOTES    "org.freedesktop.Notifications"
-#define IN_SIZE  (64 * 1024) /* a larger message of the bus is an error */
-#define OUT_SIZE 8192
-#define SHOWN    32   /* number of notifications with a button that still works */
-#define WAIT_MS  2000 /* longest wait until the bus accepts a message */
+#define NOTES   "org.freedesktop.Notifications"
+#define SHOWN   32   /* number of notifications with a button that still works */
+#define WAIT_MS 2000 /* longest wait until the bus accepts a message */
 
 /* Serial numbers of the first calls on the bus. Notifications have the numbers from S_NOTES
  * on. */
@@ -48,98 +43,49 @@ struct shown {
 };
 
 struct desktop {
-	int fd;
-	bool greeted;    /* authentication is complete */
+	struct bus_connection bus;
 	uint32_t serial; /* number of the next call */
 	struct shown shown[SHOWN];
 	unsigned next;     /* index in shown[] for the next notification, modulo SHOWN */
 	char refusal[200]; /* error of the last notification; "": it was shown */
-	size_t used;       /* number of bytes in in[] */
-	uint8_t in[IN_SIZE];
+	/* Is called when the button of a notification with this tag was pressed. */
+	void (*pressed)(void *arg, const char *tag);
+	void *arg;
 };
 
 /* Writes the address of the session bus: the first entry of DBUS_SESSION_BUS_ADDRESS or, if
  * that is not set, the socket "bus" in the folder XDG_RUNTIME_DIR. Returns false if the address
  * cannot be used. */
-static bool session_address(struct sockaddr_un *a, socklen_t *ret_size)
+static bool session_address(struct bus_address *ret)
 {
-	const char *given = getenv("DBUS_SESSION_BUS_ADDRESS"),
-		   *run = getenv("XDG_RUNTIME_DIR");
-	static const char *const forms[] = { "unix:path=", "unix:abstract=" };
-	size_t n;
+	const char *run = getenv("XDG_RUNTIME_DIR");
+	char path[200];
 
-	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	*ret_size = sizeof(*a);
-	if (!given || !*given) {
-		if (run && *run == '/')
-			n = (size_t)snprintf(a->sun_path, sizeof(a->sun_path), "%s/bus", run);
-		else
-			n = (size_t)snprintf(a->sun_path, sizeof(a->sun_path),
-					     "/run/user/%u/bus", (unsigned)getuid());
-		return n < sizeof(a->sun_path);
-	}
-	for (size_t i = 0; i < 2; i++) {
-		const char *name = given + strlen(forms[i]);
-
-		if (strncmp(given, forms[i], strlen(forms[i])) != 0)
-			continue;
-		n = strcspn(name, ",;%");
-		if (name[n] == '%' || i + n >= sizeof(a->sun_path))
-			return false;
-		memcpy(a->sun_path + i, name, n); /* an abstract name begins with NUL */
-		if (i)
-			*ret_size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-		return true;
-	}
-	return false;
-}
-
-/* Sends the bytes in out. Fails if the bus accepts nothing for WAIT_MS. Returns 0 or
- * -GW_E_IO. */
-static int send_all(struct desktop *d, const struct buf *out)
-{
-	size_t sent = 0;
-
-	if (out->err)
-		return -GW_E_IO;
-	while (sent < out->len) {
-		struct pollfd p = { d->fd, POLLOUT, 0 };
-		ssize_t n = send(d->fd, out->p + sent, out->len - sent,
-				 MSG_NOSIGNAL | MSG_DONTWAIT);
-
-		if (n > 0)
-			sent += (size_t)n;
-		else if (n < 0 && errno != EAGAIN && errno != EINTR)
-			return -GW_E_IO;
-		else if (poll(&p, 1, WAIT_MS) == 0)
-			return -GW_E_IO;
-	}
-	return 0;
+	if (run && *run == '/')
+		snprintf(path, sizeof(path), "%s/bus", run);
+	else
+		snprintf(path, sizeof(path), "/run/user/%u/bus", (unsigned)getuid());
+	return bus_address_read(ret, getenv("DBUS_SESSION_BUS_ADDRESS"), path);
 }
 
 /* Sends the authentication and the first calls. Returns 0 or -GW_E_IO. */
 static int greet(struct desktop *d)
 {
-	static const struct bus_method hello = { BUS, BUS_PATH, BUS, "Hello" },
-				       match = { BUS, BUS_PATH, BUS, "AddMatch" };
-	static const char *const none[] = { NULL }, *const rule[] = {
-		"type='signal',interface='" NOTES "',member='ActionInvoked'", NULL
-	};
-	char text[OUT_SIZE];
+	char text[BUS_OUT_SIZE];
 	struct buf out;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	bus_write_greeting(&out, false);
-	bus_write(&out, S_HELLO, &hello, none);
-	bus_write(&out, S_MATCH, &match, rule);
+	bus_connection_hello(&d->bus, &out, S_HELLO);
+	bus_write_match(&out, S_MATCH,
+			"type='signal',interface='" NOTES "',member='ActionInvoked'");
 	d->serial = S_NOTES;
-	return send_all(d, &out);
+	return bus_connection_send(&d->bus, &out, WAIT_MS);
 }
 
 static void desktop_close(struct desktop *d)
 {
-	if (d && d->fd >= 0)
-		close(d->fd);
+	if (d)
+		bus_connection_close(&d->bus);
 	free(d);
 }
 
@@ -147,23 +93,22 @@ static void desktop_close(struct desktop *d)
 static int desktop_open(struct desktop **ret, char *message, size_t size)
 {
 	struct desktop *d = calloc(1, sizeof(*d));
-	struct sockaddr_un a;
-	socklen_t n;
+	struct bus_address a;
 
 	if (!d) {
 		snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
 		return -GW_E_NOMEM;
 	}
-	d->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (!session_address(&a, &n))
+	d->bus = (struct bus_connection)BUS_CONNECTION_CLOSED;
+	if (!session_address(&a))
 		snprintf(message, size,
 			 "DBUS_SESSION_BUS_ADDRESS names no socket that gpuward can use "
 			 "(unix:path= or unix:abstract=)");
-	else if (d->fd < 0 || connect(d->fd, (const struct sockaddr *)&a, n) != 0)
+	else if (bus_connection_open(&d->bus, &a, false) != 0)
 		snprintf(message, size,
 			 "the session bus at %s cannot be reached (%s); run gpuward notify in "
 			 "a desktop session",
-			 a.sun_path[0] ? a.sun_path : a.sun_path + 1, strerror(errno));
+			 a.a.sun_path[0] ? a.a.sun_path : a.a.sun_path + 1, strerror(errno));
 	else if (greet(d) != 0)
 		snprintf(message, size,
 			 "the session bus does not accept the connection; run gpuward notify "
@@ -208,7 +153,7 @@ static int desktop_show(struct desktop *d, const char *tag, const char *summary,
 	const char *const actions[] = { button ? "hold" : NULL, button, NULL };
 	const uint32_t replaces = latest_id(d, tag);
 	struct shown *s = &d->shown[d->next++ % SHOWN];
-	char title[200], line[600], text[OUT_SIZE];
+	char title[200], line[600], text[BUS_OUT_SIZE];
 	struct bus_call c;
 	struct buf out;
 
@@ -227,7 +172,7 @@ static int desktop_show(struct desktop *d, const char *tag, const char *summary,
 	bus_put_no_pairs(&c);
 	bus_put_u32(&c, UINT32_MAX); /* -1: the desktop decides how long it is shown */
 	bus_call_end(&c);
-	return send_all(d, &out);
+	return bus_connection_send(&d->bus, &out, WAIT_MS);
 }
 
 /* Handles the reply to a notification: stores the id of the notification, or the error. */
@@ -244,8 +189,7 @@ static void take_answer(struct desktop *d, const struct bus_message *m)
 }
 
 /* Handles a signal of the bus: calls pressed() if a button was pressed. */
-static void take_signal(const struct desktop *d, const struct bus_message *m,
-			void (*pressed)(void *arg, const char *tag), void *arg)
+static void take_signal(const struct desktop *d, const struct bus_message *m)
 {
 	const char *action;
 	uint32_t id;
@@ -255,52 +199,20 @@ static void take_signal(const struct desktop *d, const struct bus_message *m,
 		return;
 	for (unsigned i = 0; i < SHOWN; i++)
 		if (d->shown[i].serial && id && d->shown[i].id == id) {
-			pressed(arg, d->shown[i].tag);
+			d->pressed(d->arg, d->shown[i].tag);
 			return;
 		}
 }
 
-/* Returns the length of the line with which the bus accepts the authentication, 0 if the line
- * is not complete yet, or -1 if the bus refused. */
-static long greeting(const struct desktop *d)
+static bool desktop_handle(void *arg, const struct bus_message *m)
 {
-	const uint8_t *end = memchr(d->in, '\n', d->used);
+	struct desktop *d = arg;
 
-	if (d->used >= 3 && strncmp((const char *)d->in, "OK ", 3) != 0)
-		return -1;
-	return end ? end + 1 - d->in : 0;
-}
-
-/* Reads and handles the messages that have arrived. Calls pressed() for each button that was
- * pressed. Returns 0, or -GW_E_IO if the connection is lost. */
-static int desktop_handle(struct desktop *d, void (*pressed)(void *arg, const char *tag),
-			  void *arg)
-{
-	ssize_t got = recv(d->fd, d->in + d->used, IN_SIZE - d->used, MSG_DONTWAIT);
-
-	if (got < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -GW_E_IO;
-	if (got == 0)
-		return -GW_E_IO;
-	d->used += (size_t)got;
-	while (d->used) {
-		struct bus_message m;
-		long n = d->greeted ? bus_read(d->in, d->used, &m) : greeting(d);
-
-		if (n < 0 || (n == 0 && d->used == IN_SIZE))
-			return -GW_E_IO;
-		if (n == 0)
-			return 0;
-		if (!d->greeted)
-			d->greeted = true;
-		else if (m.type == BUS_SIGNAL)
-			take_signal(d, &m, pressed, arg);
-		else
-			take_answer(d, &m);
-		d->used -= (size_t)n;
-		memmove(d->in, d->in + n, d->used);
-	}
-	return 0;
+	if (m->type == BUS_SIGNAL)
+		take_signal(d, m);
+	else
+		take_answer(d, m);
+	return true;
 }
 
 #define HOLD_NS      (7200 * NS_PER_S)
@@ -605,7 +517,7 @@ static void stream_handle(struct notifier *n)
 static int follow(struct notifier *n)
 {
 	while (!stop_requested()) {
-		struct pollfd fd[2] = { { n->desktop->fd, POLLIN, 0 }, { -1, POLLIN, 0 } };
+		struct pollfd fd[2] = { { n->desktop->bus.fd, POLLIN, 0 }, { -1, POLLIN, 0 } };
 		uint64_t now = now_ns();
 
 		if (n->stream < 0 && now >= n->retry_ns) {
@@ -624,7 +536,8 @@ static int follow(struct notifier *n)
 			return cli_fail("cannot wait for events: %s", strerror(errno));
 		if (fd[1].revents)
 			stream_handle(n);
-		if (fd[0].revents && desktop_handle(n->desktop, hold_worker, n) != 0)
+		if (fd[0].revents &&
+		    bus_connection_read(&n->desktop->bus, desktop_handle, n->desktop) != 0)
 			return cli_fail("the connection to the session bus is lost; start "
 					"gpuward notify again");
 		if (*n->desktop->refusal)
@@ -647,8 +560,11 @@ static int notify_run(struct cli *c)
 	stop_catch();
 	if (code == EXIT_OK && desktop_open(&n.desktop, message, sizeof(message)) != 0)
 		code = cli_fail("%s", message);
-	if (code == EXIT_OK)
+	if (code == EXIT_OK) {
+		n.desktop->pressed = hold_worker;
+		n.desktop->arg = &n;
 		code = follow(&n);
+	}
 	if (n.stream >= 0)
 		close(n.stream);
 	desktop_close(n.desktop);

@@ -131,7 +131,8 @@ static void add_fields(const struct pair *p, enum diff_section section, int devi
 	for (; t->path; t++) {
 		struct diff_value a = value_at(in_a, t->path), b = value_at(in_b, t->path);
 
-		add_field(p->d, section, device, t->path, t, &a, &b);
+		if (t->title)
+			add_field(p->d, section, device, t->path, t, &a, &b);
 	}
 }
 

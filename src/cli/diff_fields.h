@@ -101,30 +101,9 @@ static const struct diff_field diff_fields_throttles[] = {
 };
 /* The paths start at the sensor of one GPU. */
 static const struct diff_field diff_fields_sensor[] = {
-	{ "origin", "origin", 0, false },
-	{ "vbios_version", "VBIOS", 0, false },
-	{ "scope", "scope", 0, false },
-	{ "ring.supported", "ring", 0, false },
-	{ "ring.model", "ring, model", 0, false },
-	{ "ring.entries", "ring, entries", 0, false },
-	{ "ring.period_seconds", "ring, period", 0.02, true },
-	{ "ring.window_seconds", "ring, window", 0.02, true },
-	{ "ring.lag_seconds", "ring, lag", 0.02, true },
-	{ "instant.supported", "instant", 0, false },
-	{ "instant.period_seconds", "instant, period", 0.02, true },
-	{ "instant.window_seconds", "instant, window", 0.02, true },
-	{ "average.period_seconds", "average, period", 0.02, true },
-	{ "average.window_seconds", "average, window", 0.02, true },
-	{ "counter.supported", "counter", 0, false },
-	{ "counter.tick_seconds", "counter, tick", 0.02, true },
-	{ "counter.safe_seconds", "counter, safe interval", 0, false },
-	{ "counter.unsafe", "counter, loses energy when read", 0, false },
-	{ "calibrated", "calibrated", 0, false },
-	{ "gain", "gain", 0, false },
-	{ "offset_watts", "offset", 0, false },
-	{ "gain_uncertainty", "gain uncertainty", 0, false },
-	{ "offset_uncertainty_watts", "offset uncertainty", 0, false },
-	{ "reference_uncertainty", "reference uncertainty", 0, false },
+#define SENSOR(kind, file, member, key, diff)  { key, diff },
+#define SENSOR_IN(kind, part, name, key, diff) { key, diff },
+#include "measure/sensor.def"
 	{ NULL, NULL, 0, false },
 };
 

@@ -3,6 +3,7 @@
 #include "run_result.h"
 
 #include "clean_room.h"
+#include "output.h"
 
 #include "base/utf8.h"
 #include "measure/distribution.h"
@@ -99,22 +100,12 @@ static void print_items(const struct measured_run *r)
 	print_counted(&r->work.count);
 }
 
-/* Writes an age such as "12 min". */
-static const char *age_text(char out[static 32], double seconds)
-{
-	if (seconds < 90)
-		snprintf(out, 32, "%.0f s", fmax(seconds, 0));
-	else
-		snprintf(out, 32, "%.0f min", seconds / 60);
-	return out;
-}
-
 /* Writes the baselines, such as "no-context baseline of 80.0 W, 12 s old".  Returns NULL if
  * some GPU has no baseline. */
 static const char *baseline_text(char out[static 96], const struct measured_run *r)
 {
 	double watts = 0, oldest_s = 0;
-	char old[32];
+	char old[16];
 
 	for (unsigned i = 0; i < r->devices; i++) {
 		watts += r->device[i].baseline.power_w;
@@ -123,7 +114,7 @@ static const char *baseline_text(char out[static 96], const struct measured_run 
 	if (isnan(watts))
 		return NULL;
 	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->sum.baseline_kind, watts,
-		 age_text(old, oldest_s));
+		 figure_span(old, oldest_s));
 	return out;
 }
 

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "measure/energy.h"
+#include "serve/render_sensor.h"
 #include "serve/timespec_parse.h"
 
 #include <math.h>
@@ -31,6 +32,11 @@ static double count(const struct json_doc *o, const char *path)
 	return v >= 0 && v < 0x1p63 ? v : 0;
 }
 
+static unsigned small_count(const struct json_doc *o, const char *path)
+{
+	return (unsigned)fmin(count(o, path), 1e9);
+}
+
 static void text(const struct json_doc *o, const char *path, char *out, size_t size)
 {
 	const char *s = json_doc_string(o, path);
@@ -45,7 +51,7 @@ static void fill_fields(const struct json_doc *o, const struct field *f, size_t 
 
 		switch (f->type) {
 		case NUMBER: *(double *)at = number(o, f->path); break;
-		case SMALL: *(unsigned *)at = (unsigned)fmin(count(o, f->path), 1e9); break;
+		case SMALL: *(unsigned *)at = small_count(o, f->path); break;
 		case TRUTH: *(bool *)at = json_doc_true(o, f->path); break;
 		case TEXT: text(o, f->path, at, TEXT_SIZE); break;
 		}
@@ -103,7 +109,7 @@ static void read_list(const struct json_doc *o, const struct gw_energy_field *f,
 static void read_field(const struct json_doc *o, const struct gw_energy_field *f, void *at)
 {
 	switch (f->kind) {
-	case GW_FIELD_INDEX: *(unsigned *)at = (unsigned)fmin(count(o, f->key), 1e9); break;
+	case GW_FIELD_INDEX: *(unsigned *)at = small_count(o, f->key); break;
 	case GW_FIELD_FLAG: *(int *)at = json_doc_true(o, f->key); break;
 	case GW_FIELD_TIME:
 	case GW_FIELD_COUNT: *(uint64_t *)at = (uint64_t)count(o, f->key); break;
@@ -132,44 +138,6 @@ static void read_energy(const struct json_doc *o, struct gw_energy *e)
 			read_field(o, f, (char *)e + f->offset);
 }
 
-#define S(member) offsetof(struct sensor, member)
-#define SOURCE(name)                                                       \
-	{ #name ".changes", SMALL, S(name.changes) },                      \
-		{ #name ".period_seconds", NUMBER, S(name.period_s) },     \
-		{ #name ".window_seconds", NUMBER, S(name.window_s) },     \
-		{ #name ".lag_seconds", NUMBER, S(name.lag_s) },           \
-		{ #name ".call_p50_seconds", NUMBER, S(name.call_p50_s) }, \
-	{                                                                  \
-#name ".call_p99_seconds", NUMBER, S(name.call_p99_s)      \
-	}
-static const struct field sensor_fields[] = {
-	{ "uuid", TEXT, S(uuid) },
-	{ "driver_version", TEXT, S(driver) },
-	{ "vbios_version", TEXT, S(vbios) },
-	SOURCE(ring),
-	SOURCE(instant),
-	SOURCE(average),
-	{ "ring.entries", SMALL, S(ring_entries) },
-	{ "ring.wall_clock_stamps", TRUTH, S(ring_wall) },
-	{ "ring.span_seconds", NUMBER, S(ring_span_s) },
-	{ "ring.gap_p10_seconds", NUMBER, S(ring_gap_p10_s) },
-	{ "ring.gap_p90_seconds", NUMBER, S(ring_gap_p90_s) },
-	{ "counter.ticks", SMALL, S(ticks) },
-	{ "counter.unsafe", TRUTH, S(counter_unsafe) },
-	{ "counter.tick_seconds", NUMBER, S(tick_s) },
-	{ "counter.lag_seconds", NUMBER, S(counter_lag_s) },
-	{ "counter.safe_seconds", NUMBER, S(counter_safe_s) },
-	{ "counter.call_p50_seconds", NUMBER, S(counter_p50_s) },
-	{ "counter.call_p99_seconds", NUMBER, S(counter_p99_s) },
-	{ "calibrated", TRUTH, S(calibration.done) },
-	{ "gain", NUMBER, S(calibration.gain) },
-	{ "offset_watts", NUMBER, S(calibration.offset_w) },
-	{ "gain_uncertainty", NUMBER, S(calibration.gain_u) },
-	{ "offset_uncertainty_watts", NUMBER, S(calibration.offset_u_w) },
-	{ "pivot_watts", NUMBER, S(calibration.pivot_w) },
-	{ "reference_uncertainty", NUMBER, S(calibration.reference_u) },
-};
-
 static const char *origin_name(unsigned i)
 {
 	return sensor_origin_name((enum sensor_origin)i);
@@ -180,18 +148,46 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* Returns GW_HAVE if the sensor has the source `part`.  Otherwise returns the reason why
- * `figure` of this source is absent. */
-static enum gw_absence absence(const struct json_doc *sensor, const char *part,
-			       const char *figure)
+/* Returns GW_HAVE if the sensor has the source with this row of kind WHY. Otherwise returns the
+ * reason that the first figure of the source has. */
+static enum gw_absence absence(const struct json_doc *o, const struct sensor_field *why)
 {
-	const struct json_doc *o = json_doc_get(sensor, part);
+	const struct sensor_field *figure = why;
+	const int part = (int)strcspn(why->key, ".");
 	char path[64];
 
-	if (json_doc_true(o, "supported"))
+	if (json_doc_true(o, why->key))
 		return GW_HAVE;
-	snprintf(path, sizeof(path), "absent.%s", figure);
+	while (figure->kind != SENSOR_REAL)
+		figure++;
+	snprintf(path, sizeof(path), "%.*s.absent%s", part, why->key, figure->key + part);
 	return (enum gw_absence)word(o, path, gw_absence_key, GW_ABSENCES, GW_ABSENT_NOT_READ);
+}
+
+static void read_sensor_field(const struct json_doc *o, const struct sensor_field *f, void *at)
+{
+	const char *s = json_doc_string(o, f->key);
+
+	switch (f->kind) {
+	case SENSOR_TEXT: text(o, f->key, at, TEXT_SIZE); break;
+	case SENSOR_UINT: *(unsigned *)at = small_count(o, f->key); break;
+	case SENSOR_BOOL: *(bool *)at = json_doc_true(o, f->key); break;
+	case SENSOR_REAL: *(double *)at = number(o, f->key); break;
+	case SENSOR_TIME:
+		if (!s || timespec_parse(s, 0, at) != 0)
+			*(uint64_t *)at = 0;
+		break;
+	case SENSOR_ORIGIN:
+		*(enum sensor_origin *)at =
+			word(o, f->key, origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
+		break;
+	case SENSOR_MODEL:
+		*(enum sensor_model *)at =
+			word(o, f->key, model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
+		break;
+	case SENSOR_WHY: *(enum gw_absence *)at = absence(o, f); break;
+	case SENSOR_SCOPE: *(bool *)at = s && strcmp(s, "module") == 0; break;
+	}
 }
 
 static void read_rates(const struct json_doc *o, struct sensor *s)
@@ -209,24 +205,8 @@ static void read_rates(const struct json_doc *o, struct sensor *s)
 
 static void read_sensor(const struct json_doc *o, struct sensor *s)
 {
-	static const char period[] = "period_seconds";
-	const char *scope = json_doc_string(o, "scope");
-	const char *learned = json_doc_string(o, "learned_utc");
-
-	fill_fields(o, sensor_fields, COUNT(sensor_fields), s);
-	s->origin = word(o, "origin", origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
-	s->ring.model = word(o, "ring.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
-	s->instant.model =
-		word(o, "instant.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
-	s->average.model =
-		word(o, "average.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
-	s->ring.why = absence(o, "ring", period);
-	s->instant.why = absence(o, "instant", period);
-	s->average.why = absence(o, "average", period);
-	s->counter = absence(o, "counter", "tick_seconds");
-	s->module_scope = scope && strcmp(scope, "module") == 0;
-	if (!learned || timespec_parse(learned, 0, &s->wall_ns) != 0)
-		s->wall_ns = 0;
+	for (const struct sensor_field *f = sensor_fields; f->key; f++)
+		read_sensor_field(o, f, (char *)s + f->offset);
 	read_rates(o, s);
 }
 

@@ -3,122 +3,54 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/http_client.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
-#include "guard/worker/http.h"
 
 #include <gpuward.h>
 
 #include <stdio.h>
 #include <string.h>
 
-#define CONNECT_MS 5000
+#define CONNECT_NS (5 * NS_PER_S)
 #define QUERY_MAX  (64 * 1024)
-#define HEADER_MAX (SECRET_MAX + 64)
 
 struct asker {
 	const struct fleet_server *server;
 	const atomic_bool *stop;
 	uint64_t until_ns, timeout_ns;
-	void *handle;
-	struct curl_slist *headers;
+	struct http_client client;
 	struct buf query, body, reply;
-	char url[FLEET_URL_MAX + 32], error[CURL_ERROR_SIZE_];
+	char url[FLEET_URL_MAX + 32], token[SECRET_MAX];
 };
 
-static size_t asker_receive(char *p, size_t one, size_t n, void *arg)
-{
-	struct asker *a = arg;
-
-	(void)one;
-	buf_add(&a->reply, p, n);
-	return a->reply.err ? 0 : n;
-}
-
-static int asker_check_stop(void *arg, int64_t down_all, int64_t down, int64_t up_all,
-			    int64_t up)
-{
-	const struct asker *a = arg;
-
-	(void)down_all;
-	(void)down;
-	(void)up_all;
-	(void)up;
-	return a->stop && atomic_load(a->stop);
-}
-
-/* Reads the token and makes the headers. Returns 0, or an error with a sentence. */
-static int make_headers(struct asker *a, char *message, size_t size)
-{
-	char token[SECRET_MAX], line[HEADER_MAX];
-	struct curl_slist *more;
-	int err;
-
-	a->headers = curl_library.slist_append(NULL, "Accept: application/json");
-	more = a->headers ? curl_library.slist_append(a->headers, "Expect:") : NULL;
-	if (more && *a->server->token_file) {
-		err = secret_read_for(a->server->token_file, "the token file", token, message,
-				      size);
-		if (err)
-			return err;
-		token[strcspn(token, " \t")] = '\0';
-		snprintf(line, sizeof(line), "Authorization: Bearer %s", token);
-		more = curl_library.slist_append(a->headers, line);
-		explicit_bzero(line, sizeof(line));
-		explicit_bzero(token, sizeof(token));
-	}
-	if (more)
-		return 0;
-	snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
-	return -GW_E_NOMEM;
-}
-
+/* Makes the url and reads the token. Returns 0, or an error with a sentence. */
 static int asker_open(struct asker *a, char *message, size_t size)
 {
-	const struct curl_callbacks x = { a->error, asker_receive, a, asker_check_stop, a };
 	size_t n = strlen(a->server->url);
-	int err = curl_prepare(&a->handle, &x, message, size);
+	int err = 0;
 
-	if (!err)
-		err = make_headers(a, message, size);
-	if (err)
-		return err;
 	while (n && a->server->url[n - 1] == '/')
 		n--;
 	snprintf(a->url, sizeof(a->url), "%.*s/api/v1/query", (int)n, a->server->url);
-	curl_library.setopt(a->handle, CURL_URL, a->url);
-	curl_library.setopt(a->handle, CURL_HTTPHEADER, a->headers);
-	if (*a->server->ca_file)
-		curl_library.setopt(a->handle, CURL_CAINFO, a->server->ca_file);
-	return 0;
+	if (*a->server->token_file)
+		err = secret_read_for(a->server->token_file, "the token file", a->token,
+				      message, size);
+	a->token[strcspn(a->token, " \t")] = '\0';
+	return err;
 }
 
 static void asker_close(struct asker *a)
 {
-	if (a->handle)
-		curl_library.cleanup(a->handle);
-	if (a->headers)
-		curl_library.slist_free(a->headers);
+	http_client_close(&a->client);
+	explicit_bzero(a->token, sizeof(a->token));
 	buf_done(&a->query);
 	buf_done(&a->body);
 	buf_done(&a->reply);
 }
 
-/* Writes why a request got no answer. */
-static void describe_transport(const struct asker *a, int rc, char *out, size_t size)
-{
-	if (a->reply.err == -GW_E_SIZE)
-		snprintf(out, size, "the answer is larger than %u MiB", FLEET_REPLY_MAX >> 20);
-	else if (rc == CURL_TIMED_OUT)
-		snprintf(out, size, "no answer within %.0f s", (double)a->timeout_ns / 1e9);
-	else if (rc == CURL_ABORTED)
-		snprintf(out, size, "the request was cancelled");
-	else
-		snprintf(out, size, "%s", *a->error ? a->error : curl_library.strerror(rc));
-}
-
 /* Writes why the server refused the query: the reason from its reply, and what to do. */
-static void describe_status(const struct asker *a, long status, char *out, size_t size)
+static void describe_status(const struct asker *a, int status, char *out, size_t size)
 {
 	char words[200];
 
@@ -127,7 +59,7 @@ static void describe_status(const struct asker *a, long status, char *out, size_
 		snprintf(words, sizeof(words), "Prometheus gives no reason");
 	if (status == 401 || status == 403)
 		snprintf(
-			out, size, "refused with status %ld: %s: %s", status, words,
+			out, size, "refused with status %d: %s: %s", status, words,
 			*a->server->token_file
 				? "check that the token in the token file is right and allows "
 				  "queries"
@@ -140,11 +72,11 @@ static void describe_status(const struct asker *a, long status, char *out, size_
 			 a->url);
 	else if (status >= 300 && status < 400)
 		snprintf(out, size,
-			 "status %ld: the address redirects to another one, perhaps to a login "
+			 "status %d: the address redirects to another one, perhaps to a login "
 			 "page; use the address of Prometheus itself",
 			 status);
 	else
-		snprintf(out, size, "status %ld: %s", status, words);
+		snprintf(out, size, "status %d: %s", status, words);
 }
 
 enum asker_outcome {
@@ -155,10 +87,11 @@ enum asker_outcome {
 static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fleet_query q,
 				      char *problem, size_t size)
 {
-	const struct curl_library *c = &curl_library;
+	static const char *const headers[] = { "Accept: application/json", NULL };
 	uint64_t now_ns = clock_mono_ns(clock_real()), left_ns;
-	long status = 0;
-	int rc;
+	struct http_request request;
+	struct http_result result;
+	int err;
 
 	if (now_ns + NS_PER_MS >= a->until_ns) {
 		snprintf(problem, size,
@@ -170,7 +103,6 @@ static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fle
 	left_ns = a->until_ns - now_ns;
 	buf_clear(&a->query);
 	buf_clear(&a->body);
-	buf_clear(&a->reply);
 	fleet_query_write(&a->query, q, &f->question);
 	buf_adds(&a->body, "query=");
 	url_escape(&a->body, a->query.p);
@@ -182,26 +114,32 @@ static enum asker_outcome asker_query(struct asker *a, struct fleet *f, enum fle
 			 "--node");
 		return ASKER_STOP;
 	}
-	a->error[0] = '\0';
-	c->setopt(a->handle, CURL_TIMEOUT_MS, (long)(left_ns / NS_PER_MS));
-	c->setopt(a->handle, CURL_CONNECT_MS, (long)CONNECT_MS);
-	c->setopt(a->handle, CURL_POST, 1L);
-	c->setopt(a->handle, CURL_POSTFIELDSIZE, (long)a->body.len);
-	c->setopt(a->handle, CURL_POSTFIELDS, a->body.p);
-	rc = c->perform(a->handle);
-	if (rc) {
-		describe_transport(a, rc, problem, size);
+	request = (struct http_request){ .url = a->url,
+					 .ca_file = a->server->ca_file,
+					 .headers = headers,
+					 .secret = a->token,
+					 .body = a->body.p,
+					 .body_size = a->body.len,
+					 .timeout_ns = left_ns,
+					 .connect_ns = CONNECT_NS,
+					 .cancelled = a->stop };
+	err = http_client_send(&a->client, &request, &a->reply, &result);
+	if (err == -GW_E_TIMEOUT)
+		snprintf(problem, size, "no answer within %.0f s", (double)a->timeout_ns / 1e9);
+	else if (err)
+		snprintf(problem, size, "%s", result.why);
+	if (err)
 		return a->reply.err ? ASKER_GO_ON : ASKER_STOP;
-	}
-	c->getinfo(a->handle, CURL_RESPONSE_CODE, &status);
-	if (status == 200) {
+	if (result.status == 200) {
 		fleet_take(f, q, a->reply.p, a->reply.len);
 		snprintf(problem, size, "%s", f->answer[q].problem);
 		return ASKER_GO_ON;
 	}
-	describe_status(a, status, problem, size);
-	return status < 500 && status != 400 && status != 422 && status != 429 ? ASKER_STOP
-									       : ASKER_GO_ON;
+	describe_status(a, result.status, problem, size);
+	return result.status < 500 && result.status != 400 && result.status != 422 &&
+			       result.status != 429
+		       ? ASKER_STOP
+		       : ASKER_GO_ON;
 }
 
 int fleet_ask(const struct fleet_server *s, const struct fleet_question *x, uint64_t timeout_ns,

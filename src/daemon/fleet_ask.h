@@ -1,9 +1,8 @@
 /* fleet_ask: sends all queries about a fleet to a Prometheus server or to a server with the
  * same API.
  *
- * It sends POST requests to URL/api/v1/query with libcurl, one after the other on one
- * connection, and blocks until the deadline. Only http and https are used, without redirects
- * and without a proxy from the environment. The token never appears in a message. */
+ * It sends POST requests to URL/api/v1/query with base/http_client.h, one after the other on one
+ * connection, and blocks until the deadline. The token never appears in a message. */
 #ifndef GW_DAEMON_FLEET_ASK_H
 #define GW_DAEMON_FLEET_ASK_H
 

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <strings.h>
 
-#define TCP_LISTEN_STATE 0x0A
 /* Maximum number of listening ports per process that are compared. */
 #define PORTS        16
 #define COMMAND_SIZE 16384
@@ -244,10 +243,7 @@ static bool owns_unit(const struct root *root, const struct setup_server *s)
 struct port_list {
 	const struct root *root;
 	int64_t pid;
-	struct {
-		unsigned port;
-		unsigned long long inode;
-	} of[64];
+	struct listening_socket of[64];
 	unsigned count;
 	unsigned own[PORTS], owned;
 };
@@ -260,17 +256,8 @@ static void list_ports(struct port_list *l, const char *table)
 	root_path(path, sizeof(path), "proc/%lld/net/%s", (long long)l->pid, table);
 	if (lines_open(&lines, l->root, path) != 0)
 		return;
-	while (l->count < 64 && (line = lines_next(&lines))) {
-		unsigned port, state;
-		unsigned long long inode;
-
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*u %*u %llu",
-			   &port, &state, &inode) != 3 ||
-		    state != TCP_LISTEN_STATE || !inode)
-			continue;
-		l->of[l->count].port = port;
-		l->of[l->count++].inode = inode;
-	}
+	while (l->count < 64 && (line = lines_next(&lines)))
+		l->count += listening_socket_parse(line, &l->of[l->count]);
 	lines_close(&lines);
 }
 

@@ -1,27 +1,18 @@
 #include "suspend.h"
 
-#include "bus_message.h"
+#include "bus_connection.h"
 
 #include "base/clock.h"
 
 #include <gpuward.h>
 
-#include <errno.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #define RETRY_NS    (60 * NS_PER_S)
-#define IN_SIZE     (64 * 1024) /* Larger than any message that is accepted. */
-#define OUT_SIZE    2048
-#define FDS         4 /* Maximum number of descriptors per read. Only one is requested. */
 #define BUS_PATH    "/run/dbus/system_bus_socket"
-#define BUS         "org.freedesktop.DBus"
 #define LOGIND      "org.freedesktop.login1"
 #define LOGIND_PATH "/org/freedesktop/login1"
 #define MANAGER     "org.freedesktop.login1.Manager"
@@ -41,35 +32,25 @@ struct logind {
 	void (*sleeps)(void *arg, bool going);
 	void *arg;
 	struct loop_source *source, *again;
-	int fd;   /* Socket of the system bus. -1 if it is not connected. */
-	int lock; /* Descriptor of the delay lock. -1 if there is none. */
-	/* Descriptor that was received with the current message. -1 if there is none. */
-	int received;
-	bool greeted; /* The authentication is complete. */
-	bool going;   /* logind announced a suspend. */
-	bool ready;   /* The service is ready for the suspend. */
-	uint8_t *in;
-	size_t used;
+	struct bus_connection bus;
+	int lock;   /* Descriptor of the delay lock. -1 if there is none. */
+	bool going; /* logind announced a suspend. */
+	bool ready; /* The service is ready for the suspend. */
 };
 
-static void close_fd(int *fd)
+static void release_lock(struct logind *l)
 {
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
+	if (l->lock >= 0)
+		close(l->lock);
+	l->lock = -1;
 }
 
 static void disconnect(struct logind *l)
 {
 	loop_remove(l->source);
 	l->source = NULL;
-	close_fd(&l->fd);
-	close_fd(&l->lock);
-	close_fd(&l->received);
-	free(l->in);
-	l->in = NULL;
-	l->used = 0;
-	l->greeted = false;
+	bus_connection_close(&l->bus);
+	release_lock(l);
 }
 
 static void set_going(struct logind *l, bool going)
@@ -90,14 +71,6 @@ static void retry_later(struct logind *l)
 	loop_set_time(l->again, clock_mono_ns(clock_real()) + RETRY_NS);
 }
 
-/* Sends a message. Returns false if it does not fit into the socket buffer: messages have a
- * few hundred bytes and the buffer takes many thousand, so the bus has stopped reading. */
-static bool send_all(struct logind *l, const struct buf *out)
-{
-	return !out->err &&
-	       send(l->fd, out->p, out->len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)out->len;
-}
-
 static void write_inhibit(struct buf *out)
 {
 	static const struct bus_method m = { LOGIND, LOGIND_PATH, MANAGER, "Inhibit" };
@@ -107,42 +80,39 @@ static void write_inhibit(struct buf *out)
 	bus_write(out, S_LOCK, &m, arg);
 }
 
-/* Sends the authentication and the first calls together. The bus answers in this order. */
+/* Sends what was written. It does not wait: messages have a few hundred bytes and the socket
+ * buffer takes many thousand, so if they do not fit, the bus has stopped reading. */
+static bool send_calls(struct logind *l, const struct buf *out)
+{
+	return bus_connection_send(&l->bus, out, 0) == 0;
+}
+
+/* Sends the authentication and the first calls together. */
 static bool send_greeting(struct logind *l)
 {
-	static const struct bus_method hello = { BUS, "/org/freedesktop/DBus", BUS, "Hello" },
-				       match = { BUS, "/org/freedesktop/DBus", BUS,
-						 "AddMatch" };
-	static const char *const none[] = { NULL },
-				 *const rule[] = { "type='signal',sender='" LOGIND
-						   "',path='" LOGIND_PATH
-						   "',interface='" MANAGER "',member='" SIGNAL
-						   "'",
-						   NULL },
-				 *const owner[] = { "type='signal',sender='" BUS
-						    "',interface='" BUS "',member='" OWNER
-						    "',arg0='" LOGIND "'",
-						    NULL };
-	char text[OUT_SIZE];
+	char text[BUS_OUT_SIZE];
 	struct buf out;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	bus_write_greeting(&out, true);
-	bus_write(&out, S_HELLO, &hello, none);
-	bus_write(&out, S_MATCH, &match, rule);
-	bus_write(&out, S_OWNER, &match, owner);
+	bus_connection_hello(&l->bus, &out, S_HELLO);
+	bus_write_match(&out, S_MATCH,
+			"type='signal',sender='" LOGIND "',path='" LOGIND_PATH
+			"',interface='" MANAGER "',member='" SIGNAL "'");
+	bus_write_match(&out, S_OWNER,
+			"type='signal',sender='" BUS_NAME "',interface='" BUS_NAME
+			"',member='" OWNER "',arg0='" LOGIND "'");
 	write_inhibit(&out);
-	return send_all(l, &out);
+	return send_calls(l, &out);
 }
 
 static bool request_lock(struct logind *l)
 {
-	char text[OUT_SIZE];
+	char text[BUS_OUT_SIZE];
 	struct buf out;
 
 	buf_init_fixed(&out, text, sizeof(text));
 	write_inhibit(&out);
-	return send_all(l, &out);
+	return send_calls(l, &out);
 }
 
 static bool is_signal(const struct bus_message *m)
@@ -157,22 +127,23 @@ static bool is_signal(const struct bus_message *m)
 static bool is_owner_change(const struct bus_message *m)
 {
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->sender &&
-	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS) == 0;
+	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS_NAME) == 0;
 }
 
 /* Handles one message. Returns false if the connection must be closed. */
-static bool handle_message(struct logind *l, const struct bus_message *m)
+static bool handle_message(void *arg, const struct bus_message *m)
 {
+	struct logind *l = arg;
 	bool going;
 
 	if (m->type == BUS_ERROR && m->reply_to != S_LOCK)
 		return false;
 	if (m->type == BUS_REPLY && m->reply_to == S_LOCK) {
-		close_fd(&l->lock);
-		l->lock = l->received;
-		l->received = -1;
+		release_lock(l);
+		l->lock = l->bus.received;
+		l->bus.received = -1;
 		if (l->ready) /* The lock came too late. Keeping it would delay the suspend. */
-			close_fd(&l->lock);
+			release_lock(l);
 	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
 		set_going(l, going);
 		return going || request_lock(l);
@@ -185,119 +156,25 @@ static bool handle_message(struct logind *l, const struct bus_message *m)
 	return true;
 }
 
-/* Reads the two lines before the first message: "OK id" and "AGREE_UNIX_FD". The second line
- * may be ERROR; then there is no lock. Returns their size, 0 if they are incomplete, or -1
- * if the authentication failed. */
-static long greeting(const struct logind *l)
-{
-	const char *text = (const char *)l->in;
-	const uint8_t *end = memchr(l->in, '\n', l->used);
-	const uint8_t *second =
-		end ? memchr(end + 1, '\n', l->used - (size_t)(end + 1 - l->in)) : NULL;
-
-	if (l->used >= 3 && strncmp(text, "OK ", 3) != 0)
-		return -1;
-	return second ? second + 1 - l->in : 0;
-}
-
-static bool handle_input(struct logind *l)
-{
-	while (l->used > 0) {
-		struct bus_message m;
-		long n = l->greeted ? bus_read(l->in, l->used, &m) : greeting(l);
-
-		if (n < 0 || (n == 0 && l->used == IN_SIZE))
-			return false;
-		if (n == 0)
-			return true;
-		if (!l->greeted)
-			l->greeted = true;
-		else if (!handle_message(l, &m))
-			return false;
-		l->used -= (size_t)n;
-		memmove(l->in, l->in + n, l->used);
-	}
-	return true;
-}
-
-/* Keeps only the last descriptor, because the service never waits for more than one. */
-static void take_fds(struct logind *l, struct msghdr *h)
-{
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
-		int fd[FDS];
-		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS || n > FDS)
-			continue;
-		memcpy(fd, CMSG_DATA(c), n * sizeof(int));
-		for (size_t i = 0; i < n; i++) {
-			close_fd(&l->received);
-			l->received = fd[i];
-		}
-	}
-}
-
-static bool read_some(struct logind *l)
-{
-	union {
-		struct cmsghdr align;
-		char space[CMSG_SPACE(FDS * sizeof(int))];
-	} control;
-	struct iovec v = { l->in + l->used, IN_SIZE - l->used };
-	struct msghdr h = { .msg_iov = &v,
-			    .msg_iovlen = 1,
-			    .msg_control = control.space,
-			    .msg_controllen = sizeof(control.space) };
-	ssize_t n = recvmsg(l->fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR;
-	take_fds(l, &h);
-	l->used += (size_t)n;
-	return n > 0;
-}
-
 static void bus_readable(void *arg, int fd, uint32_t events)
 {
 	struct logind *l = arg;
 
 	(void)fd;
 	(void)events;
-	if (!read_some(l) || !handle_input(l))
+	if (bus_connection_read(&l->bus, handle_message, l) != 0)
 		retry_later(l);
-}
-
-/* Makes the address of the system bus from the first address of the list. Only a plain
- * unix:path= is supported. */
-static bool bus_address(struct sockaddr_un *a)
-{
-	static const char prefix[] = "unix:path=";
-	const char *given = getenv("DBUS_SYSTEM_BUS_ADDRESS");
-	size_t n;
-
-	if (!given || !*given)
-		return snprintf(a->sun_path, sizeof(a->sun_path), "%s", BUS_PATH) > 0;
-	if (strncmp(given, prefix, strlen(prefix)) != 0)
-		return false;
-	given += strlen(prefix);
-	n = strcspn(given, ",;%");
-	if (given[n] == '%' || n >= sizeof(a->sun_path))
-		return false;
-	memcpy(a->sun_path, given, n);
-	return true;
 }
 
 static void connect_bus(void *arg, uint64_t now_ns)
 {
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	struct bus_address a;
 	struct logind *l = arg;
 
 	(void)now_ns;
-	l->in = malloc(IN_SIZE);
-	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (!l->in || l->fd < 0 || !bus_address(&a) ||
-	    connect(l->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 || !send_greeting(l) ||
-	    loop_add_fd(l->loop, l->fd, EPOLLIN, bus_readable, l, &l->source) != 0)
+	if (!bus_address_read(&a, getenv("DBUS_SYSTEM_BUS_ADDRESS"), BUS_PATH) ||
+	    bus_connection_open(&l->bus, &a, true) != 0 || !send_greeting(l) ||
+	    loop_add_fd(l->loop, l->bus.fd, EPOLLIN, bus_readable, l, &l->source) != 0)
 		retry_later(l);
 }
 
@@ -313,7 +190,8 @@ static int logind_new(struct loop *loop, void (*sleeps)(void *arg, bool going), 
 	l->loop = loop;
 	l->sleeps = sleeps;
 	l->arg = arg;
-	l->fd = l->lock = l->received = -1;
+	l->bus = (struct bus_connection)BUS_CONNECTION_CLOSED;
+	l->lock = -1;
 	connect_bus(l, 0);
 	*ret = l;
 	return 0;
@@ -352,7 +230,7 @@ static bool send_request(struct suspend *d, enum view_request what)
 static void allow_suspend(struct suspend *d)
 {
 	d->waited = false;
-	close_fd(&d->logind->lock);
+	release_lock(d->logind);
 	d->logind->ready = d->logind->going;
 }
 

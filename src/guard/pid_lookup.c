@@ -130,9 +130,19 @@ int pidfile_read(const struct root *root, const char *path, struct pidfile *ret)
 
 #define TCP_LISTEN_STATE 0x0A
 
+bool listening_socket_parse(const char *line, struct listening_socket *ret)
+{
+	unsigned state;
+
+	return sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &ret->port,
+		      &state, &ret->uid, &ret->inode) == 4 &&
+	       state == TCP_LISTEN_STATE && ret->inode != 0;
+}
+
 static int read_table(const struct root *root, const char *path, unsigned port,
 		      struct port_owners *ret)
 {
+	struct listening_socket at;
 	struct lines l;
 	char *line;
 	int err = lines_open(&l, root, path);
@@ -140,15 +150,10 @@ static int read_table(const struct root *root, const char *path, unsigned port,
 	if (err)
 		return err;
 	while (ret->count < PORT_OWNER_SOCKETS && (line = lines_next(&l))) {
-		unsigned at, state, uid;
-		unsigned long long n;
-
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &at,
-			   &state, &uid, &n) != 4 ||
-		    at != port || state != TCP_LISTEN_STATE || n == 0)
+		if (!listening_socket_parse(line, &at) || at.port != port)
 			continue;
-		ret->inode[ret->count++] = n;
-		ret->uid = uid;
+		ret->inode[ret->count++] = at.inode;
+		ret->uid = at.uid;
 	}
 	lines_close(&l);
 	return 0;

@@ -41,6 +41,14 @@ struct port_owners { /* the sockets that listen on a port */
 	int64_t uid; /* user who owns the last of these sockets */
 };
 
+struct listening_socket {
+	unsigned port, uid;
+	unsigned long long inode;
+};
+
+/* Reads a line of /proc/net/tcp or tcp6. Returns false if it is not a listening socket. */
+bool listening_socket_parse(const char *line, struct listening_socket *ret);
+
 /* Finds the sockets that listen on the port. The caller zeroes ret. Takes 3 ms. Returns 0, or
  * -GW_E_IO: the tables cannot be read now. */
 int port_owner_read(const struct root *root, unsigned port, struct port_owners *ret);

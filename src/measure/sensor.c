@@ -291,55 +291,32 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
  * ignored. */
 #define FILE_MAX 16384
 
-#define TOP(kind, name)   TOML_FIELD(kind, "", #name, struct sensor, name)
-#define IN(s, kind, name) TOML_FIELD(kind, #s, #name, struct sensor, s.name)
-#define CALIBRATION(row, kind, key, name) \
-	TOML_##row(kind, "", key, struct sensor, calibration.name)
 #define RATE(section, i, name) TOML_FIELD(REAL, section, #name, struct sensor, rate[i].name)
-#define WHY(section, key, member) \
-	TOML_ENUM(section, key, struct sensor, member, gw_absence_key, GW_ABSENCES)
-#define SOURCE(s)                                                                 \
-	WHY(#s, "why", s.why),                                                    \
-		TOML_ENUM(#s, "model", struct sensor, s.model, sensor_model_name, \
-			  SENSOR_LOWPASS + 1),                                    \
-		IN(s, REAL, period_s), IN(s, REAL, window_s), IN(s, REAL, lag_s), \
-		IN(s, UINT, changes), IN(s, REAL, call_p50_s), IN(s, REAL, call_p99_s)
-#define RATES(s, i) RATE(s, i, every_s), RATE(s, i, counter_w), RATE(s, i, reference_w)
+#define RATES(s, i)            RATE(s, i, every_s), RATE(s, i, counter_w), RATE(s, i, reference_w)
 
+#define FILE_TEXT(section, key, member)  TOML_FIELD(TEXT, section, key, struct sensor, member)
+#define FILE_UINT(section, key, member)  TOML_FIELD(UINT, section, key, struct sensor, member)
+#define FILE_BOOL(section, key, member)  TOML_FIELD(BOOL, section, key, struct sensor, member)
+#define FILE_REAL(section, key, member)  TOML_FIELD(REAL, section, key, struct sensor, member)
+#define FILE_TIME(section, key, member)  TOML_FIELD(U64, section, key, struct sensor, member)
+#define FILE_SCOPE(section, key, member) FILE_BOOL(section, key, member)
+#define FILE_WHY(section, key, member) \
+	TOML_ENUM(section, key, struct sensor, member, gw_absence_key, GW_ABSENCES)
+#define FILE_MODEL(section, key, member) \
+	TOML_ENUM(section, key, struct sensor, member, sensor_model_name, SENSOR_LOWPASS + 1)
+#define FILE_ORIGIN(section, key, member) \
+	TOML_ENUM(section, key, struct sensor, member, sensor_origin_name, SENSOR_ACTIVE + 1)
+
+/* In TOML, the keys of the top level come first. */
 static const struct toml_field fields[] = {
-	TOP(TEXT, uuid),
-	TOP(TEXT, driver),
-	TOP(TEXT, vbios),
-	TOML_ENUM("", "origin", struct sensor, origin, sensor_origin_name, SENSOR_ACTIVE + 1),
-	TOP(U64, wall_ns),
-	TOP(UINT, ring_entries),
-	TOP(REAL, ring_span_s),
-	TOP(REAL, ring_gap_p10_s),
-	TOP(REAL, ring_gap_p90_s),
-	TOP(BOOL, ring_wall),
-	WHY("", "counter", counter),
-	TOP(REAL, tick_s),
-	TOP(REAL, counter_lag_s),
-	TOP(REAL, counter_safe_s),
-	TOP(BOOL, counter_unsafe),
-	TOP(UINT, ticks),
-	TOP(REAL, counter_p50_s),
-	TOP(REAL, counter_p99_s),
-	TOP(BOOL, module_scope),
-	CALIBRATION(FIELD, BOOL, "calibrated", done),
-	CALIBRATION(FIELD, REAL, "gain", gain),
-	CALIBRATION(FIELD, REAL, "offset_w", offset_w),
-	CALIBRATION(FIELD, REAL, "gain_u", gain_u),
-	CALIBRATION(FIELD, REAL, "offset_u_w", offset_u_w),
-	CALIBRATION(OPTIONAL, REAL, "pivot_w", pivot_w),
-	CALIBRATION(OPTIONAL, REAL, "reference_u", reference_u),
-	SOURCE(ring),
-	SOURCE(instant),
-	SOURCE(average),
-	RATES("rate_1_hz", SENSOR_1_HZ),
-	RATES("rate_10_hz", SENSOR_10_HZ),
-	RATES("rate_100_hz", SENSOR_100_HZ),
-	RATES("rate_flat_out", SENSOR_FLAT_OUT),
+#define SENSOR(kind, file, member, key, diff) FILE_##kind("", #file, member),
+#define SENSOR_IN(kind, part, name, key, diff)
+#include "sensor.def"
+#define SENSOR(kind, file, member, key, diff)
+#define SENSOR_IN(kind, part, name, key, diff) FILE_##kind(#part, #name, part.name),
+#include "sensor.def"
+	RATES("rate_1_hz", SENSOR_1_HZ),     RATES("rate_10_hz", SENSOR_10_HZ),
+	RATES("rate_100_hz", SENSOR_100_HZ), RATES("rate_flat_out", SENSOR_FLAT_OUT),
 	RATES("rate_10_s", SENSOR_10_S),
 };
 #define FIELDS COUNT(fields)

@@ -1,71 +1,53 @@
 #include "render_sensor.h"
 
 #include "base/array.h"
-#include "base/clock.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
-struct figure {
-	const char *key;
-	double v; /* NAN: unknown */
+const struct sensor_field sensor_fields[] = {
+#define SENSOR(kind, file, member, key, diff) \
+	{ SENSOR_##kind, key, offsetof(struct sensor, member) },
+#define SENSOR_IN(kind, part, name, key, diff) SENSOR(kind, name, part.name, key, diff)
+#include "measure/sensor.def"
+	{ .key = NULL },
 };
 
-/* Writes the values of a source; "absent" has the reason for each null. If `why` is not
- * GW_HAVE, the source is not available: all values are null for this reason. If the source is
- * available, a missing value was not measured. */
-static void write_figures(struct json *j, const struct figure *f, unsigned n,
-			  enum gw_absence why)
+/* Returns the part of the key after its object. */
+static const char *last_of(const struct sensor_field *f)
 {
-	enum gw_absence missing = why == GW_HAVE ? GW_ABSENT_NOT_READ : why;
+	const char *dot = strchr(f->key, '.');
 
-	for (unsigned i = 0; i < n; i++)
-		json_double(j, f[i].key, why == GW_HAVE ? f[i].v : (double)NAN);
-	json_object(j, "absent");
-	for (unsigned i = 0; i < n; i++)
-		if (why != GW_HAVE || isnan(f[i].v))
-			json_string(j, f[i].key, gw_absence_key(missing));
-	json_object_end(j);
+	return dot ? dot + 1 : f->key;
 }
 
-static void source_head(struct json *j, const char *key, const struct sensor_source *s)
+static bool same_part(const struct sensor_field *f, const struct sensor_field *head)
 {
-	json_object(j, key);
-	json_bool(j, "supported", s->why == GW_HAVE);
-	json_string(j, "model", sensor_model_name(s->model));
-	json_uint(j, "changes", s->changes);
-	json_string(j, "message", sensor_source_note(s));
+	return strncmp(f->key, head->key, strcspn(head->key, ".") + 1) == 0;
 }
 
-#define SOURCE_FIGURES(s)                                                               \
-	{ "period_seconds", (s)->period_s }, { "window_seconds", (s)->window_s },       \
-		{ "lag_seconds", (s)->lag_s }, { "call_p50_seconds", (s)->call_p50_s }, \
-	{                                                                               \
-		"call_p99_seconds", (s)->call_p99_s                                     \
+static void write_field(struct json *j, const struct sensor_field *f, const struct sensor *s)
+{
+	const void *at = (const char *)s + f->offset;
+	const char *key = last_of(f);
+
+	switch (f->kind) {
+	case SENSOR_TEXT: render_text(j, key, at); break;
+	case SENSOR_UINT: json_uint(j, key, *(const unsigned *)at); break;
+	case SENSOR_BOOL: json_bool(j, key, *(const bool *)at); break;
+	case SENSOR_REAL: json_double(j, key, *(const double *)at); break;
+	case SENSOR_TIME: json_time(j, key, *(const uint64_t *)at); break;
+	case SENSOR_WHY: json_bool(j, key, *(const enum gw_absence *)at == GW_HAVE); break;
+	case SENSOR_ORIGIN:
+		json_string(j, key, sensor_origin_name(*(const enum sensor_origin *)at));
+		break;
+	case SENSOR_MODEL:
+		json_string(j, key, sensor_model_name(*(const enum sensor_model *)at));
+		break;
+	case SENSOR_SCOPE: json_string(j, key, *(const bool *)at ? "module" : "board"); break;
 	}
-
-static void write_source(struct json *j, const char *key, const struct sensor_source *s)
-{
-	const struct figure f[] = { SOURCE_FIGURES(s) };
-
-	source_head(j, key, s);
-	write_figures(j, f, COUNT(f), s->why);
-	json_object_end(j);
 }
-
-static void write_ring(struct json *j, const struct sensor *s)
-{
-	const struct figure f[] = { SOURCE_FIGURES(&s->ring),
-				    { "span_seconds", s->ring_span_s },
-				    { "gap_p10_seconds", s->ring_gap_p10_s },
-				    { "gap_p90_seconds", s->ring_gap_p90_s } };
-
-	source_head(j, "ring", &s->ring);
-	json_uint(j, "entries", s->ring_entries);
-	json_bool(j, "wall_clock_stamps", s->ring_wall);
-	write_figures(j, f, COUNT(f), s->ring.why);
-	json_object_end(j);
-}
-
 static void write_rates(struct json *j, const struct sensor *s)
 {
 	json_array(j, "rates");
@@ -84,43 +66,64 @@ static void write_rates(struct json *j, const struct sensor *s)
 	json_array_end(j);
 }
 
-static void write_counter(struct json *j, const struct sensor *s)
+static double figure_of(const struct sensor_field *f, const struct sensor *s)
 {
-	const struct figure f[] = { { "tick_seconds", s->tick_s },
-				    { "lag_seconds", s->counter_lag_s },
-				    { "safe_seconds", s->counter_safe_s },
-				    { "call_p50_seconds", s->counter_p50_s },
-				    { "call_p99_seconds", s->counter_p99_s } };
+	return *(const double *)((const char *)s + f->offset);
+}
 
-	json_object(j, "counter");
-	json_bool(j, "supported", s->counter == GW_HAVE);
-	json_uint(j, "ticks", s->ticks);
-	json_bool(j, "unsafe", s->counter_unsafe);
-	write_figures(j, f, COUNT(f), s->counter);
-	write_rates(j, s);
+/* Returns the source of power whose member `why` has this offset; NULL: it is the counter. */
+static const struct sensor_source *source_at(const struct sensor *s, size_t offset)
+{
+	switch (offset) {
+	case offsetof(struct sensor, ring.why): return &s->ring;
+	case offsetof(struct sensor, instant.why): return &s->instant;
+	case offsetof(struct sensor, average.why): return &s->average;
+	default: return NULL;
+	}
+}
+
+/* Writes an object of the sensor. `head` is its row of kind WHY, which is its first row;
+ * "absent" has the reason for each null. If `why` is not GW_HAVE, the source is not available:
+ * all values are null for this reason. If the source is available, a missing value was not
+ * measured. */
+static void write_part(struct json *j, const struct sensor_field *head, const struct sensor *s)
+{
+	const enum gw_absence why = *(const enum gw_absence *)((const char *)s + head->offset);
+	const struct sensor_source *source = source_at(s, head->offset);
+	const struct sensor_field *f;
+	char part[16];
+
+	snprintf(part, sizeof(part), "%.*s", (int)strcspn(head->key, "."), head->key);
+	json_object(j, part);
+	for (f = head; f->key && same_part(f, head); f++) {
+		if (f->kind != SENSOR_REAL)
+			write_field(j, f, s);
+		if (source && strcmp(last_of(f), "changes") == 0)
+			json_string(j, "message", sensor_source_note(source));
+	}
+	for (f = head; f->key && same_part(f, head); f++)
+		if (f->kind == SENSOR_REAL)
+			json_double(j, last_of(f),
+				    why == GW_HAVE ? figure_of(f, s) : (double)NAN);
+	json_object(j, "absent");
+	for (f = head; f->key && same_part(f, head); f++)
+		if (f->kind == SENSOR_REAL && (why != GW_HAVE || isnan(figure_of(f, s))))
+			json_string(j, last_of(f),
+				    gw_absence_key(why == GW_HAVE ? GW_ABSENT_NOT_READ : why));
+	json_object_end(j);
+	if (!source)
+		write_rates(j, s);
 	json_object_end(j);
 }
 
 void sensor_json(struct json *j, const char *key, const struct sensor *s)
 {
 	json_object(j, key);
-	render_text(j, "uuid", s->uuid);
-	render_text(j, "driver_version", s->driver);
-	render_text(j, "vbios_version", s->vbios);
-	json_string(j, "origin", sensor_origin_name(s->origin));
-	json_time(j, "learned_utc", s->wall_ns);
-	write_ring(j, s);
-	write_source(j, "instant", &s->instant);
-	write_source(j, "average", &s->average);
-	write_counter(j, s);
-	json_string(j, "scope", s->module_scope ? "module" : "board");
-	json_bool(j, "calibrated", s->calibration.done);
-	json_double(j, "gain", s->calibration.gain);
-	json_double(j, "offset_watts", s->calibration.offset_w);
-	json_double(j, "gain_uncertainty", s->calibration.gain_u);
-	json_double(j, "offset_uncertainty_watts", s->calibration.offset_u_w);
-	json_double(j, "pivot_watts", s->calibration.pivot_w);
-	json_double(j, "reference_uncertainty", s->calibration.reference_u);
+	for (const struct sensor_field *f = sensor_fields; f->key; f++)
+		if (!strchr(f->key, '.'))
+			write_field(j, f, s);
+		else if (f->kind == SENSOR_WHY)
+			write_part(j, f, s);
 	json_object_end(j);
 }
 

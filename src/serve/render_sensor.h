@@ -6,6 +6,26 @@
 
 #include "measure/sensor.h"
 
+/* A row of measure/sensor.def, for reading and writing JSON. */
+struct sensor_field {
+	enum {
+		SENSOR_TEXT,
+		SENSOR_UINT,
+		SENSOR_BOOL,
+		SENSOR_REAL,
+		SENSOR_TIME,
+		SENSOR_ORIGIN,
+		SENSOR_MODEL,
+		SENSOR_WHY,
+		SENSOR_SCOPE,
+	} kind;
+	const char *key; /* path in the JSON object of a sensor */
+	size_t offset;   /* in struct sensor */
+};
+
+/* The last row has the key NULL. */
+extern const struct sensor_field sensor_fields[];
+
 /* Writes one object. Unknown values are null, with the reason in "absent" next to them. */
 void sensor_json(struct json *j, const char *key, const struct sensor *s);
 

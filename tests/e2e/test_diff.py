@@ -103,6 +103,8 @@ def test_every_compared_fact_is_in_a_result(tmp_path):
     energy = (TOP / "include/gpuward/energy.def").read_text()
     paths += [device + key for key, title in re.findall(
         r'^GW_\w+\(\w+, \w+, "([^"]*)",[^)]*?\bDIFF(?:_RATIO)?\(\s*("[^"]+")', energy, re.M)]
+    sensor = (TOP / "src/measure/sensor.def").read_text()
+    paths += [where["sensor"] + key for key in re.findall(r'^SENSOR\w*\(.*?"([^"]+)", DIFF', sensor, re.M)]
     words = (TOP / "include/gpuward/words.def").read_text()
     paths += [f"{device}throttle.{key}_seconds" for key in re.findall(r'^GW_THROTTLE\(\w+, "(\w+)"', words, re.M)]
     assert len(tables) == 6 and len(paths) > 90

@@ -330,7 +330,7 @@ def test_a_slow_engine_is_given_up_and_what_is_known_is_shown(fake):
     ((200, "application/json", b""), "not from Prometheus"),
     ((200, "application/json", b'{"status":"success"}'), "no data.result"),
     ((200, "application/json", b'{"status":"error","error":"out of cheese"}'), "out of cheese"),
-    ((200, "application/json", b"[" * (9 << 20)), "larger than 8 MiB"),
+    ((200, "application/json", b"[" * (9 << 20)), "longer than 8 MiB"),
     ((401, "text/plain", b"no org id"), "refused with status 401: no org id: a token is needed"),
     ((403, "application/json", b'{"status":"error","error":"tenant x may not read"}'), "tenant x may not read"),
     ((404, "text/plain", b"404 page not found"), "the path is wrong; the address of Mimir"),

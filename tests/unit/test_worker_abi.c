@@ -1,6 +1,6 @@
 /* Compares our numbers of libcurl's interface with its header. Built only if the header is
  * installed. */
-#include "guard/worker/curl_abi.h"
+#include "base/curl_abi.h"
 
 #define CURL_DISABLE_DEPRECATION /* switches off warnings about deprecated numbers */
 #include <curl/curl.h>
@@ -10,10 +10,11 @@ CURL_NUMBERS(CHECK)
 
 int main(void)
 {
-	/* Checks that the calls have the types that http.c uses; setopt and getinfo are macros
+	/* Checks that the calls have the types that http_client.c uses; setopt and getinfo are macros
 	 * in C. */
 	CURLcode (*perform)(CURL *) = curl_easy_perform;
 	CURL *(*init)(void) = curl_easy_init;
+	void (*reset)(CURL *) = curl_easy_reset;
 	CURLcode (*global)(long) = curl_global_init;
 	struct curl_slist *(*append)(struct curl_slist *, const char *) = curl_slist_append;
 	void (*cleanup)(CURL *) = curl_easy_cleanup;
@@ -21,5 +22,7 @@ int main(void)
 	const char *(*words)(CURLcode) = curl_easy_strerror;
 
 	_Static_assert(sizeof(CURLcode) == sizeof(int), "codes are ints");
-	return perform && init && global && append && cleanup && slist_free && words ? 0 : 1;
+	return perform && init && reset && global && append && cleanup && slist_free && words
+		       ? 0
+		       : 1;
 }

@@ -2,81 +2,17 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/http_client.h"
 
 #include <gpuward.h>
 
-#include <dlfcn.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Loaded once and never unloaded, because curl_global_init() must run exactly once, before
- * every other call. */
-struct curl_library curl_library;
-static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
-
-static void curl_load_once(void)
-{
-	struct curl_library *c = &curl_library;
-	void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-	void *p;
-
-	if (!library) {
-		snprintf(c->why, sizeof(c->why),
-			 "libcurl.so.4 is needed for HTTP requests: install libcurl4");
-		return;
-	}
-#define LOOK_UP(type, name, symbol, args) \
-	p = dlsym(library, symbol);       \
-	memcpy(&c->name, &p, sizeof(p));  \
-	if (!p)                           \
-		snprintf(c->why, sizeof(c->why), "this libcurl.so.4 has no %s", symbol);
-	CURL_CALLS(LOOK_UP)
-#undef LOOK_UP
-	if (!c->why[0] && c->global_init(CURL_GLOBAL_EVERYTHING) != 0)
-		snprintf(c->why, sizeof(c->why), "libcurl.so.4 cannot be initialised");
-}
-
-/* Loads libcurl.so.4 at the first call; several threads may call this function. Returns 0, or
- * -GW_E_NOSUPPORT with a sentence. */
-static int curl_load(char *message, size_t size)
-{
-	pthread_once(&curl_once, curl_load_once);
-	if (!curl_library.why[0])
-		return 0;
-	snprintf(message, size, "%s", curl_library.why);
-	return -GW_E_NOSUPPORT;
-}
-
-int curl_prepare(void **handle, const struct curl_callbacks *x, char *message, size_t size)
-{
-	const struct curl_library *c = &curl_library;
-
-	if (curl_load(message, size) != 0)
-		return -GW_E_NOSUPPORT;
-	if (!*handle)
-		*handle = c->easy_init();
-	if (!*handle) {
-		snprintf(message, size, "%s", gw_strerror(-GW_E_NOMEM));
-		return -GW_E_NOMEM;
-	}
-	c->setopt(*handle, CURL_NOSIGNAL, 1L);
-	c->setopt(*handle, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
-	c->setopt(*handle, CURL_PROXY, "");
-	c->setopt(*handle, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
-	c->setopt(*handle, CURL_ERRORBUFFER, x->error);
-	c->setopt(*handle, CURL_WRITEFUNCTION, x->receive);
-	c->setopt(*handle, CURL_WRITEDATA, x->receive_arg);
-	c->setopt(*handle, CURL_XFERINFOFUNCTION, x->check);
-	c->setopt(*handle, CURL_XFERINFODATA, x->check_arg);
-	c->setopt(*handle, CURL_NOPROGRESS, x->check ? 0L : 1L);
-	return 0;
-}
-
 /* Time limit for connecting. It is shorter than the limit for an answer, because a server that
  * does not accept a connection will not answer, but a busy server may answer late. */
-#define CONNECT_MS 3000
+#define CONNECT_NS (3 * NS_PER_S)
 
 struct worker_http {
 	const struct policy_worker *worker;
@@ -85,12 +21,10 @@ struct worker_http {
 	bool admin_key, token_read;
 	const atomic_bool *cancelled;
 	const char *until; /* text of worker_http_until(); NULL: none */
-	bool complete;     /* the answer contains the text `until` */
 	char token[SECRET_MAX];
-	void *handle;
+	struct http_client client;
 	struct buf body;
 	int status;
-	char error[CURL_ERROR_SIZE_];
 };
 
 int worker_http_new(const struct policy_worker *w, uint64_t deadline_ns,
@@ -111,8 +45,7 @@ void worker_http_free(struct worker_http *h)
 {
 	if (!h)
 		return;
-	if (h->handle)
-		curl_library.cleanup(h->handle);
+	http_client_close(&h->client);
 	explicit_bzero(h->token, sizeof(h->token));
 	buf_done(&h->body);
 	free(h);
@@ -220,130 +153,42 @@ static int full_url(const struct worker_http *h, const char *path, char *out, si
 	return -GW_E_ARG;
 }
 
-static size_t receive_body(char *p, size_t one, size_t n, void *ctx)
-{
-	struct worker_http *h = ctx;
-
-	(void)one;
-	buf_add(&h->body, p, n);
-	h->complete = h->until && !h->body.err && h->body.len > 2 &&
-		      strcmp(h->body.p + h->body.len - 2, "\n\n") == 0 &&
-		      strstr(h->body.p, h->until);
-	return h->body.err || h->complete ? 0 : n;
-}
-
-/* Returns the headers of a request; NULL: out of memory. */
-static struct curl_slist *request_headers(const struct worker_http *h, const char *body)
-{
-	struct curl_slist *list = curl_library.slist_append(NULL, "Accept: application/json");
-	struct curl_slist *more = list;
-	char line[sizeof(h->token) + 32];
-
-	if (list && body)
-		more = curl_library.slist_append(list, "Content-Type: application/json");
-	if (more && h->token[0] && !h->socket) { /* a container engine must not get the token */
-		snprintf(line, sizeof(line), "%s%s",
-			 h->admin_key ? "x-admin-key: " : "Authorization: Bearer ", h->token);
-		more = curl_library.slist_append(list, line);
-		explicit_bzero(line, sizeof(line));
-	}
-	if (!more && list)
-		curl_library.slist_free(list);
-	return more ? list : NULL;
-}
-
-/* libcurl calls this function about once per second. The result 1 ends the request. */
-static int check_cancelled(void *ctx, int64_t down_all, int64_t down, int64_t up_all,
-			   int64_t up)
-{
-	const struct worker_http *h = ctx;
-
-	(void)down_all;
-	(void)down;
-	(void)up_all;
-	(void)up;
-	return atomic_load(h->cancelled);
-}
-
-static void set_method(struct worker_http *h, const char *method, const char *body)
-{
-	if (strcmp(method, "GET") == 0) {
-		curl_library.setopt(h->handle, CURL_HTTPGET, 1L);
-		return;
-	}
-	curl_library.setopt(h->handle, CURL_POST, 1L);
-	curl_library.setopt(h->handle, CURL_POSTFIELDSIZE, (long)(body ? strlen(body) : 0));
-	curl_library.setopt(h->handle, CURL_POSTFIELDS, body ? body : "");
-}
-
-static int transport_failed(const struct worker_http *h, int code, const char *what,
-			    char *message, size_t size)
-{
-	const char *where = h->socket ? h->socket : h->worker->url;
-
-	if (h->body.err == -GW_E_SIZE)
-		snprintf(message, size, "%s: the answer to %s is longer than 1 MiB", where,
-			 what);
-	else if (code == CURL_TIMED_OUT)
-		snprintf(message, size, "%s: %s: no answer in time", where, what);
-	else
-		snprintf(message, size, "%s: %s: %s", where, what,
-			 h->error[0] ? h->error : curl_library.strerror(code));
-	switch (code) {
-	case CURL_TIMED_OUT: return -GW_E_TIMEOUT;
-	case CURL_UNSUPPORTED:
-	case CURL_MALFORMED: return -GW_E_ARG;
-	case CURL_NO_MEMORY: return -GW_E_NOMEM;
-	default: return -GW_E_IO;
-	}
-}
-
-static int open_handle(struct worker_http *h, char *message, size_t size)
-{
-	const struct curl_callbacks x = { h->error, receive_body, h,
-					  h->cancelled ? check_cancelled : NULL, h };
-	int err = curl_prepare(&h->handle, &x, message, size);
-
-	if (err)
-		return err;
-	curl_library.setopt(h->handle, CURL_UNIX_SOCKET, h->socket);
-	return read_token(h, message, size);
-}
-
 int worker_http_do(struct worker_http *h, const char *method, const char *path,
 		   const char *body, char *message, size_t size)
 {
-	char url[2048], what[160];
-	struct curl_slist *list;
-	long status = 0, ms = (long)clock_ms_until(clock_real(), h->deadline_ns);
+	const char *const headers[] = { "Accept: application/json",
+					body ? "Content-Type: application/json" : NULL, NULL };
+	const bool post = strcmp(method, "POST") == 0;
+	char url[2048];
+	struct http_request q = {
+		.url = url,
+		.socket = h->socket,
+		.headers = headers,
+		.login = h->admin_key ? HTTP_LOGIN_ADMIN_KEY : HTTP_LOGIN_BEARER,
+		/* a container engine must not get the token */
+		.secret = h->socket ? NULL : h->token,
+		.body = body || !post ? body : "",
+		.body_size = body ? strlen(body) : 0,
+		.timeout_ns = clock_ms_until(clock_real(), h->deadline_ns) * NS_PER_MS,
+		.connect_ns = CONNECT_NS,
+		.until_text = h->until,
+		.cancelled = h->cancelled,
+	};
+	struct http_result result;
 	int rc = full_url(h, path, url, sizeof(url), message, size);
 
-	snprintf(what, sizeof(what), "%s %.*s", method, (int)strcspn(path, "?"), path);
+	h->status = 0;
 	if (!rc)
-		rc = open_handle(h, message, size);
+		rc = read_token(h, message, size);
 	if (rc)
 		return rc;
-	buf_clear(&h->body);
-	h->error[0] = '\0';
-	h->status = 0;
-	h->complete = false;
-	if (ms == 0)
-		return transport_failed(h, CURL_TIMED_OUT, what, message, size);
-	list = request_headers(h, body);
-	if (!list)
-		return -GW_E_NOMEM;
-	curl_library.setopt(h->handle, CURL_URL, url);
-	curl_library.setopt(h->handle, CURL_HTTPHEADER, list);
-	curl_library.setopt(h->handle, CURL_TIMEOUT_MS, ms);
-	curl_library.setopt(h->handle, CURL_CONNECT_MS,
-			    ms < CONNECT_MS ? ms : (long)CONNECT_MS);
-	set_method(h, method, body);
-	rc = curl_library.perform(h->handle);
-	curl_library.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
-	curl_library.slist_free(list);
-	if (rc && !h->complete)
-		return transport_failed(h, rc, what, message, size);
-	curl_library.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
-	h->status = (int)status;
-	return 0;
+	rc = http_client_send(&h->client, &q, &h->body, &result);
+	h->status = result.status;
+	if (rc == -GW_E_NOSUPPORT)
+		snprintf(message, size, "%s", result.why);
+	else if (rc)
+		snprintf(message, size, "%s: %s %.*s: %s",
+			 h->socket ? h->socket : h->worker->url, method,
+			 (int)strcspn(path, "?"), path, result.why);
+	return rc == -GW_E_SIZE ? -GW_E_IO : rc;
 }
