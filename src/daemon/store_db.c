@@ -28,10 +28,10 @@ static const char *const migrations[] = {
 	" begin INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(tier, gpu, begin));"
 	"CREATE TABLE count(key TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;"
 	"CREATE TABLE event(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ns INTEGER NOT NULL,"
-	" kind TEXT NOT NULL, uuid TEXT, severity TEXT NOT NULL, text TEXT NOT NULL,"
-	" simulated INTEGER NOT NULL DEFAULT 0);"
+	" kind TEXT NOT NULL, uuid TEXT, severity TEXT NOT NULL, text TEXT NOT NULL);"
 	"CREATE TABLE document(seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
 	" id TEXT NOT NULL, json TEXT NOT NULL, UNIQUE(kind, id));",
+	"ALTER TABLE event ADD COLUMN simulated INTEGER NOT NULL DEFAULT 0;",
 };
 
 /* Only for a new file, because setting auto_vacuum writes to the file, and that fails on a full
