@@ -128,7 +128,7 @@ const struct toml_field *toml_read_fields(const struct toml_node *top,
 		const struct toml_node *v =
 			toml_get(*f->section ? toml_get(top, f->section) : top, f->key);
 
-		if (!v || !read_field(v, f, (char *)object + f->offset))
+		if (!v ? !f->optional : !read_field(v, f, (char *)object + f->offset))
 			return f;
 	}
 	return NULL;

@@ -32,12 +32,16 @@ struct toml_field {
 	size_t size;                         /* bytes of the member, for TOML_FIELD_TEXT */
 	const char *(*name)(unsigned value); /* for TOML_FIELD_ENUM */
 	unsigned names;                      /* number of values, for TOML_FIELD_ENUM */
+	bool optional; /* Older files lack the field. The member then stays unchanged. */
 };
 
 /* clang-format off */
 #define TOML_FIELD(kind, section_, key_, object, member)                                   \
 	{ .section = section_, .key = key_, .type = TOML_FIELD_##kind,                     \
 	  .offset = offsetof(object, member), .size = sizeof(((object *)0)->member) }
+#define TOML_OPTIONAL(kind, section_, key_, object, member)                                \
+	{ .section = section_, .key = key_, .type = TOML_FIELD_##kind,                     \
+	  .offset = offsetof(object, member), .optional = true }
 #define TOML_ENUM(section_, key_, object, member, name_, names_)                           \
 	{ .section = section_, .key = key_, .type = TOML_FIELD_ENUM,                       \
 	  .offset = offsetof(object, member), .name = name_, .names = names_ }

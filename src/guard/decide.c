@@ -190,7 +190,7 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 
 /* True if the guard may decide without readings. Only an eviction that a person requested, or
  * that is due because the GPU is blind, continues. */
-static bool may_decide_blindly(const struct guard_worker *w)
+static bool may_decide_when_blind(const struct guard_worker *w)
 {
 	const enum guard_state s = worker_state(w);
 
@@ -204,15 +204,15 @@ static bool update_unreadable(struct guard *g, struct guard_worker *w)
 {
 	const bool before = w->conditions & CONDITION_UNREADABLE;
 
-	if (guard_unseen(g, w)) {
+	if (guard_is_blind_or_hung(g, w)) {
 		if (!before)
 			guard_report(g, w, "GPU unreadable",
 				     "one of its GPUs cannot be read (blind or hung): nothing "
 				     "is decided");
 		w->conditions |= CONDITION_UNREADABLE;
-		return may_decide_blindly(w);
+		return may_decide_when_blind(w);
 	}
-	if (guard_unread(g, w))
+	if (guard_is_stale(g, w))
 		return false;
 	w->conditions &= ~(unsigned)CONDITION_UNREADABLE;
 	if (before && w->presence != PRESENCE_GONE) {

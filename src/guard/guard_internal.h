@@ -176,8 +176,7 @@ enum worker_stage {
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
 /* The state of the worker when its return began. It is kept if the worker must leave again before
- * the return is complete, because the return may continue. At other times it is FROM_RUN, except
- * that a started worker is FROM_ABSENT until its process is found. */
+ * the return is complete. Else: FROM_RUN, or FROM_ABSENT for a started worker without a process. */
 enum worker_from {
 	FROM_RUN,     /* with a return: the worker was being evicted, but probably never left */
 	FROM_RETURN,  /* only in old recordings, for any of the following */
@@ -482,9 +481,9 @@ void guard_read_scene(struct guard *g);
 enum guard_dry guard_find_dry(const struct guard *g, const struct guard_worker *w);
 /* True if one of the worker's GPUs is hung or blind. A GPU is blind after many bad readings,
  * until enough readings in a row are good. */
-bool guard_unseen(const struct guard *g, const struct guard_worker *w);
+bool guard_is_blind_or_hung(const struct guard *g, const struct guard_worker *w);
 /* True if the last scene has no good reading of one of the worker's GPUs. */
-bool guard_unread(const struct guard *g, const struct guard_worker *w);
+bool guard_is_stale(const struct guard *g, const struct guard_worker *w);
 /* True if all of the worker's GPUs are lost. */
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 /* Makes the worker's roots in the last scene its known roots. */

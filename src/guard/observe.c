@@ -334,7 +334,7 @@ void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 	}
 }
 
-bool guard_unseen(const struct guard *g, const struct guard_worker *w)
+bool guard_is_blind_or_hung(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(w->observed.gpus, i) && (g->gpu[i].blind || gpu_is_hung(&g->gpu[i])))
@@ -342,7 +342,7 @@ bool guard_unseen(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-bool guard_unread(const struct guard *g, const struct guard_worker *w)
+bool guard_is_stale(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(w->observed.gpus, i) && gpu_is_stale(&g->gpu[i]))

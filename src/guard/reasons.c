@@ -204,7 +204,7 @@ void guard_update_demand(struct guard *g)
 
 		find_demand(g, w);
 		/* A failed reading is evidence neither for nor against demand. */
-		if (!guard_unread(g, w))
+		if (!guard_is_stale(g, w))
 			count_demand(g, &w->demand);
 	}
 }

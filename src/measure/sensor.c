@@ -294,10 +294,12 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
 #define RATE(section, i, name) TOML_FIELD(REAL, section, #name, struct sensor, rate[i].name)
 #define RATES(s, i)            RATE(s, i, every_s), RATE(s, i, counter_w), RATE(s, i, reference_w)
 
-#define FILE_TEXT(section, key, member)  TOML_FIELD(TEXT, section, key, struct sensor, member)
-#define FILE_UINT(section, key, member)  TOML_FIELD(UINT, section, key, struct sensor, member)
-#define FILE_BOOL(section, key, member)  TOML_FIELD(BOOL, section, key, struct sensor, member)
-#define FILE_REAL(section, key, member)  TOML_FIELD(REAL, section, key, struct sensor, member)
+#define FILE_TEXT(section, key, member) TOML_FIELD(TEXT, section, key, struct sensor, member)
+#define FILE_UINT(section, key, member) TOML_FIELD(UINT, section, key, struct sensor, member)
+#define FILE_BOOL(section, key, member) TOML_FIELD(BOOL, section, key, struct sensor, member)
+#define FILE_REAL(section, key, member) TOML_FIELD(REAL, section, key, struct sensor, member)
+#define FILE_LATER(section, key, member) \
+	TOML_OPTIONAL(REAL, section, key, struct sensor, member)
 #define FILE_TIME(section, key, member)  TOML_FIELD(U64, section, key, struct sensor, member)
 #define FILE_SCOPE(section, key, member) FILE_BOOL(section, key, member)
 #define FILE_WHY(section, key, member) \
