@@ -275,6 +275,12 @@ API_TEST(events_are_listed_or_followed)
 	fake_add(&fake.head, "Last-Event-ID", "17");
 	get("/api/v1/events?after=3", 200);
 	assert_int_equal(fake.after, 17);
+	fake_add(&fake.head, "Accept", "text/event-stream;q=0, application/json");
+	get("/api/v1/events?after=3", 200);
+	at("events.0.id", "4");
+	fake_add(&fake.head, "Accept", "application/json, text/event-stream;q=0.5");
+	get("/api/v1/events?after=3", 200);
+	at("events.0.id", "4");
 	get("/api/v1/events?topics=windov", 400);
 	says("did you mean \\\"window\\\"");
 }
