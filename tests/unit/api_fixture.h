@@ -308,6 +308,7 @@ static inline void begin(const char *world)
 	t.api.view.device = t.device;
 	t.api.view.interval_ns = NS_PER_S;
 	t.api.view.self = (struct view_self){ .start_wall_ns = clock_wall_ns(&sim.clock),
+					      .start_mono_ns = clock_mono_ns(&sim.clock),
 					      .rss_bytes = 9 << 20,
 					      .store_state = "ok",
 					      .counts_known = true };

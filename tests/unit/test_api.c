@@ -408,6 +408,27 @@ API_TEST(files_are_served_unchanged)
 	at("rss_bytes", "9437184");
 }
 
+static uint64_t wall_was_set_back(void *ctx)
+{
+	(void)ctx;
+	return sim_wall_ns() - 3600 * NS_PER_S;
+}
+
+API_TEST(the_uptime_does_not_depend_on_the_wall_clock)
+{
+	struct clock clock;
+
+	begin(TWO_GPUS);
+	clock = sim.clock;
+	clock.wall_ns = wall_was_set_back;
+	t.api.clock = &clock;
+	t.api.view.self.cpu_seconds = 2;
+	sim_step(8 * NS_PER_S);
+	get("/api/v1/self", 200);
+	assert_float_equal(number("uptime_seconds"), 8, 1e-6);
+	assert_float_equal(number("cpu_mean_ratio"), 0.25, 1e-6);
+}
+
 static char opened[64]; /* "/api/v1/windows/ID" */
 
 static void open_window(const char *body)
