@@ -470,6 +470,20 @@ def test_a_reservation_lasts_as_long_as_its_process_also_over_a_restart(s, world
         s.wait(lambda: worker.resident() == 10 * GIB)
 
 
+def test_a_reservation_has_the_same_key_after_a_restart(s):
+    def reserve(size):
+        return s.post("/api/v1/guard/reservations", token=True, json={"bytes": size}, headers={"Idempotency-Key": "render-7"})
+    first = reserve(GIB)
+    assert first.status_code == 201
+    s.restart(signal.SIGKILL)
+    s.wait(lambda: [r["id"] for r in s.reservations()] == [first.json()["id"]])
+    again = reserve(GIB)
+    assert again.status_code == 200 and again.headers["Location"] == first.headers["Location"], again.text
+    assert reserve(2 * GIB).status_code == 422
+    s.release(first.json()["id"])
+    assert reserve(2 * GIB).status_code == 201
+
+
 def test_a_reservation_that_was_refused_or_released_does_not_come_back(s, world, worker):
     for _ in range(2):
         assert s.post("/api/v1/guard/reservations", token=True, json={"bytes": 1 << 50}).status_code == 409
