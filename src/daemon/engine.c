@@ -605,6 +605,7 @@ static void begin_view(struct engine *e)
 				 .engine = e };
 	e->view.init_failures = (uint64_t)store_count(store, "init_failures");
 	e->view.self.start_wall_ns = clock_wall_ns(e->clock);
+	e->view.self.start_mono_ns = clock_mono_ns(e->clock);
 	e->view.self.store_state = store_state(store);
 	e->view.self.counts_known = store_count_known(store);
 }

@@ -194,6 +194,7 @@ const struct guard_view *guard_service_view(struct guard_service *g)
 	g->view.moves = &g->moves;
 	g->view.operations = &g->operations;
 	g->view.requested = g->requested;
+	g->view.rooms = g->room;
 	guard_inputs_show(g->inputs, &g->view);
 	guard_service_journal_view(g);
 	return &g->view;

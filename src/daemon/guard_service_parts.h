@@ -22,7 +22,6 @@
 
 #define GUARD_SERVICE_DEVICES SCENE_GPUS
 #define GUARD_SERVICE_LOOK_NS (5 * NS_PER_MS)
-#define GUARD_SERVICE_OWNERS  32 /* Maximum number of reservations. */
 
 /* The owner process of a reservation. The reservation ends when the process exits. */
 struct owner {
@@ -132,9 +131,8 @@ struct guard_service {
 	struct guard_view_mode mode; /* The mode that a person set. */
 
 	/* Reservations. */
-	struct owner owner[GUARD_SERVICE_OWNERS];
-	/* Ids of stored reservations. 0 if the slot is free. */
-	uint64_t room[GUARD_SERVICE_OWNERS];
+	struct owner owner[GUARD_VIEW_ROOMS];
+	struct guard_view_room room[GUARD_VIEW_ROOMS];
 };
 
 /* Returns the time of the configured clock. */

@@ -48,7 +48,7 @@ static struct owner *free_owner_slot(struct guard_service *g)
 {
 	char ignored[300];
 
-	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++) {
+	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++) {
 		struct owner *o = &g->owner[i];
 
 		if (o->id && guard_reservation_ready(g->guard, o->id, ignored,
@@ -90,11 +90,13 @@ static bool find_reservation(const struct guard_service *g, uint64_t id,
 	return false;
 }
 
-static void note_stored(struct guard_service *g, uint64_t id)
+static void note_reservation(struct guard_service *g, uint64_t id,
+			     const struct guard_view_key *key)
 {
-	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
-		if (!g->room[i]) {
-			g->room[i] = id;
+	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++)
+		if (!g->room[i].id) {
+			g->room[i].id = id;
+			g->room[i].key = *key;
 			return;
 		}
 }
@@ -110,7 +112,10 @@ static bool write_documents(struct guard_service *g)
 	return !err || err == -GW_E_TIMEOUT;
 }
 
-static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks)
+/* Stores a reservation. Its key is in the same document, so that a client can repeat its request
+ * after a crash. */
+static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks,
+			      const struct guard_view_key *key)
 {
 	struct guard_room_record r = { .start_ticks = start_ticks };
 	uint64_t now = guard_service_time_ns(g);
@@ -123,13 +128,14 @@ static void store_reservation(struct guard_service *g, uint64_t id, uint64_t sta
 	if (r.room.until_ns != UINT64_MAX)
 		r.until_wall_ns = clock_wall_ns(g->config.clock) +
 				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
+	if (key)
+		r.key = *key;
+	note_reservation(g, id, &r.key);
 	reservation_key(id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
 	kept = !text.err &&
 	       store_put_document(g->config.store, KIND, name, text.p, text.len) == 0;
-	if (kept)
-		note_stored(g, id);
 	if (!write_documents(g) || !kept)
 		guard_service_log(
 			g, "warning",
@@ -138,27 +144,27 @@ static void store_reservation(struct guard_service *g, uint64_t id, uint64_t sta
 	buf_done(&text);
 }
 
-static void remove_reservation(struct guard_service *g, uint64_t *id)
+static void remove_reservation(struct guard_service *g, struct guard_view_room *r)
 {
 	char name[24];
 
-	reservation_key(*id, name);
+	reservation_key(r->id, name);
 	store_delete_document(g->config.store, KIND, name);
-	*id = 0;
+	*r = (struct guard_view_room){ .id = 0 };
 }
 
 void guard_service_rooms_tick(struct guard_service *g)
 {
 	struct guard_reservation room;
 
-	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
-		if (g->room[i] && !find_reservation(g, g->room[i], &room))
+	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++)
+		if (g->room[i].id && !find_reservation(g, g->room[i].id, &room))
 			remove_reservation(g, &g->room[i]);
 }
 
 static void release_reservation(struct guard_service *g, uint64_t id)
 {
-	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
+	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++)
 		if (id && g->owner[i].id == id)
 			forget_owner(&g->owner[i]);
 	guard_service_release(g, id);
@@ -204,7 +210,7 @@ static void load_reservation(void *arg, const char *id, const char *json)
 		store_delete_document(g->config.store, KIND, id);
 		return;
 	}
-	note_stored(g, r.room.id);
+	note_reservation(g, r.room.id, &r.key);
 	watch_owner(g, r.room.id, fd);
 	guard_service_log(g, "info", "reservation %s of %.0f MiB on %s continues", id,
 			  (double)r.room.bytes / 1048576, r.room.gpu);
@@ -212,12 +218,12 @@ static void load_reservation(void *arg, const char *id, const char *json)
 
 void guard_service_rooms_open(struct guard_service *g)
 {
-	store_each_document(g->config.store, KIND, GUARD_SERVICE_OWNERS, load_reservation, g);
+	store_each_document(g->config.store, KIND, GUARD_VIEW_ROOMS, load_reservation, g);
 }
 
 void guard_service_rooms_close(struct guard_service *g)
 {
-	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
+	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++)
 		if (g->owner[i].id)
 			forget_owner(&g->owner[i]);
 }
@@ -364,7 +370,8 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	err = guard_service_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);
 	if (!err) {
 		watch_owner(g, *ret_id, fd);
-		store_reservation(g, *ret_id, start_ticks);
+		guard_service_rooms_tick(g); /* Frees the slots of reservations that ended. */
+		store_reservation(g, *ret_id, start_ticks, by->key);
 		snprintf(text, sizeof(text), "new reservation of %.0f MiB",
 			 (double)bytes / 1048576);
 		audit(g, by->who, text);

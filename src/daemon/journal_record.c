@@ -80,6 +80,8 @@ void guard_room_write(struct buf *out, const struct guard_room_record *r)
 	json_int(&j, "pid", r->room.pid);
 	json_uint(&j, "start_ticks", r->start_ticks);
 	json_uint(&j, "until_wall_ns", r->until_wall_ns);
+	json_string(&j, "key", r->key.key);
+	json_string(&j, "body", r->key.body);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -223,6 +225,8 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 	ret->room.pid = (int64_t)json_doc_uint(o, "pid", INT32_MAX);
 	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
 	ret->until_wall_ns = json_doc_uint(o, "until_wall_ns", INT64_MAX);
+	text_of(o, "key", ret->key.key, sizeof(ret->key.key));
+	text_of(o, "body", ret->key.body, sizeof(ret->key.body));
 	json_doc_free(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }

@@ -34,18 +34,10 @@ struct api {
 	/* Clients without the token may open and end energy windows too. */
 	bool windows_open;
 	struct energy_cost cost; /* prices that /api/v1/self shows */
-	/* The latest reservations that were requested with an Idempotency-Key: a ring. */
-	struct api_key {
-		/* SHA-256 of the key and of the request body, as hexadecimal text */
-		char key[65], body[65];
-		uint64_t id; /* id of the reservation; 0: unused entry */
-	} room_key[32];
 	/* The running simulation, or an ended one whose result was not sent yet. NULL: none. */
 	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
-	/* Number of entries that were ever written to room_key. */
-	unsigned room_keys;
-	struct buf openapi; /* The OpenAPI document. The first request for it makes it. */
+	struct buf openapi;   /* The OpenAPI document. The first request for it makes it. */
 };
 
 /* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */

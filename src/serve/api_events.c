@@ -1,5 +1,6 @@
 /* Replies with events, as a list or as a stream, and writes the stream's message for a tick. */
 #include "guard_doc.h"
+#include "http_check.h"
 
 #include "base/suggest.h"
 #include "measure/workload_energy.h"
@@ -250,9 +251,8 @@ static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 
 static bool wants_stream(const struct request *q)
 {
-	const char *accept = request_header(q, "Accept");
-
-	return accept && strstr(accept, "text/event-stream");
+	return check_prefers(request_header(q, "Accept"), "text/event-stream",
+			     "application/json");
 }
 
 /* Gets the id of the last event that a reconnecting client has received: from the header

@@ -315,9 +315,10 @@ static void send_request(const struct api *a, const struct request *q, struct re
 		ttl = UINT64_MAX;
 	guard_doc_who(q, w->reason, name, sizeof(name));
 	(void)guard_status(g->guard, (unsigned)worker, &before);
-	err = a->view.guard_ops->request(a->view.guarding, worker, request_kind(verb, w), ttl,
-					 &(struct guard_client){ name, q->uid, q->peer_pid, 0 },
-					 message, sizeof(message));
+	err = a->view.guard_ops->request(
+		a->view.guarding, worker, request_kind(verb, w), ttl,
+		&(struct guard_client){ name, q->uid, q->peer_pid, 0, NULL }, message,
+		sizeof(message));
 	if (!err)
 		reply_accepted(a, g, (unsigned)worker, verb == HOLD ? &before : NULL, message,
 			       r);
@@ -379,9 +380,10 @@ static void answer_mode(const struct api *a, const struct request *q, struct rep
 	int err;
 
 	guard_doc_who(q, reason, who, sizeof(who));
-	err = a->view.guard_ops->set_mode(a->view.guarding, mode,
-					  &(struct guard_client){ who, q->uid, q->peer_pid, 0 },
-					  message, sizeof(message));
+	err = a->view.guard_ops->set_mode(
+		a->view.guarding, mode,
+		&(struct guard_client){ who, q->uid, q->peer_pid, 0, NULL }, message,
+		sizeof(message));
 	if (err) {
 		reply_problem(r, 503, "not-accepted", NULL, "%s", gw_strerror(err));
 		return;
@@ -541,9 +543,10 @@ static void game_begin(const struct api *a, const struct request *q, struct repl
 	int err;
 
 	guard_doc_who(q, w->reason, who, sizeof(who));
-	err = a->view.guard_ops->game(a->view.guarding, &pid, ttl_ns,
-				      &(struct guard_client){ who, q->uid, q->peer_pid, 0 },
-				      message, sizeof(message));
+	err = a->view.guard_ops->game(
+		a->view.guarding, &pid, ttl_ns,
+		&(struct guard_client){ who, q->uid, q->peer_pid, 0, NULL }, message,
+		sizeof(message));
 	if (err) {
 		game_refused(a, g, q, r, err, message, w);
 		return;
@@ -590,7 +593,7 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 	err = *end ? -GW_E_NOENT
 		   : a->view.guard_ops->game_end(
 			     a->view.guarding, pid,
-			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0 });
+			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0, NULL });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
 			      "Use the account that registered the game, or send the token.",

@@ -15,7 +15,6 @@
 #define POLL_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
-#define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
 
 struct reservation_request {
 	const char *gpu, *reason;
@@ -226,28 +225,29 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	return false;
 }
 
-/* Returns the entry for this key if its reservation still exists, else NULL. */
-static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
-				       const char *key)
+/* Returns the reservation that a request with this key made, if it still exists, else NULL. */
+static const struct guard_view_room *known_key(const struct guard_view *g,
+					       const struct guard_view_key *key)
 {
-	char name[65];
 	struct guard_reservation room;
 
-	sha256_hex(key, strlen(key), name);
-	for (unsigned i = 0; i < KEYS; i++)
-		if (a->room_key[i].id && strcmp(a->room_key[i].key, name) == 0 &&
-		    find_reservation(g, a->room_key[i].id, &room))
-			return &a->room_key[i];
+	for (unsigned i = 0; g->rooms && i < GUARD_VIEW_ROOMS; i++)
+		if (g->rooms[i].id && strcmp(g->rooms[i].key.key, key->key) == 0 &&
+		    find_reservation(g, g->rooms[i].id, &room))
+			return &g->rooms[i];
 	return NULL;
 }
 
-static void keep_key(struct api *a, const struct request *q, const char *key, uint64_t id)
+/* Returns false if the request has no Idempotency-Key. */
+static bool read_key(const struct request *q, struct guard_view_key *ret)
 {
-	struct api_key *k = &a->room_key[a->room_keys++ % KEYS];
+	const char *key = request_header(q, "Idempotency-Key");
 
-	sha256_hex(key, strlen(key), k->key);
-	sha256_hex(q->body, q->size, k->body);
-	k->id = id;
+	if (!key)
+		return false;
+	sha256_hex(key, strlen(key), ret->key);
+	sha256_hex(q->body, q->size, ret->body);
+	return true;
 }
 
 /* Handles a request that was sent before: replies with its reservation, continues to wait, or
@@ -255,15 +255,13 @@ static void keep_key(struct api *a, const struct request *q, const char *key, ui
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
 			     const struct guard_view *g, double wait_s, bool named)
 {
-	const char *key = request_header(q, "Idempotency-Key");
-	const struct api_key *k = key ? known_key(a, g, key) : NULL;
-	char body[65];
+	struct guard_view_key key;
+	const struct guard_view_room *room = read_key(q, &key) ? known_key(g, &key) : NULL;
 	struct reservation_wait *wait;
 
-	if (!k)
+	if (!room)
 		return false;
-	sha256_hex(q->body, q->size, body);
-	if (strcmp(body, k->body) != 0) {
+	if (strcmp(key.body, room->key.body) != 0) {
 		reply_problem(r, 422, "key-used", "Use another Idempotency-Key.",
 			      "this Idempotency-Key was used with a different request");
 		return true;
@@ -271,7 +269,7 @@ static bool continue_request(const struct api *a, const struct request *q, struc
 	wait = malloc(sizeof(*wait));
 	if (!wait)
 		return false;
-	*wait = (struct reservation_wait){ .id = k->id,
+	*wait = (struct reservation_wait){ .id = room->id,
 					   .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
 					   .named = named,
 					   .again = true };
@@ -299,10 +297,10 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 		api_was_read(NULL, r, "the guard has not observed this GPU yet");
 }
 
-static void begin_reservation(struct api *a, const struct request *q, struct reply *r,
+static void begin_reservation(const struct api *a, const struct request *q, struct reply *r,
 			      const struct guard_view *g, const struct reservation_request *w)
 {
-	const char *key = request_header(q, "Idempotency-Key");
+	struct guard_view_key key;
 	struct reservation_wait *wait;
 	const char *uuid = NULL;
 	char name[256], message[256] = "";
@@ -320,7 +318,8 @@ static void begin_reservation(struct api *a, const struct request *q, struct rep
 			     /* Round up, because 0 means unlimited. */
 			     (uint64_t)ceil(w->ttl_s * 1e9),
 			     &(struct guard_client){ name, q->uid, q->peer_pid,
-						     (uint64_t)w->start_ticks },
+						     (uint64_t)w->start_ticks,
+						     read_key(q, &key) ? &key : NULL },
 			     &wait->id, message, sizeof(message))
 		   : -GW_E_NOMEM;
 	if (err) {
@@ -331,15 +330,13 @@ static void begin_reservation(struct api *a, const struct request *q, struct rep
 	*q->memory = wait;
 	wait->again = false;
 	wait->named = w->gpu != NULL;
-	if (key)
-		keep_key(a, q, key, wait->id);
 	wait->until_ns = api_now(a) + (uint64_t)(w->wait_s * 1e9);
 	check_reservation(a, g, wait, r);
 }
 
 void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 {
-	struct api *a = arg;
+	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct reservation_request w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
 	struct json_request *b;

@@ -162,14 +162,13 @@ static void write_requests(struct json *j, const struct api *a)
 
 static void write_uptime(struct json *j, const struct api *a)
 {
-	uint64_t now = clock_wall_ns(a->clock), start = a->view.self.start_wall_ns;
-	double seconds = now > start ? (double)(now - start) / 1e9 : 0;
+	const struct view_self *s = &a->view.self;
+	double seconds = (double)(clock_mono_ns(a->clock) - s->start_mono_ns) / 1e9;
 
-	json_time(j, "start_utc", start);
+	json_time(j, "start_utc", s->start_wall_ns);
 	json_double(j, "uptime_seconds", seconds);
-	json_double(j, "cpu_seconds", a->view.self.cpu_seconds);
-	json_double(j, "cpu_mean_ratio",
-		    seconds > 0 ? a->view.self.cpu_seconds / seconds : (double)NAN);
+	json_double(j, "cpu_seconds", s->cpu_seconds);
+	json_double(j, "cpu_mean_ratio", seconds > 0 ? s->cpu_seconds / seconds : (double)NAN);
 }
 
 void api_self(void *arg, const struct request *q, struct reply *r)

@@ -92,6 +92,18 @@ struct guard_view_requested {
 	char by[256];    /* same text as guard_client.who */
 };
 
+/* The Idempotency-Key of a request and its body: SHA-256 as hexadecimal text. "": none. */
+struct guard_view_key {
+	char key[65], body[65];
+};
+
+/* A reservation, and the key of the request that made it. */
+#define GUARD_VIEW_ROOMS 32
+struct guard_view_room {
+	uint64_t id; /* 0: free slot */
+	struct guard_view_key key;
+};
+
 /* The client that sent a request. */
 struct guard_client {
 	const char *who; /* text for logs, such as "uid 1000: reason" */
@@ -104,6 +116,8 @@ struct guard_client {
 	/* Start time of the process that the request names, as sent by the client. 0: not
 	 * sent. */
 	uint64_t start_ticks;
+	/* Stored with what the request makes. NULL: the request has no key. */
+	const struct guard_view_key *key;
 };
 
 /* Counts since the service started; guard_view.tally includes earlier runs. */
@@ -148,6 +162,7 @@ struct guard_view {
 	const double *evictions;
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES slots; NULL: none */
+	const struct guard_view_room *rooms; /* GUARD_VIEW_ROOMS slots; NULL: none */
 	/* The latest decisions, oldest first: decision i is ring[(first + i) %
 	 * GUARD_VIEW_DECISIONS]. */
 	const struct guard_view_decision *ring;

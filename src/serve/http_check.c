@@ -180,22 +180,25 @@ static bool element_is(const struct element *e, const char *name, size_t n)
 	return e->n == n && strncasecmp(e->name, name, n) == 0;
 }
 
-bool check_accepts(const char *accept, const char *type)
+/* How much Accept wants a media type. */
+struct wish {
+	/* How exactly the best element names the type: 0 not at all, 1 any type, 2 main type,
+	 * 3 whole type. */
+	int match;
+	double q; /* 0: refused */
+	bool any; /* Accept has an element. */
+};
+
+static struct wish wish_for(const char *accept, const char *type)
 {
 	size_t n = name_length(type), major = strcspn(type, "/") + 1;
+	struct wish best = { .match = 0 };
 	struct element e;
-	/* How exactly the best element names the type: 1 any type, 2 main type, 3 whole
-	 * type. */
-	int best = 0;
-	double q = 0;
-	bool any = false;
 
-	if (!accept || strcmp(accept, "*/*") == 0)
-		return true;
 	for (const char *s = accept; (s = next_element(s, &e));) {
 		int match = 0;
 
-		any = true;
+		best.any = true;
 		if (element_is(&e, type, n))
 			match = 3;
 		else if (e.n == major + 1 && e.name[major] == '*' &&
@@ -203,12 +206,33 @@ bool check_accepts(const char *accept, const char *type)
 			match = 2;
 		else if (element_is(&e, "*/*", 3) || element_is(&e, "*", 1))
 			match = 1;
-		if (match > best) {
-			best = match;
-			q = e.q;
+		if (match > best.match) {
+			best.match = match;
+			best.q = e.q;
 		}
 	}
-	return !any || (best > 0 && q > 0);
+	return best;
+}
+
+bool check_accepts(const char *accept, const char *type)
+{
+	struct wish w;
+
+	if (!accept || strcmp(accept, "*/*") == 0)
+		return true;
+	w = wish_for(accept, type);
+	return !w.any || w.q > 0;
+}
+
+bool check_prefers(const char *accept, const char *type, const char *usual)
+{
+	struct wish w, u;
+
+	if (!accept)
+		return false;
+	w = wish_for(accept, type);
+	u = wish_for(accept, usual);
+	return w.q > u.q || (w.q > 0 && w.q >= u.q && w.match == 3);
 }
 
 bool check_gzip(const char *encoding)

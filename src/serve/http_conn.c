@@ -213,7 +213,11 @@ static int open_unix(struct listener *l, const char *address, unsigned mode, cha
 	fchmod(l->fd, mode);
 	if (bind(l->fd, (struct sockaddr *)&a, sizeof(a)) != 0)
 		return fail_errno(message, size, address);
+	if (lstat(path, &st) != 0)
+		return fail_errno(message, size, address);
 	l->ours = true;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
 	memcpy(l->path, path, strlen(path) + 1);
 	if (chmod(path, mode) != 0 || listen(l->fd, BACKLOG) != 0)
 		return fail_errno(message, size, address);
@@ -296,13 +300,24 @@ int listen_open(struct listener *l, const struct http_listener *from,
 	return r;
 }
 
+/* Removes the UNIX socket file. If the file was deleted, another service may have created one at
+ * the same path, which is left unchanged. Must be called before the socket is closed: an open
+ * socket keeps its inode, so that the other file cannot have the same number. */
+static void remove_socket(const struct listener *l)
+{
+	struct stat st;
+
+	if (lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+		unlink(l->path);
+}
+
 void listen_close(struct listener *l)
 {
 	loop_remove(l->source);
+	if (l->ours)
+		remove_socket(l);
 	if (l->fd >= 0)
 		close(l->fd);
-	if (l->ours)
-		unlink(l->path);
 	l->fd = -1;
 	l->ours = false;
 	l->source = NULL;

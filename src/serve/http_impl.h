@@ -42,8 +42,11 @@ struct listener {
 	bool unix_socket, tls;
 	bool loopback; /* Only this machine can reach the address. */
 	bool wildcard; /* The socket listens on all addresses of the machine. */
-	/* The service created the UNIX socket file, so it removes the file at the end. */
+	/* The service created the UNIX socket file, so it removes the file at the end, unless
+	 * another file has its path then. */
 	bool ours;
+	dev_t dev; /* device and inode of the UNIX socket file */
+	ino_t ino;
 	char path[108];     /* path of the UNIX socket */
 	char host[64];      /* the address without port */
 	char host_port[72]; /* address and port as in a Host header */

@@ -64,6 +64,14 @@ static const struct parameter {
 	  "{\"type\":\"string\",\"enum\":[\"without\",\"with\",\"only\"],"
 	  "\"default\":\"without\"}",
 	  "\"with\"", "Whether workloads that still run are listed." },
+	{ "query", "fits", "{\"type\":\"string\"}", "\"40GiB\"",
+	  "Also lists the nodes on which this much memory is free per GPU: a size, or a number "
+	  "of bytes." },
+	{ "query", "gpus", "{\"type\":\"integer\",\"minimum\":0,\"maximum\":64,\"default\":1}",
+	  "2", "Number of GPUs on one node that must have this memory; only with fits." },
+	{ "query", "top",
+	  "{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000,\"default\":50}", "10",
+	  "Maximum number of entries in each list." },
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },
 	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Id of the window." },

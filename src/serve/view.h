@@ -83,8 +83,9 @@ struct view_program {
 
 /* The cost of the service. */
 struct view_self {
-	uint64_t start_wall_ns;
-	double cpu_seconds; /* user and system time of all threads */
+	uint64_t start_wall_ns; /* for people; the wall clock may have been set since */
+	uint64_t start_mono_ns; /* for durations */
+	double cpu_seconds;     /* user and system time of all threads */
 	uint64_t rss_bytes, rss_peak_bytes;
 	uint64_t wakeups;             /* number of rounds of the main loop */
 	uint64_t ticks, ticks_missed; /* number of completed and of skipped readings */

@@ -6,6 +6,7 @@
 #include "render_sensor.h"
 #include "stream.h"
 
+#include "base/json_doc.h"
 #include "measure/energy.h"
 #include "measure/meter.h"
 
@@ -358,10 +359,11 @@ int windows_make_document(struct windows_entry *e)
 	return err;
 }
 
-/* Kinds of the stored documents: ended windows, and open ones, which are reported after a
- * crash. */
+/* Kinds of the stored documents: ended windows; open ones, which are reported after a crash; and
+ * the hashes of the Idempotency-Key and the request of both. */
 #define KIND      "window"
 #define KIND_OPEN "window-open"
+#define KIND_KEY  "window-key"
 
 static int put_document(const struct view *v, const char *kind, const struct windows_entry *e,
 			const char *document)
@@ -377,6 +379,24 @@ static void delete_document(const struct view *v, const char *kind, const char *
 		v->ops->delete_document(v->engine, kind, id);
 }
 
+/* Stores the hashes, which are not in the document, because clients see the document. */
+static int keep_key(const struct view *v, const struct windows_entry *e)
+{
+	char text[200];
+	struct buf b;
+	struct json j;
+
+	if (!e->key[0])
+		return 0;
+	buf_init_fixed(&b, text, sizeof(text));
+	json_init(&j, &b, false);
+	json_object(&j, NULL);
+	json_string(&j, "key", e->key);
+	json_string(&j, "request", e->request);
+	json_object_end(&j);
+	return b.err ? b.err : put_document(v, KIND_KEY, e, text);
+}
+
 /* Stores an open window, so that a crash does not lose it silently. */
 static int keep_open(const struct view *v, const struct windows_entry *e)
 {
@@ -389,7 +409,7 @@ static int keep_open(const struct view *v, const struct windows_entry *e)
 	windows_crash_json(&j, e);
 	err = text.err ? text.err : put_document(v, KIND_OPEN, e, text.p);
 	buf_done(&text);
-	return err;
+	return err ? err : keep_key(v, e);
 }
 
 int windows_keep(const struct view *v, const struct windows_entry *e)
@@ -408,6 +428,8 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 void windows_unkeep(const struct view *v, const struct windows_entry *e)
 {
 	delete_document(v, e->state == WINDOWS_HAS_ENDED ? KIND : KIND_OPEN, e->id);
+	if (e->key[0])
+		delete_document(v, KIND_KEY, e->id);
 }
 
 static void event_sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
@@ -502,6 +524,35 @@ static void load_crashed(void *arg, const char *id, const char *json)
 		c->found[c->count++] = e;
 }
 
+struct keys {
+	struct windows *w;
+	const struct view *v;
+};
+
+/* Gives a loaded window its hashes. Deletes those of a window that is not stored. */
+static void load_key(void *arg, const char *id, const char *json)
+{
+	const struct keys *k = arg;
+	struct windows_entry *e = windows_find(k->w, id);
+	struct json_doc *o = NULL;
+	char why[160];
+	const char *key, *request;
+
+	if (!e) {
+		delete_document(k->v, KIND_KEY, id);
+		return;
+	}
+	if (json_doc_new(json, strlen(json), &o, why, sizeof(why)) != 0)
+		return;
+	key = json_doc_string(o, "key");
+	request = json_doc_string(o, "request");
+	if (key && request) {
+		snprintf(e->key, sizeof(e->key), "%s", key);
+		snprintf(e->request, sizeof(e->request), "%s", request);
+	}
+	json_doc_free(o);
+}
+
 static void report_crashed(struct windows *w, const struct view *v,
 			   const struct windows_entry *e)
 {
@@ -522,6 +573,8 @@ void windows_load(struct windows *w, const struct view *v)
 	w->loaded = true;
 	v->ops->each_document(v->engine, KIND, WINDOWS_ENDED_MAX, load_ended, w);
 	v->ops->each_document(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_crashed, &c);
+	v->ops->each_document(v->engine, KIND_KEY, WINDOWS_OPEN_MAX + WINDOWS_ENDED_MAX,
+			      load_key, &(struct keys){ w, v });
 	for (unsigned i = 0; i < c.count; i++)
 		report_crashed(w, v, c.found[i]);
 }

@@ -92,6 +92,23 @@ def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker
     assert 1 <= len(loads) <= 2 and len(worker.runners()) == 1
 
 
+def test_a_request_while_a_worker_returns_does_not_make_its_next_return_fail(world, worker):
+    with Guarded(world, configure(("ollama", worker), defaults=quick(verify_s=4))) as s:
+        world.hold(worker.pid, 6 * GIB)  # gone after the eviction, so that verify-up lasts for verify_s
+        s.settled(16 * GIB)
+        s.guard("hold", "evicted", "ollama", "--forever")
+        s.wait(lambda: worker.resident() == 0)
+        world.hold(worker.pid, 0)
+        s.until("evicted")
+        s.guard("release", "ollama")
+        s.until("verify-up")
+        s.guard("hold", "active", "ollama", "--forever")
+        assert s.now() == "verify-up"
+        s.restart(signal.SIGKILL)
+        s.back(worker)
+        assert "resume failed" not in s.messages()
+
+
 # Killed at every write of its journal.
 #
 # In a life a contender comes and goes, and a person holds the worker evicted and releases it.  In each life the service dies
@@ -451,6 +468,20 @@ def test_a_reservation_lasts_as_long_as_its_process_also_over_a_restart(s, world
         owner.end()
         s.wait(lambda: s.reservations() == [])
         s.wait(lambda: worker.resident() == 10 * GIB)
+
+
+def test_a_reservation_has_the_same_key_after_a_restart(s):
+    def reserve(size):
+        return s.post("/api/v1/guard/reservations", token=True, json={"bytes": size}, headers={"Idempotency-Key": "render-7"})
+    first = reserve(GIB)
+    assert first.status_code == 201
+    s.restart(signal.SIGKILL)
+    s.wait(lambda: [r["id"] for r in s.reservations()] == [first.json()["id"]])
+    again = reserve(GIB)
+    assert again.status_code == 200 and again.headers["Location"] == first.headers["Location"], again.text
+    assert reserve(2 * GIB).status_code == 422
+    s.release(first.json()["id"])
+    assert reserve(2 * GIB).status_code == 201
 
 
 def test_a_reservation_that_was_refused_or_released_does_not_come_back(s, world, worker):

@@ -599,6 +599,17 @@ def test_a_unix_socket_knows_the_user_of_its_client(tmp_path):
     assert path.read_text() == "precious"
 
 
+def test_a_service_does_not_remove_the_unix_socket_of_another(tmp_path):
+    path = tmp_path / "socket"
+    with contextlib.ExitStack() as second:
+        with serving(listen=f"unix:{path}"):
+            path.unlink()
+            second.enter_context(serving(listen=f"unix:{path}"))
+        with socket.socket(socket.AF_UNIX) as c:
+            c.connect(str(path))
+    assert not path.exists()
+
+
 @pytest.fixture
 def certificate(tmp_path):
     return support.make_certificate(tmp_path)

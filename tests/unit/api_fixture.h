@@ -61,6 +61,11 @@ static struct {
 	char kept_id[64], kept_json[65536], logged_text[256], logged_severity[16];
 } t;
 
+/* The stored Idempotency-Key of a window. */
+static struct {
+	char id[64], json[256];
+} stored_key;
+
 static struct {
 	struct workload workload; /* workload of every process */
 	struct workload of_process[512];
@@ -110,6 +115,11 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 		snprintf(t.begun_json, sizeof(t.begun_json), "%s", json);
 		return 0;
 	}
+	if (strcmp(kind, "window-key") == 0) {
+		snprintf(stored_key.id, sizeof(stored_key.id), "%s", id);
+		snprintf(stored_key.json, sizeof(stored_key.json), "%s", json);
+		return 0;
+	}
 	assert_string_equal(kind, "window");
 	if (t.keep_answer)
 		return t.keep_answer;
@@ -126,6 +136,9 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 	if (strcmp(kind, "window-open") == 0) {
 		if (max && *t.begun_id)
 			each(arg, t.begun_id, t.begun_json);
+	} else if (strcmp(kind, "window-key") == 0) {
+		if (max && *stored_key.id)
+			each(arg, stored_key.id, stored_key.json);
 	} else if (max && *t.kept_id) {
 		each(arg, t.kept_id, t.kept_json);
 	}
@@ -164,6 +177,8 @@ static inline void forget(void *engine, const char *kind, const char *id)
 {
 	t.forgotten += strcmp(kind, "window") == 0;
 	t.done += strcmp(kind, "window-open") == 0;
+	if (strcmp(kind, "window-key") == 0 && strcmp(id, stored_key.id) == 0)
+		stored_key.id[0] = '\0';
 }
 
 static unsigned unstored; /* number of calls after which everything is stored */
@@ -298,6 +313,7 @@ static inline void begin(const char *world)
 				      .cache_dir = "" };
 
 	memset(&t, 0, sizeof(t));
+	memset(&stored_key, 0, sizeof(stored_key));
 	memset(&fake, 0, sizeof(fake));
 	sim_text(world);
 	sim_step(5 * NS_PER_S);
@@ -308,6 +324,7 @@ static inline void begin(const char *world)
 	t.api.view.device = t.device;
 	t.api.view.interval_ns = NS_PER_S;
 	t.api.view.self = (struct view_self){ .start_wall_ns = clock_wall_ns(&sim.clock),
+					      .start_mono_ns = clock_mono_ns(&sim.clock),
 					      .rss_bytes = 9 << 20,
 					      .store_state = "ok",
 					      .counts_known = true };
@@ -333,6 +350,7 @@ static inline int end(void **state)
 	workload_energy_done(&work.energy);
 	gw_environment_free(t.env);
 	memset(&t, 0, sizeof(t));
+	memset(&stored_key, 0, sizeof(stored_key));
 	buf_init(&t.reply.body, 1);
 	return sim_teardown(state);
 }

@@ -275,6 +275,12 @@ API_TEST(events_are_listed_or_followed)
 	fake_add(&fake.head, "Last-Event-ID", "17");
 	get("/api/v1/events?after=3", 200);
 	assert_int_equal(fake.after, 17);
+	fake_add(&fake.head, "Accept", "text/event-stream;q=0, application/json");
+	get("/api/v1/events?after=3", 200);
+	at("events.0.id", "4");
+	fake_add(&fake.head, "Accept", "application/json, text/event-stream;q=0.5");
+	get("/api/v1/events?after=3", 200);
+	at("events.0.id", "4");
 	get("/api/v1/events?topics=windov", 400);
 	says("did you mean \\\"window\\\"");
 }
@@ -400,6 +406,27 @@ API_TEST(files_are_served_unchanged)
 	get("/api/v1/self", 200);
 	at("store.state", "\"ok\"");
 	at("rss_bytes", "9437184");
+}
+
+static uint64_t wall_was_set_back(void *ctx)
+{
+	(void)ctx;
+	return sim_wall_ns() - 3600 * NS_PER_S;
+}
+
+API_TEST(the_uptime_does_not_depend_on_the_wall_clock)
+{
+	struct clock clock;
+
+	begin(TWO_GPUS);
+	clock = sim.clock;
+	clock.wall_ns = wall_was_set_back;
+	t.api.clock = &clock;
+	t.api.view.self.cpu_seconds = 2;
+	sim_step(8 * NS_PER_S);
+	get("/api/v1/self", 200);
+	assert_float_equal(number("uptime_seconds"), 8, 1e-6);
+	assert_float_equal(number("cpu_mean_ratio"), 0.25, 1e-6);
 }
 
 static char opened[64]; /* "/api/v1/windows/ID" */

@@ -213,7 +213,7 @@ static void begin(void)
 
 static int wish(enum guard_request what, int64_t uid, char message[static 200])
 {
-	const struct guard_client by = { "uid 7: whatever is said of him", uid, -1, 0 };
+	const struct guard_client by = { "uid 7: whatever is said of him", uid, -1, 0, NULL };
 
 	message[0] = '\0';
 	return guard_service_ops.request(&g, 0, what, 0, &by, message, 200);
@@ -298,7 +298,7 @@ TEST(a_refused_request_is_neither_logged_nor_tracked)
 
 TEST(a_reservation_belongs_to_the_user_of_the_request)
 {
-	const struct guard_client by = { "token", 1000, -1, 0 };
+	const struct guard_client by = { "token", 1000, -1, 0, NULL };
 	char message[200] = "";
 	uint64_t id;
 
@@ -316,7 +316,7 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 
 TEST(a_reservation_and_its_end_are_on_disk_before_the_answer)
 {
-	const struct guard_client by = { "token", -1, -1, 0 };
+	const struct guard_client by = { "token", -1, -1, 0, NULL };
 	char message[200] = "";
 	uint64_t id, before;
 
@@ -346,7 +346,7 @@ TEST(a_reservation_and_its_end_are_on_disk_before_the_answer)
  * the refused request. */
 TEST(a_game_belongs_to_its_user_and_does_not_change_the_user_of_the_next_request)
 {
-	const struct guard_client by = { "token", 1000, -1, 0 };
+	const struct guard_client by = { "token", 1000, -1, 0, NULL };
 	char message[200] = "";
 	int64_t pid = 4711;
 
@@ -369,7 +369,7 @@ TEST(a_game_belongs_to_its_user_and_does_not_change_the_user_of_the_next_request
 
 TEST(a_game_that_a_restart_loses_is_logged)
 {
-	const struct guard_client by = { "token", -1, -1, 0 };
+	const struct guard_client by = { "token", -1, -1, 0, NULL };
 	char message[200] = "";
 	int64_t pid = 4711;
 
@@ -390,7 +390,7 @@ TEST(a_game_that_a_restart_loses_is_logged)
 
 TEST(a_mode_is_on_disk_before_it_is_used_and_answered)
 {
-	const struct guard_client by = { "token: tonight", -1, -1, 0 };
+	const struct guard_client by = { "token: tonight", -1, -1, 0, NULL };
 	const enum guard_mode mode = GUARD_ENFORCE;
 	char message[200] = "";
 

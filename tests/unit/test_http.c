@@ -154,6 +154,34 @@ TEST(accept_headers_are_parsed)
 			fail_msg("Accept: %s for %s", cases[i].accept, cases[i].type);
 }
 
+TEST(the_preferred_type_is_chosen)
+{
+	static const struct {
+		const char *accept;
+		bool stream;
+	} cases[] = {
+		{ NULL, false },
+		{ "", false },
+		{ "*/*", false },
+		{ "text/event-stream", true },
+		{ "text/event-stream, */*", true },
+		{ "text/*", true },
+		{ "text/*, */*", false },
+		{ "application/json, text/event-stream", true },
+		{ "application/json, text/event-stream;q=0.5", false },
+		{ "application/json;q=0.5, text/event-stream;q=0.6", true },
+		{ "text/event-stream;q=0, application/json", false },
+		{ "text/event-stream;q=0", false },
+		{ "text/event-stream;q=x, application/json", false },
+		{ "xtext/event-stream, application/json", false },
+	};
+
+	for (unsigned i = 0; i < COUNT_OF(cases); i++)
+		if (check_prefers(cases[i].accept, "text/event-stream", "application/json") !=
+		    cases[i].stream)
+			fail_msg("Accept: %s", cases[i].accept);
+}
+
 TEST(gzip_only_when_it_is_wanted)
 {
 	assert_true(check_gzip("gzip"));

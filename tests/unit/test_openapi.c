@@ -6,6 +6,8 @@
 #include "measure/model_energy.h"
 #include "serve/openapi.h"
 
+#include <ctype.h>
+
 API_TEST(every_route_is_described_with_its_method)
 {
 	static const char *const methods[] = { [HTTP_GET] = "get",
@@ -31,6 +33,60 @@ API_TEST(every_route_is_described_with_its_method)
 		if (!got)
 			fail_msg("%s is not described", where);
 		free(got);
+	}
+}
+
+/* Fails if the operation does not describe the parameter whose name has n bytes. */
+static void assert_parameter(const char *where, const char *in, const char *name, size_t n)
+{
+	char path[160], wanted[64], *got_in, *got_name;
+	bool found = false, more = true;
+
+	snprintf(wanted, sizeof(wanted), "\"%.*s\"", (int)n, name);
+	for (unsigned i = 0; more && !found; i++) {
+		snprintf(path, sizeof(path), "%s.parameters.%u.in", where, i);
+		got_in = json_at(t.reply.body.p, path);
+		snprintf(path, sizeof(path), "%s.parameters.%u.name", where, i);
+		got_name = json_at(t.reply.body.p, path);
+		more = got_in && got_name;
+		found = more && strncmp(got_in + 1, in, strlen(in)) == 0 &&
+			strcmp(got_name, wanted) == 0;
+		free(got_in);
+		free(got_name);
+	}
+	if (!found)
+		fail_msg("%s: the parameter %s is not described", where, wanted);
+}
+
+API_TEST(every_parameter_of_a_route_is_described)
+{
+	static const struct {
+		const char *method, *path, *params;
+	} routes[] = {
+#define R(id, method, path, handler, flags, tag, params, ...) { #method, path, params },
+#include "serve/routes.def"
+#undef R
+	};
+
+	begin(TWO_GPUS);
+	get("/openapi.json", 200);
+	for (unsigned i = 0; i < COUNT_OF(routes); i++) {
+		const char *path = routes[i].path;
+		char where[128], method[8] = "";
+
+		for (unsigned c = 0; routes[i].method[c]; c++)
+			method[c] = (char)tolower(routes[i].method[c]);
+		if (strpbrk(path, ".*") || strstr(path, "/reset"))
+			continue;
+		snprintf(where, sizeof(where), "paths.%s.%s", path, method);
+		for (const char *p = strchr(path, '{'); p; p = strchr(p + 1, '{'))
+			assert_parameter(where, "path", p + 1, strcspn(p + 1, "}"));
+		for (const char *p = routes[i].params; *p && *p != '*';) {
+			size_t n = strcspn(p, " ");
+
+			assert_parameter(where, "query", p, n);
+			p += n + strspn(p + n, " ");
+		}
 	}
 }
 

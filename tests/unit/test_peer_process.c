@@ -48,8 +48,8 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 {
 	uint64_t start = 0;
 	int err = peer_process_find(&t.root, named,
-				    &(struct guard_client){ "uid 1000", 1000, peer, 0 }, ret,
-				    &start, message, sizeof(message));
+				    &(struct guard_client){ "uid 1000", 1000, peer, 0, NULL },
+				    ret, &start, message, sizeof(message));
 
 	if (!err)
 		assert_int_equal(start, 100 + *ret);
@@ -91,12 +91,12 @@ TEST(a_pid_of_another_process_here_is_refused)
 	int64_t pid;
 
 	assert_int_equal(peer_process_find(&t.root, 50,
-					   &(struct guard_client){ "token", -1, -1, 150 }, &pid,
-					   &start, message, sizeof(message)),
+					   &(struct guard_client){ "token", -1, -1, 150, NULL },
+					   &pid, &start, message, sizeof(message)),
 			 0);
 	assert_int_equal(peer_process_find(&t.root, 50,
-					   &(struct guard_client){ "token", -1, -1, 151 }, &pid,
-					   &start, message, sizeof(message)),
+					   &(struct guard_client){ "token", -1, -1, 151, NULL },
+					   &pid, &start, message, sizeof(message)),
 			 -GW_E_ARG);
 	assert_in(message, "UNIX socket");
 }
@@ -105,8 +105,8 @@ TEST(a_pid_of_another_process_here_is_refused)
 static int plays(int64_t pid, int64_t uid)
 {
 	return peer_process_game(&t.root, pid,
-				 &(struct guard_client){ "uid 7: steam", uid, -1, 0 }, message,
-				 sizeof(message));
+				 &(struct guard_client){ "uid 7: steam", uid, -1, 0, NULL },
+				 message, sizeof(message));
 }
 
 TEST(only_owner_root_and_token_may_register_a_game)

@@ -125,6 +125,47 @@ API_TEST(kept_windows_are_there_after_a_restart)
 	at("windows.0.id", "\"w1\"");
 }
 
+/* Replaces the windows by those that a new process loads from the store. */
+static void crash_and_restart(void)
+{
+	windows_free(t.api.windows);
+	assert_int_equal(windows_new(&t.api.windows), 0);
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+}
+
+static void post_with_key(const char *key, const char *body, int status)
+{
+	fake_add(&fake.head, "Idempotency-Key", key);
+	post("/api/v1/windows", body, status);
+}
+
+API_TEST(a_key_gives_the_same_window_after_a_crash)
+{
+	char id[64];
+
+	begin(TWO_GPUS);
+	post_with_key("k1", "{\"label\":\"a\"}", 201);
+	snprintf(id, sizeof(id), "%s", t.begun_id);
+	assert_string_equal(stored_key.id, id);
+	crash_and_restart();
+	post_with_key("k1", "{\"label\":\"a\"}", 200);
+	assert_in(fake_find(&fake.out, "Location"), id);
+	at("ended_by", "\"crash\"");
+	post_with_key("k1", "{\"label\":\"b\"}", 422);
+	windows_forget(t.api.windows, &t.api.view, windows_find(t.api.windows, id));
+	assert_string_equal(stored_key.id, "");
+	post_with_key("k1", "{\"label\":\"a\"}", 201);
+}
+
+API_TEST(the_key_of_a_window_that_is_not_stored_is_deleted)
+{
+	begin(TWO_GPUS);
+	snprintf(stored_key.id, sizeof(stored_key.id), "w1");
+	snprintf(stored_key.json, sizeof(stored_key.json), "{}");
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	assert_string_equal(stored_key.id, "");
+}
+
 API_TEST(parts_of_all_windows_are_bounded)
 {
 	struct windows_entry *e;
