@@ -18,6 +18,7 @@
 struct outcome {
 	unsigned device; /* Position of the GPU in the snapshot. */
 	bool known;      /* True: `sensor` has values, which were measured, saved or assumed. */
+	bool unsaved;    /* The values could not be saved. */
 	int error;       /* The error of the measurement, or 0. */
 	struct sensor sensor;
 	char message[512]; /* A note or an error. "": none. */
@@ -84,11 +85,15 @@ static void save_outcome(struct outcome *o)
 {
 	char dir[3800];
 
-	if (sensor_directory(dir, sizeof(dir)) != 0)
+	if (sensor_directory(dir, sizeof(dir)) != 0) {
 		snprintf(o->message, sizeof(o->message),
-			 "not saved: neither XDG_CACHE_HOME nor HOME is set to a folder");
-	else if (save_sensor(&o->sensor, dir, o->message, sizeof(o->message)) == 0)
+			 "neither XDG_CACHE_HOME nor HOME is set to a folder");
+		o->unsaved = true;
+	} else if (save_sensor(&o->sensor, dir, o->message, sizeof(o->message)) != 0) {
+		o->unsaved = true;
+	} else {
 		(void)sensor_key(&o->sensor, dir, o->path, sizeof(o->path));
+	}
 }
 
 static void load_sensor(const struct cli *c, struct outcome *o)
@@ -266,13 +271,15 @@ static int print_text(const struct cli *c, const struct outcome *o, unsigned n)
 			print_sensor(&o[i].sensor);
 		if (*o[i].path)
 			figure_line("saved in", "%s", o[i].path);
-		if (*o[i].message && o[i].known)
+		if (*o[i].message && o[i].known && !o[i].unsaved)
 			figure_line("note", "%s", o[i].message);
 	}
 	fflush(stdout);
 	for (unsigned i = 0; i < n; i++)
-		if (!o[i].known)
-			cli_error("GPU %u: %s", gw_snapshot_device(c->snap, o[i].device)->index,
+		if (!o[i].known || o[i].unsaved)
+			cli_error("GPU %u: %s%s",
+				  gw_snapshot_device(c->snap, o[i].device)->index,
+				  o[i].unsaved ? "its values could not be saved: " : "",
 				  o[i].message);
 	return EXIT_OK;
 }
@@ -301,7 +308,7 @@ static int exit_code(const struct outcome *o, unsigned n)
 	unsigned bad = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		bad += !o[i].known;
+		bad += !o[i].known || o[i].unsaved;
 	if (n == 0)
 		return EXIT_NO_GPU;
 	return bad == 0 ? EXIT_OK : bad == n ? EXIT_FAILED : EXIT_PARTIAL;

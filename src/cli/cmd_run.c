@@ -208,8 +208,6 @@ static int wait_for_program(pid_t pid, const sigset_t *set)
 
 static int run_program(const struct cli *c, const struct reservation *reservation)
 {
-	static const int forwarded[] = { SIGINT,  SIGQUIT, SIGTERM, SIGHUP,
-					 SIGUSR1, SIGUSR2, SIGCONT, 0 };
 	sigset_t set, mask;
 	pid_t pid;
 	int err;
@@ -218,7 +216,7 @@ static int run_program(const struct cli *c, const struct reservation *reservatio
 		setenv("GPUWARD_GPU", reservation->gpu, 1);
 		setenv("CUDA_VISIBLE_DEVICES", reservation->gpu, 0);
 	}
-	runner_signals(&set, forwarded);
+	runner_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, &mask);
 	err = runner_spawn(c->argv, environ, NULL, &mask, c->pipe_ignored, &pid);
 	if (!err)

@@ -384,13 +384,16 @@ static bool has_row(const struct diff *d, enum diff_section section, int device,
 static void add_process(const struct pair *p, const struct gpu *g, const char *name)
 {
 	static const struct diff_field joules = { "joules", "joules", 0.05, true };
-	struct diff_value a = number_of(joules_of(&p->a->result, g->a, name));
-	struct diff_value b = number_of(joules_of(&p->b->result, g->b, name));
-	bool same = value_known(&a) && value_known(&b) && value_equal(&a, &b, &joules);
+	struct diff_value a, b;
 	char key[96];
+	bool same;
 
+	/* Check this first: the sums over all runs take time. */
 	if (has_row(p->d, SECTION_PROCESSES, g->number, name))
 		return;
+	a = number_of(joules_of(&p->a->result, g->a, name));
+	b = number_of(joules_of(&p->b->result, g->b, name));
+	same = value_known(&a) && value_known(&b) && value_equal(&a, &b, &joules);
 	snprintf(key, sizeof(key), "processes.%.70s_joules", name);
 	diff_add(p->d, SECTION_PROCESSES, g->number, key, name, &a, &b,
 		 same ? STATE_EQUAL : STATE_DIFFERS);

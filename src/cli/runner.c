@@ -95,7 +95,17 @@ static char **with_mark(const char *variable)
 	return env;
 }
 
-void runner_signals(sigset_t *set, const int *signals)
+/* The signals that are forwarded to the command. */
+static const struct {
+	int number;
+	bool ends; /* The signal requests the end: no further run is started. */
+} forwarded[] = {
+	{ SIGINT, true },   { SIGQUIT, true },  { SIGTERM, true },  { SIGHUP, true },
+	{ SIGUSR1, false }, { SIGUSR2, false }, { SIGALRM, false }, { SIGCONT, false },
+};
+#define FORWARDED (sizeof(forwarded) / sizeof(forwarded[0]))
+
+void runner_signals(sigset_t *set)
 {
 	struct sigaction now;
 
@@ -103,18 +113,26 @@ void runner_signals(sigset_t *set, const int *signals)
 	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(set);
 	sigaddset(set, SIGCHLD);
-	for (; *signals; signals++)
-		if (sigaction(*signals, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-			sigaddset(set, *signals);
+	for (size_t i = 0; i < FORWARDED; i++)
+		if (sigaction(forwarded[i].number, NULL, &now) == 0 &&
+		    now.sa_handler != SIG_IGN)
+			sigaddset(set, forwarded[i].number);
+}
+
+static bool signal_ends(int number)
+{
+	for (size_t i = 0; i < FORWARDED; i++)
+		if (forwarded[i].number == number)
+			return forwarded[i].ends;
+	return false;
 }
 
 int runner_begin(struct runner *r)
 {
-	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, 0 };
 	sigset_t set;
 
 	r->interrupted = 0;
-	runner_signals(&set, signals);
+	runner_signals(&set);
 	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (r->signal_fd < 0)
 		return -GW_E_IO;
@@ -135,7 +153,8 @@ static void read_signals(struct runner *r, pid_t pid)
 
 		if (number == SIGCHLD)
 			continue; /* SIGCHLD is caught only to end the poll. */
-		r->interrupted = number;
+		if (signal_ends(number))
+			r->interrupted = number;
 		if (pid > 0 && !keyboard)
 			kill(pid, number);
 	}

@@ -360,11 +360,14 @@ static void on_exit_signal(int number)
 
 static void catch_signals(void (*handler)(int), int flags)
 {
-	struct sigaction act = { .sa_handler = handler, .sa_flags = flags };
+	struct sigaction act = { .sa_handler = handler, .sa_flags = flags }, before;
 
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	sigaction(SIGQUIT, &act, NULL); /* the terminal must also be restored after SIGQUIT */
+	/* nohup ignores SIGHUP: then the program must survive the end of the terminal. */
+	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+		sigaction(SIGHUP, &act, NULL);
 }
 
 void stop_catch(void)

@@ -14,7 +14,7 @@
 #define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
-#define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
+#define COVERAGE_FILL 0.90            /* with a lower coverage, the energy of gaps is a guess */
 /* The difference between counter and samples depends on the load. On an H200 it varies by this
  * ratio among loads of equal power. */
 #define FLOOR_RATIO  0.003
@@ -250,14 +250,18 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 		       watts * fabs(apart - r->seconds);
 }
 
-/* Estimates the energy of missing samples from the mean power on both sides of the gap. If more
- * than a tenth of the window is missing, the estimate is 0, and the interval includes the
- * energy that the gap may contain. */
+/* Estimates the energy of missing samples from the power on both sides of the gap, or from the last
+ * sample. */
 static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
 {
-	r->gap_joules = r->coverage_ratio >= COVERAGE_FILL
-				? w->end.point.hole_j - w->begin.point.hole_j
-				: 0;
+	r->gap_joules = w->end.point.hole_j - w->begin.point.hole_j;
+}
+
+/* Returns the least standard uncertainty of the gaps. If more than a tenth of the window is missing,
+ * the energy of the gaps may be anything from 0 to twice the estimate. */
+static double least_gaps_u(const struct gw_energy *r)
+{
+	return r->coverage_ratio < COVERAGE_FILL ? r->gap_joules / sqrt(3) : 0;
 }
 
 /* Returns the part of the changes at the sampling rate that passes the filter of the sensor.
@@ -282,9 +286,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	m->boundaries_samples = hypot(
 		hypot(w->begin.slope_w, w->end.slope_w) * reach / sqrt(12), lateness_u(e, w));
 	m->gaps = sqrt(fmax(0, w->end.point.hole_var - w->begin.point.hole_var));
-	if (r->coverage_ratio < COVERAGE_FILL)
-		m->gaps =
-			fmax(m->gaps, (w->end.point.hole_j - w->begin.point.hole_j) / sqrt(3));
+	m->gaps = fmax(m->gaps, least_gaps_u(r));
 	sampling = energy_leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
@@ -414,6 +416,7 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	ceiling_w *= 1.02;
 	r->meter = GW_METER_SAMPLES;
 	r->joules.best = watts * r->seconds;
+	r->budget[GW_BUDGET_GAPS] = least_gaps_u(r);
 	sum_up(e, r);
 	r->relative.low = fmin(r->relative.low, floor_w * r->seconds);
 	r->relative.high = fmax(r->relative.high, ceiling_w * r->seconds);

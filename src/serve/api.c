@@ -320,7 +320,8 @@ bool api_time(const struct api *a, const struct request *q, struct reply *r, con
 	reply_problem(r, 400, "bad-parameter",
 		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for one hour "
 		      "ago; in a URL, + is written %2B.",
-		      "%s=\"%.64s\" is not a time", name, text);
+		      "%s=\"%.64s\" is not a time from 1970 to %d", name, text,
+		      TIMESPEC_LAST_YEAR);
 	return false;
 }
 

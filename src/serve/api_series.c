@@ -127,7 +127,9 @@ static bool read_step(const struct api *a, const struct request *q, struct reply
 		return false;
 	if (text && (timespec_parse_span(text, &s->step_ns) != 0 || s->step_ns == 0)) {
 		reply_problem(r, 400, "bad-parameter", "Write 10s, 1m or a number of seconds.",
-			      "step=\"%.64s\" is not a duration", text);
+			      "step=\"%.64s\" is not a duration of more than 0 s and at most "
+			      "%d days",
+			      text, TIMESPEC_MOST_DAYS);
 		return false;
 	}
 	if (s->step_ns == 0)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define SPAN_MOST_S (400.0 * 86400 * 365) /* longer than any history; fits into 64 bits in ns */
+#define MOST_S (86400.0 * TIMESPEC_MOST_DAYS) /* fits into 63 bits in ns */
 
 static const struct {
 	const char *word;
@@ -33,6 +33,16 @@ static double parse_unit(const char **p)
 	return NAN;
 }
 
+/* Works like number_parse(), but refuses hexadecimal numbers. */
+static double parse_decimal(const char *text, const char **ret_end)
+{
+	double v = number_parse(text, ret_end);
+
+	if (*text == '0' && (text[1] == 'x' || text[1] == 'X'))
+		*ret_end = text + 1;
+	return v;
+}
+
 int timespec_parse_span(const char *text, uint64_t *ret_ns)
 {
 	double total = 0;
@@ -44,12 +54,12 @@ int timespec_parse_span(const char *text, uint64_t *ret_ns)
 
 		if (!isdigit((unsigned char)*p))
 			return -GW_E_PARSE;
-		v = number_parse(p, &end);
+		v = parse_decimal(p, &end);
 		if (*end || p != text)
 			factor = parse_unit(&end);
 		total += v * factor;
 		p = end;
-		if (!(total >= 0 && total < SPAN_MOST_S))
+		if (!(total >= 0 && total <= MOST_S))
 			return -GW_E_PARSE;
 	} while (*p);
 	*ret_ns = (uint64_t)llround(total * 1e9);
@@ -100,10 +110,10 @@ static int parse_rfc3339(const char *text, uint64_t *ret)
 	p = strptime(p + 1, "%H:%M:%S", &tm);
 	if (p && *p == '.' && isdigit((unsigned char)p[1]))
 		fraction = number_parse(p, &p);
-	if (!p || !parse_offset(p, &east))
+	if (!p || fraction >= 1 || !parse_offset(p, &east))
 		return -GW_E_PARSE;
 	t = timegm(&tm) - east;
-	if (t < 0)
+	if (t < 0 || (double)t >= MOST_S)
 		return -GW_E_PARSE;
 	*ret = (uint64_t)t * NS_PER_S + (uint64_t)(fraction * 1e9);
 	return 0;
@@ -125,9 +135,9 @@ int timespec_parse(const char *text, uint64_t now_wall_ns, uint64_t *ret)
 		return 0;
 	}
 	if (isdigit((unsigned char)*text)) {
-		double s = number_parse(text, &end);
+		double s = parse_decimal(text, &end);
 
-		if (!*end && s < SPAN_MOST_S) {
+		if (!*end && s < MOST_S) {
 			*ret = (uint64_t)llround(s * 1e9);
 			return 0;
 		}

@@ -4,6 +4,10 @@
 
 #include <stdint.h>
 
+/* The longest duration. The last time is as many days after the start of 1970. */
+#define TIMESPEC_MOST_DAYS 100000
+#define TIMESPEC_LAST_YEAR 2243
+
 /* Reads "2026-01-31T12:00:00Z" (also fractions and offsets), seconds since 1970, "now", or a
  * time relative to now: "-90", "-15m", "-1h30m". Returns 0 with *ret_wall_ns in ns since 1970,
  * or -GW_E_PARSE. */

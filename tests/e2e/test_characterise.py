@@ -51,6 +51,14 @@ def learned(world, cache):
     return document("characterise", world, env=cache)
 
 
+def test_values_that_cannot_be_saved_are_shown_and_it_fails(world, tmp_path):
+    (tmp_path / "gpuward").touch()  # a file instead of the folder
+    done = gpuward("characterise", world, env=environment(XDG_CACHE_HOME=tmp_path))
+    assert done.returncode == FAILED
+    assert "ring, " not in done.stderr and "entries" in done.stdout
+    assert "GPU 0: its values could not be saved: " in done.stderr
+
+
 def only_file(place):
     files = [p for p in (place / "cache").rglob("*") if p.is_file()]
     assert len(files) == 1, files  # and no temporary one

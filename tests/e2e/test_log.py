@@ -272,7 +272,7 @@ def test_a_reader_that_goes_ends_it_quietly():
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_with_whole_lines_and_a_summary(number):
     p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "20ms"], env=environment(),
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -589,6 +589,21 @@ def test_a_signal_to_gpuward_reaches_the_command_and_the_result_is_kept(load, tm
     assert doc["runs"][0]["energy_joules"]["best"] > 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGCONT])
+def test_a_signal_that_is_no_request_to_end_reaches_the_command_and_the_runs_continue(load, tmp_path, number):
+    out = tmp_path / "r.json"
+    trap = f"trap 'echo got; exit 0' {number.name[3:]}; echo ready; while :; do sleep 0.05; done"
+    p = started("measure", load, "--trials=2", "-o", out, "--", "sh", "-c", trap)
+    for _ in range(2):
+        assert p.stdout.readline() == "ready\n"
+        p.send_signal(number)
+        assert p.stdout.readline() == "got\n"
+    p.communicate(timeout=TIMEOUT)
+    assert p.returncode == 0
+    doc = json.loads(out.read_text())
+    assert len(doc["runs"]) == 2 and all(r["energy_joules"]["best"] > 0 for r in doc["runs"])
+
+
 def test_ctrl_c_reaches_the_command_once(load, tmp_path):
     out = tmp_path / "r.json"
     trap = "trap 'echo got; n=$((n+1))' INT; n=0; i=0; echo ready; "

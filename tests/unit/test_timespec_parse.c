@@ -32,6 +32,7 @@ TEST(a_moment_may_be_written_in_many_ways)
 		{ "2023-11-14T23:13:20+01:00", NOW_NS },
 		{ "2023-11-14T18:43:20-0330", NOW_NS },
 		{ "2024-02-29T00:00:00Z", UINT64_C(1709164800) * NS_PER_S },
+		{ "2243-10-16T00:00:00Z", UINT64_C(8639913600) * NS_PER_S },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -58,6 +59,14 @@ TEST(invalid_times_are_refused)
 		"+1h",
 		"-1e400",
 		"1e300",
+		"0x10",
+		"-0x10",
+		"9223372036",
+		"-100001d",
+		"2244-01-01T00:00:00Z",
+		"2600-01-01T00:00:00Z",
+		"9999-12-31T00:00:00Z",
+		"2023-11-14T22:13:20.5e3Z",
 		"nan",
 
 		"2023-11-14",
@@ -94,6 +103,12 @@ TEST(a_duration_has_a_unit_or_is_in_seconds)
 	assert_true(ns == 172800 * NS_PER_S);
 	assert_int_equal(timespec_parse_span("0", &ns), 0);
 	assert_true(ns == 0);
+	assert_int_equal(timespec_parse_span("100000d", &ns), 0);
+	assert_true(ns == UINT64_C(8640000000) * NS_PER_S);
+	assert_int_equal(timespec_parse_span("100001d", &ns), -GW_E_PARSE);
+	assert_int_equal(timespec_parse_span("140000d", &ns), -GW_E_PARSE);
+	assert_int_equal(timespec_parse_span("0x10", &ns), -GW_E_PARSE);
+	assert_int_equal(timespec_parse_span("1m0x10s", &ns), -GW_E_PARSE);
 	assert_int_equal(timespec_parse_span("-1s", &ns), -GW_E_PARSE);
 	assert_int_equal(timespec_parse_span("1 s", &ns), -GW_E_PARSE);
 	assert_int_equal(timespec_parse_span("inf", &ns), -GW_E_PARSE);
