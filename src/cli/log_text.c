@@ -286,6 +286,16 @@ static struct line_power line_power(const struct log_gpu *g)
 				    histogram_percentile(&g->spread, 0.95) };
 }
 
+/* Returns the mean power.  If the energy does not include the gaps between samples, the mean is
+ * over the time that has samples. */
+static double mean_power(const struct gw_energy *e)
+{
+	bool holes = e->meter == GW_METER_SAMPLES && e->gap_joules == 0 &&
+		     e->coverage_ratio < COVERAGE_FULL && e->coverage_ratio > 0;
+
+	return e->joules.best / (holes ? e->coverage_ratio * e->seconds : e->seconds);
+}
+
 static void print_energy(const struct gw_energy *e)
 {
 	bool first = true;
@@ -297,7 +307,7 @@ static void print_energy(const struct gw_energy *e)
 			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, mean %.2f W, measured "
 			"by %s",
 			e->joules.best, e->joules.low, e->joules.high, e->seconds,
-			e->joules.best / e->seconds, gw_rung_name(e->rung));
+			mean_power(e), gw_rung_name(e->rung));
 	if (e->meter == GW_METER_SAMPLES && e->coverage_ratio < COVERAGE_FULL)
 		fprintf(stderr, " (%.1f s of it without a sample)",
 			(1 - e->coverage_ratio) * e->seconds);

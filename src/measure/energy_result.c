@@ -14,7 +14,7 @@
 #define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
-#define COVERAGE_FILL 0.90            /* with a lower coverage, the energy of gaps is a guess */
+#define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
 /* The difference between counter and samples depends on the load. On an H200 it varies by this
  * ratio among loads of equal power. */
 #define FLOOR_RATIO  0.003
@@ -252,16 +252,16 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 
 /* Estimates the energy of missing samples from the power on both sides of the gap, or from the last
  * sample. */
-static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
+static double gap_energy(const struct energy_window *w)
 {
-	r->gap_joules = w->end.point.hole_j - w->begin.point.hole_j;
+	return w->end.point.hole_j - w->begin.point.hole_j;
 }
 
 /* Returns the least standard uncertainty of the gaps. If more than a tenth of the window is missing,
  * the energy of the gaps may be anything from 0 to twice the estimate. */
-static double least_gaps_u(const struct gw_energy *r)
+static double least_gaps_u(const struct energy_window *w, const struct gw_energy *r)
 {
-	return r->coverage_ratio < COVERAGE_FILL ? r->gap_joules / sqrt(3) : 0;
+	return r->coverage_ratio < COVERAGE_FILL ? gap_energy(w) / sqrt(3) : 0;
 }
 
 /* Returns the part of the changes at the sampling rate that passes the filter of the sensor.
@@ -286,7 +286,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	m->boundaries_samples = hypot(
 		hypot(w->begin.slope_w, w->end.slope_w) * reach / sqrt(12), lateness_u(e, w));
 	m->gaps = sqrt(fmax(0, w->end.point.hole_var - w->begin.point.hole_var));
-	m->gaps = fmax(m->gaps, least_gaps_u(r));
+	m->gaps = fmax(m->gaps, least_gaps_u(w, r));
 	sampling = energy_leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
@@ -404,10 +404,14 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
 			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
 		return;
-	watts = w->begin.known && w->end.known && r->seconds > 0
-			? (w->end.point.joules - w->begin.point.joules + r->gap_joules) /
-				  r->seconds
-			: energy_watts(e, w->begin_ns);
+	if (w->begin.known && w->end.known && r->seconds > 0) {
+		r->gap_joules = gap_energy(w);
+		r->budget[GW_BUDGET_GAPS] = least_gaps_u(w, r);
+		watts = (w->end.point.joules - w->begin.point.joules + r->gap_joules) /
+			r->seconds;
+	} else {
+		watts = energy_watts(e, w->begin_ns);
+	}
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
 	/* The sensor smooths its samples, so the true minimum and maximum may be slightly
@@ -416,7 +420,6 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	ceiling_w *= 1.02;
 	r->meter = GW_METER_SAMPLES;
 	r->joules.best = watts * r->seconds;
-	r->budget[GW_BUDGET_GAPS] = least_gaps_u(r);
 	sum_up(e, r);
 	r->relative.low = fmin(r->relative.low, floor_w * r->seconds);
 	r->relative.high = fmax(r->relative.high, ceiling_w * r->seconds);
@@ -604,7 +607,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		energy_take_read(e, w->end_ns, &w->end);
 		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
-		fill_gaps(w, r);
+		/* If more is missing, nothing is filled, and the interval includes the energy that
+		 * the gaps may contain. */
+		r->gap_joules = r->coverage_ratio >= COVERAGE_FILL ? gap_energy(w) : 0;
 		w->period_s = energy_period(e, w);
 		r->load_period_seconds = w->period_s;
 		samples_meter(e, w, r, &m);

@@ -318,8 +318,7 @@ TEST(a_late_read_leaves_a_gap_that_is_reported)
 	assert_true(r->longest_gap_seconds > 1.6 && r->longest_gap_seconds < 2.7);
 	assert_true(r->samples_missed > 80 && r->samples_missed < 135);
 	assert_true(r->samples_joules < 0.93 * truth); /* not bridged */
-	assert_true(r->joules.best == r->samples_joules + r->gap_joules);
-	assert_true(off_by(r->joules.best, truth) < 0.01);
+	assert_true(r->gap_joules == 0 && r->joules.best == r->samples_joules);
 	assert_true(r->joules.low < truth && truth < r->joules.high);
 	assert_true(r->ticks_missed >= 38);
 }
@@ -396,20 +395,6 @@ TEST(a_short_window_without_a_sample_is_never_zero)
 		assert_int_equal(r->validity, GW_INVALID);
 		sim_run_for(meter, 0.113);
 	}
-}
-
-TEST(the_energy_of_a_truncated_window_fits_its_mean_power)
-{
-	start(WATTS("kind = \"constant\"\nlevel = 400\n[gpu.sensor]\nno_counter = true\n"));
-	sim_run_for(meter, 3.2);
-	begin();
-	sim_run_for(meter, 0.1);
-	sim_step(900 * NS_PER_MS);
-	assert_int_equal(end_within(0), -GW_E_TIMEOUT);
-	assert_true(r->samples_joules < 0.2 * truth);
-	assert_true(off_by(r->joules.best, r->power_mean * r->seconds) < 0.01);
-	assert_true(r->joules.low < truth && truth < r->joules.high);
-	assert_int_equal(r->validity, GW_INVALID);
 }
 
 TEST(windows_nest_and_overlap)
