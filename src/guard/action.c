@@ -99,6 +99,7 @@ static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
 	unsigned level = c->order->level, own = policy_kind_level(c->worker->kind);
+
 	if (level == LEVEL_STOP && level != own)
 		worker_note(c, "stopped", "1");
 	return level == own && ops->learn ? ops->learn(c) : 0;
@@ -197,10 +198,8 @@ static int do_resume(struct worker_call *c, struct guard_outcome *out)
 	if (!start || !c->order->start || c->worker->resume != RESUME_LAZY)
 		rc = ops->load ? c->set->load_noted(c, ops->load)
 			       : call_adapter(c, ops->resume, ORDER_RESUME);
-	if (!rc) {
+	if (!rc)
 		c->notes[0] = '\0';
-		worker_note_resumed(c);
-	}
 	return rc;
 }
 
@@ -313,9 +312,7 @@ static void run_order(struct action *a, struct slot *s)
 	};
 
 	memcpy(notes, s->notes, sizeof(notes));
-	if (s->order.verb == ORDER_EVICT)
-		worker_forget_resumed(&call);
-	memcpy(kept, notes, sizeof(kept));
+	memcpy(kept, s->notes, sizeof(kept));
 	s->state = RUNNING;
 	mailbox_unlock(&a->box);
 	more = carry_out(a, &call, is_kept ? NULL : kept, &outcome);

@@ -92,23 +92,6 @@ def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker
     assert 1 <= len(loads) <= 2 and len(worker.runners()) == 1
 
 
-def test_a_request_while_a_worker_returns_does_not_make_its_next_return_fail(world, worker):
-    with Guarded(world, configure(("ollama", worker), defaults=quick(verify_s=4))) as s:
-        world.hold(worker.pid, 6 * GIB)  # gone after the eviction, so that verify-up lasts for verify_s
-        s.settled(16 * GIB)
-        s.guard("hold", "evicted", "ollama", "--forever")
-        s.wait(lambda: worker.resident() == 0)
-        world.hold(worker.pid, 0)
-        s.until("evicted")
-        s.guard("release", "ollama")
-        s.until("verify-up")
-        s.guard("hold", "active", "ollama", "--forever")
-        assert s.now() == "verify-up"
-        s.restart(signal.SIGKILL)
-        s.back(worker)
-        assert "resume failed" not in s.messages()
-
-
 # Killed at every write of its journal.
 #
 # In a life a contender comes and goes, and a person holds the worker evicted and releases it.  In each life the service dies

@@ -299,10 +299,6 @@ TEST(notes_are_kept_until_a_resume_succeeds)
 	give(1, ORDER_RESUME, 3);
 	next();
 	action_notes(action, 1, notes, sizeof(notes));
-	assert_string_equal(notes, "resumed 1\n");
-	give(1, ORDER_EVICT, 4);
-	next();
-	action_notes(action, 1, notes, sizeof(notes));
 	assert_string_equal(notes, "");
 	action_notes(action, POLICY_WORKERS, notes, sizeof(notes));
 	assert_string_equal(notes, "");

@@ -67,27 +67,6 @@ TEST(damaged_notes_are_harmless)
 	assert_string_equal(out, "a");
 }
 
-TEST(without_noted_models_a_resume_succeeds_only_if_none_is_missing)
-{
-	char message[200];
-	const struct guard_order empty = { .bytes = 0 }, full = { .bytes = 1000 };
-	struct worker_call c = call;
-
-	text[0] = '\0';
-	c.message = message;
-	c.message_size = sizeof(message);
-	c.order = &empty;
-	assert_int_equal(worker_none_noted(&c), 0);
-	c.order = &full;
-	assert_int_equal(worker_none_noted(&c), -GW_E_NOSUPPORT);
-	worker_note_resumed(&c);
-	assert_int_equal(worker_none_noted(&c), 0);
-	worker_forget_resumed(&c);
-	assert_int_equal(worker_none_noted(&c), -GW_E_NOSUPPORT);
-	worker_note_asked(&c);
-	assert_int_equal(worker_none_noted(&c), 0);
-}
-
 TEST(names_are_escaped_for_a_query)
 {
 	char out[64];

@@ -237,20 +237,8 @@ void worker_note_asked(struct worker_call *c)
 	worker_note(c, "asked", "1");
 }
 
-void worker_note_resumed(struct worker_call *c)
-{
-	worker_note(c, "resumed", "1");
-}
-
-void worker_forget_resumed(struct worker_call *c)
-{
-	worker_forget(c, "resumed");
-}
-
 int worker_none_noted(const struct worker_call *c)
 {
-	if (worker_is_noted(c, "resumed", "1"))
-		return worker_ok(c, "it was resumed before the service started");
 	if (!c->order->bytes || worker_is_noted(c, "asked", "1"))
 		return worker_ok(
 			c, "no model was loaded before; to load one at each resume, set model");

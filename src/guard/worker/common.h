@@ -47,8 +47,8 @@ bool worker_said(const struct worker_call *c, const char *words);
  * call is sooner than that, or if the order was cancelled. */
 bool worker_pause(const struct worker_call *c);
 
-/* Adds a note. A note that is already there or does not fit is not added. After a successful
- * resume, the note "resumed" replaces all notes. */
+/* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
+ * after a successful resume. */
 void worker_note(struct worker_call *c, const char *key, const char *value);
 /* Copies the value of note number i (from 0) among the notes with this key. Returns false if
  * there are fewer such notes. */
@@ -67,14 +67,9 @@ unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret
 /* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
  * note "model". */
 void worker_note_asked(struct worker_call *c);
-/* Adds and deletes the note "resumed": the worker was resumed and not evicted again. The journal
- * says that the worker is evicted until its memory is back, so a service that is killed before
- * that resumes the worker once more. */
-void worker_note_resumed(struct worker_call *c);
-void worker_forget_resumed(struct worker_call *c);
 /* Returns the result of a resume if no model is noted and none is configured. Returns 0 with a
- * remark if no model was loaded, if the worker held no memory, or if it was resumed before;
- * otherwise -GW_E_NOSUPPORT with a message that says what a person can do. */
+ * remark if no model was loaded, or if the worker held no memory; otherwise -GW_E_NOSUPPORT with
+ * a message that says what a person can do. */
 int worker_none_noted(const struct worker_call *c);
 
 /* Calls load for each noted model, or for the configured one. If a model does not load, the
