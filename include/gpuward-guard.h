@@ -92,9 +92,9 @@ enum gw_worker_state {
 	GW_WORKER_PRECHECK,  /* the guard checks that the worker's memory fits */
 	GW_WORKER_RESUME,    /* resume was called */
 	GW_WORKER_VERIFY_UP, /* resume returned 0; the guard checks that the worker is back */
-	GW_WORKER_STUCK,     /* evict failed or freed nothing; the guard tries again every 30 s */
-	GW_WORKER_ABSENT,    /* the worker has no process; occurs only in the service */
-	GW_WORKER_STATES     /* number of states */
+	GW_WORKER_STUCK,  /* evict failed or freed nothing; the guard tries again every 30 s */
+	GW_WORKER_ABSENT, /* the worker has no process; occurs only in the service */
+	GW_WORKER_STATES  /* number of states */
 };
 
 /* Why the worker may not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
@@ -107,7 +107,7 @@ enum gw_worker_reason {
 	GW_REASON_HEALTH,
 	GW_REASON_SCHEDULE,
 	GW_REASON_BATTERY,
-	GW_REASON_BLIND,      /* the GPU cannot be read; only with GW_GUARD_LEAVE_BLIND */
+	GW_REASON_BLIND, /* the GPU cannot be read; only with GW_GUARD_LEAVE_BLIND */
 	GW_REASON_BUDGET,
 	GW_REASON_RESERVED,
 	GW_REASON_IDLE,
@@ -123,8 +123,8 @@ GW_API const char *gw_worker_reason_name(unsigned reason);
 struct gw_guard_decision {
 	uint64_t mono_ns;
 	enum gw_worker_state from, to;
-	unsigned reasons;     /* set of enum gw_worker_reason, after the decision */
-	int dry;              /* 1: the decision is reported but not carried out */
+	unsigned reasons; /* set of enum gw_worker_reason, after the decision */
+	int dry;          /* 1: the decision is reported but not carried out */
 	const char *rule; /* the rule that led to the decision, such as "contend-now chrome" */
 	/* what was observed, such as "pid 4711 game 5120 MiB on GPU-..." */
 	const char *evidence;
@@ -134,13 +134,13 @@ struct gw_guard_decision {
 };
 
 struct gw_guard_options {
-	size_t size;              /* sizeof(struct gw_guard_options) */
-	const char *name;         /* name of the worker in decisions; NULL: "worker" */
+	size_t size;      /* sizeof(struct gw_guard_options) */
+	const char *name; /* name of the worker in decisions; NULL: "worker" */
 	/* The guard watches only these GPUs: selectors of gw_device_matches(), ended by NULL.
 	 * NULL: every GPU on which the worker holds memory. An empty list is refused. */
 	const char *const *gpus;
 	enum gw_guard_mode mode;
-	unsigned flags;           /* set of enum gw_guard_flag */
+	unsigned flags; /* set of enum gw_guard_flag */
 	/* Must free all GPU memory of the worker, about `bytes`. NULL: the program polls
 	 * gw_guard_allowed() and frees its memory within five seconds. */
 	int (*evict)(void *arg, uint64_t bytes, uint64_t deadline_ns);
@@ -156,7 +156,7 @@ struct gw_guard_options {
 	/* Memory that stays free next to the worker. 0: the larger of 2 GiB and 10 %. */
 	uint64_t headroom_bytes;
 	/* The worker must leave when another process has needed the GPU for this time. 0:
-	 * 300 ms. */
+	 * 300 ms. It does not apply to contend_now (at once) and to utilisation (1 s). */
 	uint64_t debounce_ns;
 	/* resume is called when no process has needed the GPU for this time. 0: 30 s. From the
 	 * third eviction in 15 min on, each eviction doubles the time, up to 10 min. */
@@ -223,45 +223,46 @@ enum gw_guard_request {
 	GW_REQUEST_EVICT,        /* leave for ttl_ns; if 0, until GW_REQUEST_RESUME */
 	GW_REQUEST_RESUME,       /* return when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted for ttl_ns */
-	GW_REQUEST_HOLD_ACTIVE,  /* stay active for ttl_ns, unless a GPU is hot or not healthy */
-	GW_REQUEST_RELEASE, /* end the hold, or an earlier GW_REQUEST_EVICT */
-	GW_REQUEST_RESUME_NOW,   /* return without waiting for quiet_ns */
+	GW_REQUEST_HOLD_ACTIVE, /* stay active for ttl_ns, unless a GPU is hot or not healthy */
+	GW_REQUEST_RELEASE,     /* end the hold, or an earlier GW_REQUEST_EVICT */
+	GW_REQUEST_RESUME_NOW,  /* return without waiting for quiet_ns */
 };
 
 /* Requests an action for the worker, like the commands of gpuward guard. For a hold, ttl_ns is
  * the duration and must not be 0; with UINT64_MAX the hold has no end. A callback may call this
  * function. Returns 0, -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says
  * why. */
-GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what, uint64_t ttl_ns);
+GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what,
+			    uint64_t ttl_ns);
 
 enum gw_worker_hold { GW_HOLD_NONE, GW_HOLD_EVICTED, GW_HOLD_ACTIVE };
 enum gw_worker_call { GW_CALL_NONE, GW_CALL_EVICT, GW_CALL_RESUME };
 
 /* The state of the worker; times are monotonic. */
 struct gw_guard_status {
-	size_t size;                 /* sizeof(struct gw_guard_status), set by the caller */
+	size_t size; /* sizeof(struct gw_guard_status), set by the caller */
 	enum gw_worker_state state;
-	unsigned reasons;            /* set of enum gw_worker_reason */
+	unsigned reasons; /* set of enum gw_worker_reason */
 	enum gw_worker_hold hold;
-	enum gw_worker_call call;    /* the callback that is running; GW_CALL_NONE: none */
-	uint64_t call_deadline_ns;   /* deadline of this callback */
-	int overdue;                 /* 1: this callback has not returned by its deadline */
-	int allowed;                 /* the result of gw_guard_allowed() */
-	int dry; /* 1: decisions are only reported, by mode or because a GPU is simulated */
+	enum gw_worker_call call;  /* the callback that is running; GW_CALL_NONE: none */
+	uint64_t call_deadline_ns; /* deadline of this callback */
+	int overdue;               /* 1: this callback has not returned by its deadline */
+	int allowed;               /* the result of gw_guard_allowed() */
+	int dry;   /* 1: decisions are only reported, by mode or because a GPU is simulated */
 	int blind; /* 1: one of the worker's GPUs, or every GPU, cannot be read */
-	int hung;                    /* 1: a driver call has not returned */
-	int quarantine;              /* 1: one of the worker's GPUs is lost or needs a reset */
-	uint64_t since_ns;           /* when this state began */
-	uint64_t next_ns; /* earliest time at which the state can change without an event */
-	uint64_t hold_until_ns;      /* end of the hold; 0: no hold, or a hold without end */
-	uint64_t resident_bytes;     /* memory that the worker holds on its GPUs */
+	int hung;  /* 1: a driver call has not returned */
+	int quarantine;    /* 1: one of the worker's GPUs is lost or needs a reset */
+	uint64_t since_ns; /* when this state began */
+	uint64_t next_ns;  /* earliest time at which the state can change without an event */
+	uint64_t hold_until_ns;  /* end of the hold; 0: no hold, or a hold without end */
+	uint64_t resident_bytes; /* memory that the worker holds on its GPUs */
 	/* memory that the worker needs: what it holds, or held when its eviction began */
 	uint64_t need_bytes;
-	uint64_t residue_bytes;      /* memory that the worker still holds while it is evicted */
-	double backoff_ratio;        /* factor by which the quiet time is multiplied */
-	uint64_t observations;       /* number of observations since the start */
+	uint64_t residue_bytes; /* memory that the worker still holds while it is evicted */
+	double backoff_ratio;   /* factor by which the quiet time is multiplied */
+	uint64_t observations;  /* number of observations since the start */
 	unsigned evictions, resumes; /* completed ones since the start */
-	unsigned would_evict; /* evictions since the start that were only reported */
+	unsigned would_evict;        /* evictions since the start that were only reported */
 	/* Why the worker is in this state: the last decision (such as "is back: 8192 MiB"), or a
 	 * sentence if no GPU can be observed or a callback is overdue. The text is for people and
 	 * may change. "": there was no decision. */

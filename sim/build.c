@@ -190,7 +190,7 @@ static int read_load(struct rows *r, const struct toml_node *table)
 	if (offset != NULL && !rows_number(offset, &words.offset_s))
 		return rows_want(r, offset, "a number");
 	code = rows_table(r, table, load_keys, COUNT(load_keys), &words);
-	/* Copy the load even after a failure, because the device frees its points. */
+	/* Copy the load even after a failure: the device then frees the points of the load. */
 	*l = words.load;
 	return code != 0 ? code : finish_load(r, table, &words, l);
 }

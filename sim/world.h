@@ -181,7 +181,7 @@ struct world {
 	uint64_t start_ns;   /* CLOCK_MONOTONIC at the start; not for TIME_STEPPED */
 	uint64_t stepped_ns; /* TIME_STEPPED: the time of the world */
 	uint64_t wall_ns;    /* wall clock at the start */
-	/* World time at the start. The loads have already run for this long. */
+	/* World time at the start. The loads then behave as if they had run since time 0. */
 	uint64_t begin_ns;
 
 	char driver[32], nvml[32];

@@ -55,7 +55,7 @@ struct place {
  * contains. If there is no memory, returns NULL and sets rc. */
 void *reader_alloc(struct toml_reader *r, size_t n);
 
-/* Sets rc and the sentence, with the position of `at`. Always returns false. */
+/* Sets rc and the error message, with the position of `at`. Always returns false. */
 bool reader_fail(struct toml_reader *r, const char *at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -102,8 +102,8 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 	return true;
 }
 
-/* Standard uncertainty of the gain if the external meter measures more than the GPU: power
- * supplies lose 4 to 11 %, and the power of fans follows the load. */
+/* Standard uncertainty of the gain if the external meter also measures other parts of the
+ * machine: power supplies lose 4 to 11 %, and the power of fans follows the load. */
 #define REST_U    0.05
 #define GAIN_MOST 0.1 /* Largest known gain error of a board. */
 /* If the power varies less than FLAT_RATIO of its mean, or less than FLAT_W watts, the gain

@@ -517,7 +517,7 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
 		   "only nodes with this text in the label \"instance\""),
 	OPTION_ROW(TEXT, 0, "range", AT(range), "TIME",
-		   "time range for energy and tokens, up to now: 1h, 1d, 7d (default: 1d)"),
+		   "how far back energy and tokens are counted, from 1m to 31d (default: 1d)"),
 	OPTION_ROW(TEXT, 0, "fits", AT(fits), "SIZE",
 		   "list only the nodes on which a job with this much memory per GPU fits, "
 		   "such as 40G"),

@@ -664,7 +664,8 @@ static int check_calibration(const struct measurement *m)
 		n);
 }
 
-/* Makes the measurement.  The options are already checked and the GPUs are open. */
+/* Makes the measurement.  The GPUs are open, and the options are checked, except --calibrate, which
+ * needs the open GPUs. */
 static int run_open(struct measurement *m)
 {
 	int code = open_bundle(m), closed;

@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 #define NOTES   "org.freedesktop.Notifications"
-#define SHOWN   32   /* number of notifications with a button that still works */
+#define SHOWN   32 /* notifications that are remembered; the buttons of older ones do nothing */
 #define WAIT_MS 2000 /* longest wait until the bus accepts a message */
 
 /* Serial numbers of the first calls on the bus. Notifications have the numbers from S_NOTES

@@ -50,7 +50,7 @@ struct option {
 	 * default. */
 	double least, most, otherwise;
 	/* Returns allowed word number i of an OPTION_LIST, or NULL after the last. Only shell
-	 * completion calls this function. The pointer is NULL if any word is allowed. */
+	 * completion calls this function. The member `word` is NULL if every word is allowed. */
 	const char *(*word)(unsigned i);
 };
 

@@ -205,7 +205,7 @@ int output_spares(const char *path, char **inputs, int n)
 	return EXIT_OK;
 }
 
-#define VALUE_COLUMN 35 /* the column in which values begin; longer than all keys */
+#define VALUE_COLUMN 35 /* the column in which values begin; to the right of the longest key */
 
 void figure_line(const char *key, const char *fmt, ...)
 {

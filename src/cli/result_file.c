@@ -692,7 +692,7 @@ static struct json_doc *reader_parse(struct reader *rd, const char *text, size_t
 	if (err == -GW_E_NOSUPPORT)
 		reader_fail(rd, "%s", e.text);
 	if (err == -GW_E_PARSE) {
-		snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s",
+		snprintf(rd->error, rd->size, "%s:%d:%d: not a valid JSON document: %s",
 			 rd->r->path, e.line, e.column, e.text);
 		rd->failed = true;
 	}

@@ -84,8 +84,8 @@ void session_cool_down(struct session *s, void (*clear)(void))
 		return;
 	if (clear)
 		clear();
-	cli_error("GPU %d did not cool below %.0f %s within a minute; later runs wait for this "
-		  "temperature",
+	cli_error("GPU %d was still at %.0f %s after a minute of cooling; later runs wait only "
+		  "until it is at this temperature",
 		  s->cool.late_gpu, s->cool.late_c, term_plain("°C"));
 }
 

@@ -2,8 +2,8 @@
  * writes them to a file for node_exporter.
  *
  * The main thread makes a record of the metrics page. A writer thread appends it to the queue
- * on disk, and a sender thread takes records from the queue; so neither a slow server nor a
- * slow disk delays the service, and a record is on disk while a request waits. */
+ * on disk, and a sender thread takes records from the queue. So neither a slow server nor a
+ * slow disk delays the service, and records are on disk while the sender waits for an answer. */
 #ifndef GW_DAEMON_PUSH_H
 #define GW_DAEMON_PUSH_H
 

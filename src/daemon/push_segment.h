@@ -32,14 +32,14 @@ void push_record_write_head(char head[static PUSH_RECORD_HEAD], const struct pus
  * `room`. */
 bool push_record_read_head(const char *head, uint64_t room, struct push_record *ret);
 
-/* Compares the checksum of the head with the payload. */
+/* True if the checksum in the head fits the rest of the head and the payload. */
 bool push_record_is_intact(const char *head, const struct push_record *r, const char *payload);
 
 /* Finds the first valid record at or after `from` in the bytes of a segment. Returns its
  * position and sets *ret. Returns n if there is none. */
 size_t push_record_find(const char *p, size_t n, size_t from, struct push_record *ret);
 
-/* The contents of a segment from a given position on. */
+/* What a scan found at or after a position in a segment. */
 struct push_scan {
 	size_t first;            /* Position of the first valid record. n if there is none. */
 	size_t end;              /* End of the last valid record in the whole segment. */

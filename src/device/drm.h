@@ -24,7 +24,7 @@ struct pci_gpu {
 	char pci[16];    /* "0000:01:00.0" */
 	char driver[24]; /* kernel driver that is bound to the GPU; "": none */
 	uint32_t vendor, device;
-	uint32_t class; /* 0x0300.. VGA, 0x0302.. 3D, 0x0380.. other, 0x1200.. accelerator */
+	uint32_t class; /* 0x0300xx VGA, 0x0302xx 3D, 0x0380xx other, 0x1200xx accelerator */
 	/* The kernel's runtime power management has suspended the GPU. Most reads would wake
 	 * it. */
 	bool asleep;

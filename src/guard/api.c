@@ -169,8 +169,8 @@ static int take_names(struct gw_ctx *ctx, struct policy *p, const char *const *n
 			return context_fail(
 				ctx, -GW_E_ARG,
 				"the %s list of gw_guard_options has \"%.64s\", which "
-				"matches no process: the kernel stores %d bytes of a "
-				"name",
+				"can never match: it is longer than the %d bytes of a "
+				"name that the kernel stores",
 				word, *names, NAME_MAX_BYTES);
 		if (p->rules == POLICY_RULES)
 			return context_fail(

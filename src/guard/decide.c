@@ -75,7 +75,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	else if (found == FOUND_DISPLACED)
 		guard_report(g, w, "replaced",
 			     "another process matches instead; the checkpointed process still "
-			     "runs: restore the old match, or run gpuward guard recover");
+			     "exists: restore the old match, or run gpuward guard recover");
 	else if (found == FOUND_OTHER_LIVES)
 		guard_report(
 			g, w, moved ? "replaced" : "not found",
@@ -135,7 +135,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			w->admission = ADMISSION_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
-		guard_report(g, w, "as found", "it is evicted at level %u", w->intent.level);
+		guard_report(g, w, "as found", "it is out, at level %u", w->intent.level);
 	}
 	return STEP_AGAIN;
 }
@@ -354,8 +354,8 @@ static enum step step_drain(struct guard *g, struct guard_worker *w)
 	if (!drained && g->now_ns < w->intent.deadline_ns)
 		return STEP_ORDER;
 	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, drained ? "drained" : "drain timeout", "it is evicted at level %u",
-		     w->intent.level);
+	guard_report(g, w, drained ? "drained" : "drain timeout",
+		     "the guard evicts it at level %u", w->intent.level);
 	return STEP_AGAIN;
 }
 
@@ -398,7 +398,7 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
 	}
 	w->intent.level = level;
 	worker_set_leaving(g, w, STAGE_UNLOAD);
-	guard_report(g, w, "next level", "%s; it is evicted at level %u", why, level);
+	guard_report(g, w, "next level", "%s; the guard evicts it at level %u", why, level);
 }
 
 static enum step step_unload(struct guard *g, struct guard_worker *w)

@@ -119,7 +119,7 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
-/* Tries the phases first + k / steps ticks, for k from `from` to `to`. Stores the phase with the
+/* Tries the phases (`first` + k / `steps`) ticks, for each k from `from` to `to`. Stores the phase with the
  * smallest error in *at, and this error in *best, if it is smaller than *best. */
 static void search_phase(const struct energy *e, const struct energy_read *const r[],
 			 unsigned n, double first, int from, int to, int steps, double *best,

@@ -20,8 +20,8 @@ enum stream_topic {
 
 struct stream;
 
-/* Keeps the latest `bytes` of messages with an id, and only the latest message without one
- * (ticks). */
+/* Makes a stream. It keeps the newest messages that have an id, up to `bytes` bytes, and the
+ * newest message without an id (a tick). */
 int stream_new(size_t bytes, struct stream **ret);
 
 /* Ends the stream: follower_read() of each follower then returns -1. */

@@ -828,7 +828,7 @@ def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
         (tmp_path / "none.json", ": No such file or directory"),
         (tmp_path, ": Is a directory"),
         (cut, f":{line}:"),
-        (nothing(tmp_path, "empty.json", ""), ":1:1: not a whole JSON document"),
+        (nothing(tmp_path, "empty.json", ""), ":1:1: not a valid JSON document"),
         (nothing(tmp_path, "text.json", "watts\n"), ": not a result"),
         (nothing(tmp_path, "two.json", "{} {}"), ":1:"),
         (nothing(tmp_path, "list.json", "[1]"), ": not a result"),

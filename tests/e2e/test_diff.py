@@ -271,7 +271,7 @@ def test_what_can_be_read_of_a_damaged_bundle_is_used(tmp_path):
     text = (half / "result.json").read_text()
     (half / "result.json").write_text(text[: len(text) // 2])
     doc = document(half, RECORDED)
-    assert doc["a"]["remade"] and "not a whole JSON document" in doc["a"]["notes"][0]
+    assert doc["a"]["remade"] and "not a valid JSON document" in doc["a"]["notes"][0]
     assert doc["energy"] == "equal"
 
 

@@ -78,7 +78,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (TOP_PAGE, "(default: {}ms)", lambda: define("cli/cmd_top.c", "INTERVAL_NS", MS)),
     (TOP_PAGE, "*--timeout* is {}s by default here", lambda: define("cli/cmd_top.c", "DRIVER_NS", S)),
     (TOP_PAGE, "and so on, at most {} s apart", lambda: define("cli/top_driver.c", "ENERGY_NS", S)),
-    (TOP_PAGE, "every four with more than {} GPUs", lambda: define("cli/top_driver.c", "FEW_GPUS")),
+    (TOP_PAGE, "every four with more than {} GPUs and", lambda: define("cli/top_driver.c", "FEW_GPUS")),
     (TOP_PAGE, "every ten with more than {}.", lambda: define("cli/top_driver.c", "MANY_GPUS")),
     (TOP_PAGE, "At least {} columns and", lambda: define("cli/top_screen.h", "TOP_COLUMNS_MIN")),
     (TOP_PAGE, "columns and {} rows; a smaller terminal", lambda: define("cli/top_screen.h", "TOP_ROWS_MIN")),
