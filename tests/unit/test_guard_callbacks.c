@@ -244,7 +244,7 @@ GUARD_TEST(options_that_make_no_sense_are_refused)
 	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG, "poll_ns is 999999");
 	REFUSED(ignore, none, GW_E_ARG,
 		"the ignore list of gw_guard_options has an empty name");
-	REFUSED(contend, longer, GW_E_ARG, "\"sixteen-letters-\", which matches no process");
+	REFUSED(contend, longer, GW_E_ARG, "\"sixteen-letters-\", which can never match");
 	REFUSED(gpus, none, GW_E_ARG, "empty selector");
 	REFUSED(gpus, none + 1, GW_E_ARG, "empty list");
 	REFUSED(ignore, many, GW_E_SIZE, "more than 64 names");
