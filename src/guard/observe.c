@@ -381,8 +381,6 @@ void guard_read_scene(struct guard *g)
 	for (unsigned i = 0; i < g->workers; i++) {
 		observe_worker(g, &g->worker[i]);
 		apply_dry_eviction(g, &g->worker[i]);
-		if (!g->worker[i].since_ns) /* the journal has no time of its state */
-			g->worker[i].since_ns = g->now_ns;
 	}
 	for (unsigned i = 0; i < g->workers; i++)
 		conclude_worker(g, &g->worker[i]);
