@@ -121,7 +121,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 		begin_leaving(g, w);
 	} else if (resident && (was_stuck(w) || w->intent.claim == CLAIM_LEFT) &&
 		   guard_may_resume_stuck(w)) {
-		return guard_try_return(g, w, true, false);
+		return guard_try_return(g, w, true);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
 		if (g->gpus)
@@ -158,7 +158,7 @@ static enum step step_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not there", "its process ended");
 	}
 	if (w->policy->managed && !worker_kept_out(w))
-		return guard_try_return(g, w, false, false);
+		return guard_try_return(g, w, false);
 	return STEP_WAIT;
 }
 
@@ -493,7 +493,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	/* A worker that reported success may still hold its memory (vLLM asleep), so it is
 	 * resumed. */
 	if (guard_may_resume_stuck(w))
-		return guard_try_return(g, w, true, false);
+		return guard_try_return(g, w, true);
 	worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
 	guard_report(g, w, "no reason left", "it probably never left");
 	return STEP_AGAIN;
@@ -519,7 +519,7 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 	}
 	follow_demand(g, w);
 	if (!worker_kept_out(w))
-		return guard_try_return(g, w, false, was_quiet);
+		return guard_try_return(g, w, false);
 	only = worker_kept_out(w) == BIT(REASON_CONTENTION);
 	if (!was_quiet && only && !w->demand.pressing && w->demand.calm_scenes) {
 		worker_set_calming(g, w, true);

@@ -204,6 +204,7 @@ static void answer_dry(struct guard *g)
 
 void guard_advance(struct guard *g, uint64_t now_ns)
 {
+	g->scene_is_new = false;
 	if (now_ns > g->now_ns)
 		g->now_ns = now_ns;
 }
@@ -224,7 +225,7 @@ void guard_observe(struct guard *g, const struct scene *s)
 	answer_dry(g);
 	g->scenes++;
 	guard_read_scene(g);
-	g->has_scene = true;
+	g->has_scene = g->scene_is_new = true;
 	guard_steps(g);
 }
 

@@ -36,7 +36,8 @@ void guard_set_requester(struct guard *g, int64_t uid);
  * nothing changes. ttl_ns is the duration of a hold or of REQUEST_EVICT. For a hold, UINT64_MAX
  * means without end; for REQUEST_EVICT, 0 means until the worker is resumed. Returns 0, or with
  * a sentence: -GW_E_NOENT, -GW_E_ARG (a hold without a duration), -GW_E_STATE (a hold forbids
- * it) or -GW_E_PERM (this user caused too many evictions). */
+ * it) or -GW_E_PERM (this user caused too many evictions). A return is decided with the next
+ * scene: build one at once. */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
 		  uint64_t now_ns, char *message, size_t size);
 

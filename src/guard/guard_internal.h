@@ -363,6 +363,7 @@ struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
 	bool has_scene;         /* at least one scene was observed */
+	bool scene_is_new;      /* there was no other input since the scene */
 	uint64_t scenes;        /* number of observed scenes */
 	int64_t wall_offset_ns; /* wall time minus monotonic time */
 	int utc_offset_s;       /* local time minus UTC in the last scene */
@@ -524,8 +525,7 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
  * quiet_ended: the quiet time has just ended, so the result is always reported. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
-			   bool quiet_ended);
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_count_flap(struct guard *g, struct guard_worker *w);

@@ -181,10 +181,9 @@ static enum step return_at_stop(struct guard *g, struct guard_worker *w, bool st
 	w->unsettled = false;
 	if (!w->demand.pressing)
 		worker_set_contention(w, false);
-	w->backoff.check_ns = g->now_ns;
 	if (worker_kept_out(w) || guard_is_blind_or_hung(g, w))
 		return STEP_WAIT;
-	return guard_try_return(g, w, stuck, false) == STEP_AGAIN ? STEP_ORDER : STEP_WAIT;
+	return guard_try_return(g, w, stuck) == STEP_AGAIN ? STEP_ORDER : STEP_WAIT;
 }
 
 enum step guard_step_stop(struct guard *g, struct guard_worker *w)

@@ -162,15 +162,15 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one. */
-enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
-			   bool quiet_ended)
+ * last one. Only a new scene shows whether there is room. When the service ends, the guard cannot
+ * wait for one. */
+enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
 	struct worker_backoff *b = &w->backoff;
 	char why[220];
 	uint32_t bad;
 
-	if (!quiet_ended && g->now_ns < b->check_ns)
+	if (!g->stopping && (!g->scene_is_new || g->scene.mono_ns < b->check_ns))
 		return STEP_WAIT;
 	bad = check_return(g, w, why, sizeof(why));
 	b->check_ns =
@@ -178,7 +178,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck,
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
 	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
 		b->request = RESUME_REQUESTED;
-	if (bad && bad == b->blocked && !quiet_ended)
+	if (bad && bad == b->blocked)
 		return STEP_WAIT;
 	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* try again without a report */
 		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));

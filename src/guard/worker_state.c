@@ -373,9 +373,8 @@ void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
 		w->demand.phase = PHASE_CALMING;
 	else
 		settle_phase(w);
-	if (!calming)
-		w->backoff.check_ns = g->now_ns;
-	w->since_ns = g->now_ns;
+	w->backoff.blocked = 0; /* the end of the quiet time is reported, whatever blocks then */
+	w->backoff.check_ns = w->since_ns = g->now_ns;
 }
 
 void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_stage stage,

@@ -197,6 +197,7 @@ GUARD_TEST(a_worker_released_while_it_returns_leaves_with_the_evidence_no_demand
 	world_begin(o);
 	world_until(o, 28 * S);
 	world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX);
+	world_step(o);
 	assert_state(o, STATE_RESUME);
 	world_ask(o, 0, REQUEST_RELEASE, 0);
 	assert_decided(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");

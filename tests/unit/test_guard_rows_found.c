@@ -81,6 +81,8 @@ GUARD_ROW("6, 31", a_resume_names_the_checkpointed_processes)
 	assert_int_equal(o->journal.disk[0].put_away_count, 1);
 	assert_int_equal(o->journal.disk[0].put_away[0].pid, 100);
 	ask_only(o, REQUEST_RESUME);
+	world_scene(o);
+	guard_observe(o->g, &o->s);
 	/* the record of the order must be stored first */
 	assert_false(guard_next_order(o->g, &d));
 	assert_true(next_order(o, &d));

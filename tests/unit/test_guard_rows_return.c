@@ -91,6 +91,7 @@ GUARD_ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only)
 	world_until(o, 22 * S);
 	assert_state(o, STATE_QUIET);
 	world_ask(o, 0, REQUEST_RESUME_NOW, 0);
+	world_step(o);
 	assert_decided(o, 1, STATE_QUIET, STATE_PRECHECK, NULL);
 	world_run(o, 2 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -101,6 +102,43 @@ GUARD_ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only)
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_status(o, 0).mask, 1u << REASON_HEALTH);
 	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
+}
+
+/* Takes memory that the last scene does not show. */
+static void take_unseen_memory(struct world *o)
+{
+	world_guest(o, "ignored", 0, 8 * GIB, o->now - WORLD_START - MS, 0);
+}
+
+/* A scene shows the machine as it was. Memory may be taken between the last scene and a request,
+ * between the last scene and the end of a reason, or while the request waits for a scene that was
+ * already begun. */
+GUARD_ROW("30, 31", no_worker_returns_with_a_scene_from_before_its_reason_ended)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		world_again(o, 1, 1);
+		begin(o);
+		if (i == 1)
+			guard_set_reason(o->g, "GPU-0", REASON_BUDGET, true, "spent", o->now);
+		else
+			world_ask(o, 0, REQUEST_EVICT, UINT64_MAX);
+		world_run(o, 5 * S);
+		assert_state(o, STATE_EVICTED);
+		if (i == 2) {
+			world_scene(o);
+			o->now += MS;
+		}
+		take_unseen_memory(o);
+		if (i == 1)
+			guard_set_reason(o->g, "GPU-0", REASON_BUDGET, false, "", o->now);
+		else
+			world_ask(o, 0, REQUEST_RESUME_NOW, 0);
+		if (i == 2)
+			guard_observe(o->g, &o->s);
+		world_run(o, 10 * S);
+		assert_orders(o, 0, RESUME);
+		assert_has(world_last(o, "resume_blocked")->evidence, "4096 MiB are free");
+	}
 }
 
 GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)

@@ -229,6 +229,7 @@ GUARD_ROW("47", at_the_end_memory_is_kept_for_a_worker_that_is_returning)
 		o->total[0] = boards[i].total;
 		world_step(o);
 		world_ask(o, -1, REQUEST_RELEASE, 0);
+		world_step(o);
 		/* workers are resumed one at a time */
 		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1);
 		assert_orders(o, 0, RESUME);
