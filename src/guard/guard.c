@@ -211,7 +211,7 @@ void guard_advance(struct guard *g, uint64_t now_ns)
 
 void guard_observe(struct guard *g, const struct scene *s)
 {
-	const bool same = g->has_scene && same_processes(&g->scene, s);
+	const bool same = g->scenes && same_processes(&g->scene, s);
 
 	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
@@ -223,9 +223,9 @@ void guard_observe(struct guard *g, const struct scene *s)
 	demand_observe(&g->demand, &g->scene, g->verdict);
 	convert_hold_times(g);
 	answer_dry(g);
-	g->scenes++;
 	guard_read_scene(g);
-	g->has_scene = g->scene_is_new = true;
+	g->scenes++;
+	g->scene_is_new = true;
 	guard_steps(g);
 }
 
@@ -267,7 +267,7 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 	if (!on)
 		u->end[r] = (struct guard_end){ .ns = 0 };
 	guard_advance(g, now_ns);
-	if (!g->has_scene)
+	if (!g->scenes)
 		return;
 	guard_update_reasons(g);
 	guard_steps(g);
@@ -344,7 +344,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 bool guard_next_record(struct guard *g, struct guard_record *ret)
 {
 	/* a record has wall times, and before the first scene the wall time is unknown */
-	for (unsigned i = 0; g->has_scene && i < g->workers; i++) {
+	for (unsigned i = 0; g->scenes && i < g->workers; i++) {
 		if (!g->worker[i].record_due)
 			continue;
 		g->worker[i].record_due = false;
@@ -356,7 +356,7 @@ bool guard_next_record(struct guard *g, struct guard_record *ret)
 
 int guard_worker_record(const struct guard *g, unsigned worker, struct guard_record *ret)
 {
-	if (!g->has_scene || worker >= g->workers)
+	if (!g->scenes || worker >= g->workers)
 		return -GW_E_NOENT;
 	fill_record(g, &g->worker[worker], ret);
 	return 0;

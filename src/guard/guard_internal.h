@@ -362,9 +362,8 @@ struct guard_queue { /* decisions that were not fetched; if it is full, drops th
 struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
-	bool has_scene;         /* at least one scene was observed */
-	bool scene_is_new;      /* there was no other input since the scene */
 	uint64_t scenes;        /* number of observed scenes */
+	bool scene_is_new;      /* there was no other input since the last scene */
 	int64_t wall_offset_ns; /* wall time minus monotonic time */
 	int utc_offset_s;       /* local time minus UTC in the last scene */
 	int64_t local_s;        /* local time, in seconds since 1970 */

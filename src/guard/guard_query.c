@@ -59,7 +59,7 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S, due = sure_ns(g, now_ns);
 
-	if (!g->has_scene)
+	if (!g->scenes)
 		return now_ns;
 	for (unsigned i = 0; i < g->workers; i++) {
 		uint64_t ns = scene_interval(g, &g->worker[i]);
@@ -75,10 +75,10 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 
 bool guard_wants_utilisation(const struct guard *g)
 {
-	for (unsigned i = 0; g->has_scene && i < g->scene.processes; i++)
+	for (unsigned i = 0; g->scenes && i < g->scene.processes; i++)
 		if (g->verdict[i].class == CLASS_CONTENDER)
 			return true;
-	return g->has_scene && guard_idle_wants(g);
+	return g->scenes && guard_idle_wants(g);
 }
 
 bool guard_blind(const struct guard *g, const char *gpu)

@@ -127,7 +127,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 	for (unsigned i = first; i < end; i++)
 		request_apply(g, &g->worker[i], what, ttl_ns);
 	g->requester = -1;
-	if (g->has_scene)
+	if (g->scenes)
 		guard_steps(g);
 	if (size)
 		message[0] = '\0';

@@ -83,7 +83,7 @@ COUNT_IS(claims, CLAIM_BACK + 1);
 
 #define OF guard
 static const struct struct_text_member of_guard[] = {
-	U(now_ns), U_AS("looked", has_scene), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
+	U(now_ns), U(scene_is_new), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
 	I(local_floor_s), U(gpus), U(next_id), U(games), T(game), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
@@ -292,7 +292,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 {
 	char head[64];
 
-	if (!g->has_scene)
+	if (!g->scenes)
 		return;
 	buf_addf(out, "%sbegin\tnames\n", prefix);
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
@@ -461,7 +461,7 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 	of = (char *)g + parts[part].offset + at * parts[part].size;
 	if (r->old && part == PART_WORKER)
 		return old_worker_read(&r->worker[at], of, end + 1);
-	/* skipped: older versions also wrote these two facts, which follow from other members,
+	/* skipped: older versions also wrote these facts, which follow from other members,
 	 * and had an order without an effect */
 	if (part == PART_GPU && (!strncmp(end, "\thung\t", 6) || !strncmp(end, "\tstale\t", 7)))
 		return 0;
@@ -477,7 +477,7 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 /* True if all positions and counts are within their arrays. A damaged file may have others. */
 static bool is_sound(const struct guard *g)
 {
-	bool is = g->has_scene && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
+	bool is = g->scenes && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
 		  g->rate.users <= RATE_USERS && !g->scene.reading;
 
 	for (unsigned i = 0; is && i < g->gpus; i++)
@@ -517,6 +517,8 @@ static int read_guard(struct guard_state_reader *r, struct guard *g, const char 
 {
 	int err = r->old ? struct_text_read(of_old_guard, g, rest) : -GW_E_NOENT;
 
+	if (!strncmp(rest, "looked\t", 7)) /* skipped: it follows from "looks" */
+		return 0;
 	if (err == -GW_E_NOENT)
 		err = struct_text_read(of_guard, g, rest);
 	return err ? -GW_E_PARSE : 0;

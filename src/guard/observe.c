@@ -364,7 +364,7 @@ static void update_local_time(struct guard *g)
 {
 	int64_t local = (int64_t)(g->scene.wall_ns / NS_PER_S) + g->scene.utc_offset_s;
 
-	if (g->has_scene && g->scene.utc_offset_s < g->utc_offset_s)
+	if (g->scenes && g->scene.utc_offset_s < g->utc_offset_s)
 		g->local_floor_s = g->local_s;
 	g->utc_offset_s = g->scene.utc_offset_s;
 	if (local < g->local_floor_s && g->local_floor_s - local <= 2 * 3600)

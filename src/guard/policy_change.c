@@ -187,7 +187,7 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 	free(old);
 	guard_rank(g);
 	classify_again(g, now);
-	if (g->has_scene)
+	if (g->scenes)
 		guard_update_reasons(g);
 	return 0;
 }
@@ -200,7 +200,7 @@ void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uin
 		return;
 	text_fit(g->gpu[slot].foreign, sizeof(g->gpu[slot].foreign), "%s",
 		 holder ? holder : "");
-	if (!g->has_scene)
+	if (!g->scenes)
 		return;
 	guard_advance(g, now_ns);
 	for (unsigned i = 0; i < g->workers; i++)

@@ -261,7 +261,7 @@ bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reserv
 
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 {
-	int slot = g->has_scene ? -1 : guard_slot(g, room->gpu, true);
+	int slot = g->scenes ? -1 : guard_slot(g, room->gpu, true);
 	struct reservation *r = reservation_find(g, 0);
 
 	if (slot < 0 || !r || !room->id || reservation_find(g, room->id))

@@ -373,7 +373,7 @@ void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
 		w->demand.phase = PHASE_CALMING;
 	else
 		settle_phase(w);
-	w->backoff.blocked = 0; /* the end of the quiet time is reported, whatever blocks then */
+	w->backoff.blocked = 0; /* so the end of the quiet time is reported */
 	w->backoff.check_ns = w->since_ns = g->now_ns;
 }
 

@@ -733,7 +733,7 @@ TEST(an_incomplete_earlier_state_is_refused)
 {
 	static const char *const bad[] = {
 		"state\tend",
-		"state\tguard\tlooked\t300",
+		"state\tguard\tstopping\t300",
 		"state\tworker\t99\tbytes\t1",
 		"state\tworker\t0\tnobody\t1",
 		"state\tworker\t0\tbytes\t-1",
