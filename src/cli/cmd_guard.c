@@ -155,12 +155,13 @@ enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 
 /* Sets a cell to a time such as "12 s", "3 min" or "2.5 h", or to `zero` if the time is 0. */
 static void add_time(struct table *t, unsigned column, const struct json_doc *w,
-		     const char *key, const char *zero)
+		     const char *key)
 {
-	double s = json_doc_number(w, key);
-	char text[16];
+	char text[16] = "-";
 
-	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? figure_span(text, s) : zero);
+	if (json_doc_is_number(w, key))
+		figure_span(text, json_doc_number(w, key));
+	table_set(t, column, TERM_PLAIN, "%s", text);
 }
 
 static enum term_style state_style(const char *state)
@@ -229,12 +230,12 @@ static void add_worker(struct table *t, const struct gpu_names *g, const struct 
 	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
 	table_set(t, STATE, state_style(state), "%s%s",
 		  json_doc_true(w, "hypothetical") ? "would be: " : "", state);
-	add_time(t, SINCE, w, "since_seconds", "0 s");
+	add_time(t, SINCE, w, "since_seconds");
 	add_reasons(t, w);
 	add_hold(t, w);
 	add_bytes(t, MEMORY, w, "resident_bytes");
 	add_bytes(t, NEED, w, "need_bytes");
-	add_time(t, NEXT, w, "next_seconds", "-");
+	add_time(t, NEXT, w, "next_seconds");
 	if (why && !narrow)
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }

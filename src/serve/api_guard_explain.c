@@ -483,12 +483,31 @@ static bool state_is_adjective(enum guard_state s)
 	       s == STATE_STUCK || s == STATE_ABSENT;
 }
 
+/* Writes the state of the worker and how long it has been in it. The time is unknown if the worker
+ * was evicted before the service started and the mode forbids to resume it. */
+static void say_state(struct json *j, const char *name, const struct guard_status *s,
+		      struct guard_moment now, const char *holds)
+{
+	const bool would = guard_view_hypothetical(s);
+	const char *in = state_is_adjective(s->state) ? "" : "in state ",
+		   *state = guard_state_name(s->state);
+	char span[32];
+
+	if (s->since_ns)
+		explain_say(j, "%s %s been %s%s for %s%s.", name, would ? "would have" : "has",
+			    in, state, span_text(seconds_to(now.mono_ns, s->since_ns), span),
+			    holds);
+	else
+		explain_say(j, "%s %s %s%s%s.", name, would ? "would be" : "is", in, state,
+			    holds);
+}
+
 static void write_explain(struct json *j, const struct api *a, unsigned worker,
 			  struct guard_moment now)
 {
 	const struct guard_view *g = a->view.guard;
 	const char *name = g->policy->worker[worker].name, *no_gpu;
-	char since[32], text[300], holds[64] = "";
+	char text[300], holds[64] = "";
 	struct guard_status s;
 
 	if (guard_status(g->guard, worker, &s) != 0)
@@ -501,10 +520,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	if (!no_gpu)
 		snprintf(holds, sizeof(holds), " and holds %.0f MiB",
 			 (double)s.resident_bytes / MIB);
-	explain_say(j, "%s %s been %s%s for %s%s.", name,
-		    guard_view_hypothetical(&s) ? "would have" : "has",
-		    state_is_adjective(s.state) ? "" : "in state ", guard_state_name(s.state),
-		    span_text(seconds_to(now.mono_ns, s.since_ns), since), holds);
+	say_state(j, name, &s, now, holds);
 	if (no_gpu)
 		explain_say(j,
 			    "The GPU memory of the worker is unknown, and the guard cannot "

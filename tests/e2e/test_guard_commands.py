@@ -102,6 +102,20 @@ def test_resume_now_does_not_wait_for_the_quiet_time(world, worker):
         s.until("active")
 
 
+def test_the_age_of_an_eviction_before_the_start_is_unknown(world, worker):
+    with Guarded(world, configure(("ollama", worker))) as s:
+        s.settled()
+        s.guard("evict", "ollama")
+        s.until("evicted")
+        s.guard("mode", "dry-run")
+        s.restart()
+        s.wait(lambda: s.worker()["mask"] == ["manual"])
+        shown = s.guard("status").stdout
+        assert re.search(r"^ollama +evicted +- +manual", shown, re.M), shown
+        text = " ".join(s.guard("explain", "ollama").stdout.split())
+        assert "ollama is evicted and holds 0 MiB." in text, text
+
+
 @pytest.fixture
 def workers(world):
     with Worker(world, size=4 * GIB) as a, Worker(world, size=4 * GIB) as b:
