@@ -68,7 +68,10 @@ static void write_rates(struct json *j, const struct sensor *s)
 
 static double figure_of(const struct sensor_field *f, const struct sensor *s)
 {
-	return *(const double *)((const char *)s + f->offset);
+	double v;
+
+	memcpy(&v, (const char *)s + f->offset, sizeof(v));
+	return v;
 }
 
 /* Returns the source of power whose member `why` has this offset; NULL: it is the counter. */
