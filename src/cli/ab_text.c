@@ -320,12 +320,15 @@ static void print_codes(const struct ab_report *r)
 	}
 }
 
-void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
+void ab_text_print(const struct ab_report *r, const char *a, const char *b, const char *gpus,
+		   const struct cli *c)
 {
 	if (r->simulated)
 		term_print_simulated(stdout);
 	row("A", "%s", a);
 	row("B", "%s", b);
+	if (*gpus)
+		row("GPUs", "%s; energy and power are sums over these GPUs", gpus);
 	if (r->result.ab[deciding_metric(r)].n > 0) {
 		print_table(r);
 		row("B/A", "geometric mean over the pairs; A and B are arithmetic means of the "

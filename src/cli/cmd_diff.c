@@ -141,6 +141,18 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
+static void note_sums(const struct comparison_row *row, const char *name,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	char text[80];
+
+	if (!row || comparison_gpus(row) < 2)
+		return;
+	snprintf(text, sizeof(text), "Power and energy of %s are sums over %zu GPUs.", name,
+		 comparison_gpus(row));
+	say(ctx, text);
+}
+
 /* Returns true if at least one run of the row has a baseline and a net energy. */
 static bool has_baseline(const struct comparison_row *row)
 {
@@ -170,6 +182,8 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
+	note_sums(d->a, "A", say, ctx);
+	note_sums(d->b, "B", say, ctx);
 	if (d->other_gpu)
 		say(ctx, "A and B were measured on different GPUs or drivers. The gain errors "
 			 "of their sensors do not cancel, so the intervals of the changes "

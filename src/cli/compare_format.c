@@ -493,6 +493,23 @@ static void add_gain_text(struct notes *n, const struct comparison *c)
 			 comparison_has(c, METRIC_NET) ? ", except in net energy" : "");
 }
 
+/* Adds a note for each row whose power and energy are sums over several GPUs; one note if that
+ * is true for all rows. */
+static void note_sums(struct notes *n, const struct comparison *c)
+{
+	const size_t first = comparison_gpus(&c->rows[0]);
+	bool same = true;
+
+	for (size_t i = 1; i < c->nrows; i++)
+		same = same && comparison_gpus(&c->rows[i]) == first;
+	if (same && first > 1)
+		add_note(n, "Power and energy are sums over %zu GPUs.", first);
+	for (size_t i = 0; i < c->nrows && !same; i++)
+		if (comparison_gpus(&c->rows[i]) > 1)
+			add_note(n, "%s: power and energy are sums over %zu GPUs",
+				 c->rows[i].label, comparison_gpus(&c->rows[i]));
+}
+
 static void note_reference(struct notes *n, const struct comparison *c)
 {
 	if (c->nrows < 2 || c->reference->used == 0)
@@ -528,6 +545,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		scales |= c->rows[i].other_scale;
 	}
 	note_rooms(&n, c);
+	note_sums(&n, c);
 	note_sensors(&n, c);
 	if (c->iterations_partly)
 		add_note(&n, "The number of iterations is unknown for some runs, so whole runs "

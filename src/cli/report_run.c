@@ -406,6 +406,11 @@ static void run_figures(struct buf *out, const struct result_run *run,
 
 	energy_cost_text(cost, run->sum.energy_j.best, text);
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
+	if (run->ndevices > 1)
+		buf_addf(out,
+			 "<tr><th scope=\"row\">GPUs</th><td>%zu; power and energy are sums "
+			 "over them</td></tr>\n",
+			 run->ndevices);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		const void *at = (const char *)run + rows[i].at;
 		double v = rows[i].unit ? *(const double *)at

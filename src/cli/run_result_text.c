@@ -36,6 +36,21 @@ static enum term_style validity_style(enum gw_validity v)
 	return v == GW_VALID ? TERM_GOOD : v == GW_SUSPECT ? TERM_WARN : TERM_BAD;
 }
 
+/* If there are several GPUs, prints that the energy is their sum. */
+static void print_gpus(const struct measured_run *r)
+{
+	char text[1000];
+	struct buf b;
+
+	if (r->devices < 2)
+		return;
+	buf_init_fixed(&b, text, sizeof(text));
+	for (unsigned i = 0; i < r->devices; i++)
+		figure_add_gpu(&b, r->device[i].index, r->device[i].name,
+			       i + 1 < r->devices ? r->device[i + 1].name : NULL);
+	row("GPUs", "%s; the energy is the sum over these GPUs", text);
+}
+
 static void print_energy(const struct measured_run *r)
 {
 	char a[80], b[32];
@@ -356,6 +371,8 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 
 	if (r->part)
 		row("Part", "%s", r->part);
+	if (m)
+		print_gpus(r);
 	print_energy(r);
 	if (m)
 		print_cost(m, r->sum.joules.best);
@@ -475,6 +492,7 @@ static void print_trials(const struct measured *m)
 
 	if (m->run[0].part)
 		row("Part", "%s", m->run[0].part);
+	print_gpus(&m->run[0]);
 	for (unsigned i = 0; i < m->runs; i++) {
 		const struct measured_run *r = &m->run[i];
 		char title[32];

@@ -144,10 +144,13 @@ def test_json_is_all_that_is_printed(load):
 
 
 def test_several_gpus_are_added_up(ab):
-    _, doc = ab(["--simulate=two-gpus", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
+    done, doc = ab(["--simulate=two-gpus", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
+                   ["sleep", "0.05"], ["sleep", "0.05"])
+    sums = "energy and power are sums over these GPUs"
+    assert f"GPUs 0, 1 (NVIDIA H100 80GB HBM3); {sums}" in " ".join(done.stdout.split())
+    alone, one = ab(["--simulate=two-gpus", "--gpu=1", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
                 ["sleep", "0.05"], ["sleep", "0.05"])
-    _, one = ab(["--simulate=two-gpus", "--gpu=1", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
-                ["sleep", "0.05"], ["sleep", "0.05"])
+    assert "sums over" not in alone.stdout
     assert doc["ab"]["power"]["a_mean"] > one["ab"]["power"]["a_mean"]
     assert doc["config"]["offset_watts"] == 2 * one["config"]["offset_watts"]
     assert doc["aa"]["energy"]["ratio"] is None and "noise" not in doc

@@ -286,6 +286,14 @@ def test_a_sum_over_gpus_is_that_of_its_parts(measure):
     assert [d["index"] for d in one["runs"][0]["devices"]] == [1]
 
 
+@pytest.mark.parametrize("trials", [1, 2])
+def test_a_sum_over_gpus_names_the_gpus(trials):
+    options = [f"--trials={trials}", "--no-cooldown", "--simulate=two-gpus"]
+    said = " ".join(gpuward("measure", *options, "--", "true").stderr.split())
+    assert "GPUs 0, 1 (NVIDIA H100 80GB HBM3); the energy is the sum over these GPUs" in said
+    assert "the sum over" not in gpuward("measure", *options, "--gpu=1", "--", "true").stderr
+
+
 def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
     hot = CONSTANT.replace("[[gpu.load]]", "thermal_s = 0.3\n[[gpu.load]]\nuntil = 31")
     done, doc = measure([scenario(hot), "--cooldown-to=42"], "sleep", "0.1")

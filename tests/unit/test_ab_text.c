@@ -54,7 +54,7 @@ static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 	r.result.aa[AB_ENERGY].sd_log = NAN;
 	stdout = open_memstream(&text, &size);
 	assert_non_null(stdout);
-	ab_text_print(&r, "a", "b", &c);
+	ab_text_print(&r, "a", "b", "", &c);
 	assert_int_equal(fclose(stdout), 0);
 	stdout = real;
 	join(text);
