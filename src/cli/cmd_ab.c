@@ -632,14 +632,10 @@ static int finish_report(struct comparison *x, int code)
  * one GPU is unknown. */
 static int check_meters(const struct comparison *x)
 {
-	const struct gw_status *s = gw_snapshot_status(x->c->snap);
 	unsigned n = gw_meter_device_count(x->s.runner.meter);
 
 	if (n == 0) {
-		cli_error("there is no GPU, so no energy can be compared: %s",
-			  *s->message ? s->message : "none found");
-		if (*gw_cause_info(s->cause)->remedy)
-			cli_error("%s", gw_cause_info(s->cause)->remedy);
+		session_report_no_gpu(&x->s, "no energy can be compared");
 		return EXIT_NO_GPU;
 	}
 	for (unsigned i = 0; i < n; i++) {

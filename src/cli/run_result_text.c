@@ -505,7 +505,9 @@ static void print_trials(const struct measured *m)
 	}
 	if (used > 1)
 		print_mean(m, used);
-	if (used < m->runs)
+	if (used == 0)
+		row("", "no run is used, because none is valid");
+	else if (used < m->runs)
 		row("", "only %u of %u runs are used: the others are not valid", used, m->runs);
 }
 
