@@ -83,8 +83,8 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 	if (isnan(r->result.aa[deciding_metric(r)].sd_log))
 		return;
 	buf_addf(&b,
-		 "A compared with itself: the smallest effect that %u pairs can show is about "
-		 "%.2g %%",
+		 "expected resolution, from A compared with itself: the smallest effect that "
+		 "%u pairs can show is about %.2g %%",
 		 r->config->pairs_max, 100 * r->result.mde_budget_ratio);
 	add_alarm(&b, r);
 }
@@ -236,6 +236,7 @@ static void print_ending(const struct ab_report *r)
 static void print_interval(const struct ab_report *r)
 {
 	const struct ab_estimate *e = &r->result.ab[deciding_metric(r)];
+	char expected[120] = "";
 
 	if (e->n < 2)
 		return;
@@ -245,9 +246,15 @@ static void print_interval(const struct ab_report *r)
 			"the pairs are skewed"
 		      : "Student's t",
 	    100 * (1 - e->alpha));
+	if (!isnan(r->result.aa[deciding_metric(r)].sd_log))
+		snprintf(expected, sizeof(expected),
+			 " (expected before the first pair: %.2g %% with %u pairs, from A "
+			 "compared with itself)",
+			 100 * r->result.mde_budget_ratio, r->config->pairs_max);
 	row("Resolution",
-	    "the smallest effect that these %u pairs detect with 80 %% probability: %.2g %%",
-	    e->n, 100 * e->mde_ratio);
+	    "the smallest effect that these %u pairs detect with 80 %% probability is %.2g "
+	    "%%%s",
+	    e->n, 100 * e->mde_ratio, expected);
 }
 
 /* Returns true if counter and samples differ by more than METERS_APART in at least one run, and
