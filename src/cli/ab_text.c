@@ -4,6 +4,7 @@
 #include "table.h"
 
 #include "base/buf.h"
+#include "base/number.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
@@ -36,20 +37,24 @@ static void add_interval(struct buf *b, const struct ab_interval *i)
 {
 	int digits = digits_of(fmax(fabs(i->low - 1), fabs(i->high - 1)));
 
-	buf_addf(b, "%+.*f to %+.*f %%", digits, 100 * (i->low - 1), digits,
-		 100 * (i->high - 1));
+	buf_addf(b, "%+.*f to %+.*f %%", digits,
+		 number_without_minus_zero(100 * (i->low - 1), digits), digits,
+		 number_without_minus_zero(100 * (i->high - 1), digits));
 }
 
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e)
 {
 	struct buf b;
+	int digits;
 
 	buf_init_fixed(&b, out, size);
 	if (isnan(e->ratio)) {
 		buf_adds(&b, "unknown");
 		return;
 	}
-	buf_addf(&b, "%+.*f %%", digits_of(e->ratio - 1), 100 * (e->ratio - 1));
+	digits = digits_of(e->ratio - 1);
+	buf_addf(&b, "%+.*f %%", digits,
+		 number_without_minus_zero(100 * (e->ratio - 1), digits));
 	if (!isnan(e->interval.low)) {
 		buf_adds(&b, " (");
 		add_interval(&b, &e->interval);
@@ -278,6 +283,7 @@ static void print_meters(const struct ab_report *r)
 {
 	double mean, sd;
 	unsigned n = ab_report_residual(r, &mean, &sd);
+	double percent = number_without_minus_zero(100 * mean, 2);
 	char runs[80];
 
 	if (n < r->runs)
@@ -295,12 +301,12 @@ static void print_meters(const struct ab_report *r)
 		    "the runs are too short to compare the samples with the counter: they "
 		    "differ by %+.2f %% (mean), %.2f %% s.d. over %s, which is within their "
 		    "uncertainty",
-		    100 * mean, n > 1 ? 100 * sd : 0, runs);
+		    percent, n > 1 ? 100 * sd : 0, runs);
 	else
 		row("Meters",
 		    "the samples differ from the counter by %+.2f %% (mean), %.2f %% s.d. over "
 		    "%s",
-		    100 * mean, n > 1 ? 100 * sd : 0, runs);
+		    percent, n > 1 ? 100 * sd : 0, runs);
 }
 
 static void print_codes(const struct ab_report *r)

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "serve/render_result.h"
 
@@ -241,7 +242,9 @@ static void number_text(const struct diff_row *row, double v, char *out, size_t 
 	switch (figure_unit(row->key)) {
 	case UNIT_BYTES: comparison_size_text(v, out, size); return;
 	case UNIT_HERTZ: snprintf(out, size, "%.0f MHz", v / 1e6); return;
-	case UNIT_RATIO: snprintf(out, size, "%.2f %%", 100 * v); return;
+	case UNIT_RATIO:
+		snprintf(out, size, "%.2f %%", number_without_minus_zero(100 * v, 2));
+		return;
 	case UNIT_CELSIUS: snprintf(out, size, "%.3g %s", v, term_plain("°C")); return;
 	case UNIT_WATTS: scaled_text(row, v, "W", out, size); return;
 	case UNIT_SECONDS: scaled_text(row, v, "s", out, size); return;

@@ -120,15 +120,9 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 	return s;
 }
 
-/* Returns v, or 0 if v would be printed as "-0.0". */
-static double without_minus_zero(double v, int decimals)
-{
-	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
-}
-
 double comparison_scaled(const struct comparison_scale *s, double v)
 {
-	return without_minus_zero(v * s->factor, s->decimals);
+	return number_without_minus_zero(v * s->factor, s->decimals);
 }
 
 bool comparison_has_width(const struct comparison_scale *s, double low, double high)
@@ -177,7 +171,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 
 double comparison_per_cent(double ratio, int decimals)
 {
-	return without_minus_zero(100 * ratio, decimals);
+	return number_without_minus_zero(100 * ratio, decimals);
 }
 
 #define CHANGE_DECIMALS_MAX 3

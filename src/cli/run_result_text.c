@@ -5,6 +5,7 @@
 #include "clean_room.h"
 #include "output.h"
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
@@ -211,7 +212,8 @@ static void print_scale(const struct measured_device *d, bool several)
 	if (d->energy.calibrated)
 		device_row(several, "Calibrated",
 			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
-			   d->sensor.calibration.gain, d->sensor.calibration.offset_w,
+			   d->sensor.calibration.gain,
+			   number_without_minus_zero(d->sensor.calibration.offset_w, 1),
 			   term_quantity(a, d->energy.raw_joules, "J"));
 }
 
@@ -267,8 +269,8 @@ static void print_calibration(const struct measured *m)
 	if (!c)
 		return;
 	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at %.0f W), from %s",
-	    c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm, 1.96 * c->offset_u_w, c->pivot_w,
-	    c->trace);
+	    c->gain, pm, 1.96 * c->gain_u, number_without_minus_zero(c->offset_w, 1), pm,
+	    1.96 * c->offset_u_w, c->pivot_w, c->trace);
 	if (isnan(c->correlation))
 		row("", "%zu points, residual %.1f W s.d.", c->points, c->residual_w);
 	else

@@ -98,6 +98,15 @@ TEST(close_meters_are_reported_with_their_difference)
 	free(text);
 }
 
+TEST(a_difference_that_rounds_to_zero_has_no_minus_sign)
+{
+	double residual[] = { -1e-6, -2e-6 };
+	char *text = summary_of(residual, 2, 0);
+
+	assert_in(text, "the samples differ from the counter by +0.00 % (mean)");
+	free(text);
+}
+
 TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
