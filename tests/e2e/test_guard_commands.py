@@ -281,6 +281,7 @@ def test_the_help_of_a_subcommand_explains_its_own_options():
                           ("resume", "--now the worker returns immediately.")):
         text = " ".join(support.gpuward("guard", name, "--help").stdout.split())
         assert meaning in text, text
+        assert ("a number without a unit means seconds" in text) == ("--for TIME" in text), text
 
 
 def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
@@ -299,6 +300,7 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
     text = explained(s, "or earlier if it is released.")
     assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
+    assert "hold evicted for 10 s" in s.guard("hold", "evicted", "ollama", "--for", "10").stdout
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
     shown = s.guard("status").stdout
