@@ -44,6 +44,15 @@ void number_format(double v, char out[static NUMBER_SIZE])
 	freelocale(c);
 }
 
+double number_without_minus_zero(double v, int decimals)
+{
+	double half = 0.5;
+
+	while (decimals-- > 0)
+		half /= 10;
+	return fabs(v) <= half ? 0 : v;
+}
+
 bool number_u64(const char *text, uint64_t *ret)
 {
 	char *end;

@@ -20,6 +20,9 @@ double number_parse(const char *text, const char **ret_end);
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
+/* Returns v, or 0 if v would be printed as "-0.00" with this number of decimals. */
+double number_without_minus_zero(double v, int decimals);
+
 /* These functions read a number that is a field of a recording. The whole text must be a
  * decimal number that fits the type. number_real() accepts finite numbers, and "-" for unknown,
  * which it returns as NAN. The functions return false for other text; *ret is then undefined. */

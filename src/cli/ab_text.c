@@ -4,6 +4,7 @@
 #include "table.h"
 
 #include "base/buf.h"
+#include "base/number.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
 
@@ -36,20 +37,24 @@ static void add_interval(struct buf *b, const struct ab_interval *i)
 {
 	int digits = digits_of(fmax(fabs(i->low - 1), fabs(i->high - 1)));
 
-	buf_addf(b, "%+.*f to %+.*f %%", digits, 100 * (i->low - 1), digits,
-		 100 * (i->high - 1));
+	buf_addf(b, "%+.*f to %+.*f %%", digits,
+		 number_without_minus_zero(100 * (i->low - 1), digits), digits,
+		 number_without_minus_zero(100 * (i->high - 1), digits));
 }
 
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e)
 {
 	struct buf b;
+	int digits;
 
 	buf_init_fixed(&b, out, size);
 	if (isnan(e->ratio)) {
 		buf_adds(&b, "unknown");
 		return;
 	}
-	buf_addf(&b, "%+.*f %%", digits_of(e->ratio - 1), 100 * (e->ratio - 1));
+	digits = digits_of(e->ratio - 1);
+	buf_addf(&b, "%+.*f %%", digits,
+		 number_without_minus_zero(100 * (e->ratio - 1), digits));
 	if (!isnan(e->interval.low)) {
 		buf_adds(&b, " (");
 		add_interval(&b, &e->interval);
@@ -83,8 +88,8 @@ void ab_text_plan(char *out, size_t size, const struct ab_report *r)
 	if (isnan(r->result.aa[deciding_metric(r)].sd_log))
 		return;
 	buf_addf(&b,
-		 "A compared with itself: the smallest effect that %u pairs can show is about "
-		 "%.2g %%",
+		 "expected resolution, from A compared with itself: the smallest effect that "
+		 "%u pairs can show is about %.2g %%",
 		 r->config->pairs_max, 100 * r->result.mde_budget_ratio);
 	add_alarm(&b, r);
 }
@@ -236,6 +241,7 @@ static void print_ending(const struct ab_report *r)
 static void print_interval(const struct ab_report *r)
 {
 	const struct ab_estimate *e = &r->result.ab[deciding_metric(r)];
+	char expected[120] = "";
 
 	if (e->n < 2)
 		return;
@@ -245,9 +251,15 @@ static void print_interval(const struct ab_report *r)
 			"the pairs are skewed"
 		      : "Student's t",
 	    100 * (1 - e->alpha));
+	if (!isnan(r->result.aa[deciding_metric(r)].sd_log))
+		snprintf(expected, sizeof(expected),
+			 " (expected before the first pair: %.2g %% with %u pairs, from A "
+			 "compared with itself)",
+			 100 * r->result.mde_budget_ratio, r->config->pairs_max);
 	row("Resolution",
-	    "the smallest effect that these %u pairs detect with 80 %% probability: %.2g %%",
-	    e->n, 100 * e->mde_ratio);
+	    "the smallest effect that these %u pairs detect with 80 %% probability is %.2g "
+	    "%%%s",
+	    e->n, 100 * e->mde_ratio, expected);
 }
 
 /* Returns true if counter and samples differ by more than METERS_APART in at least one run, and
@@ -271,6 +283,7 @@ static void print_meters(const struct ab_report *r)
 {
 	double mean, sd;
 	unsigned n = ab_report_residual(r, &mean, &sd);
+	double percent = number_without_minus_zero(100 * mean, 2);
 	char runs[80];
 
 	if (n < r->runs)
@@ -288,12 +301,12 @@ static void print_meters(const struct ab_report *r)
 		    "the runs are too short to compare the samples with the counter: they "
 		    "differ by %+.2f %% (mean), %.2f %% s.d. over %s, which is within their "
 		    "uncertainty",
-		    100 * mean, n > 1 ? 100 * sd : 0, runs);
+		    percent, n > 1 ? 100 * sd : 0, runs);
 	else
 		row("Meters",
 		    "the samples differ from the counter by %+.2f %% (mean), %.2f %% s.d. over "
 		    "%s",
-		    100 * mean, n > 1 ? 100 * sd : 0, runs);
+		    percent, n > 1 ? 100 * sd : 0, runs);
 }
 
 static void print_codes(const struct ab_report *r)
@@ -320,12 +333,15 @@ static void print_codes(const struct ab_report *r)
 	}
 }
 
-void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
+void ab_text_print(const struct ab_report *r, const char *a, const char *b, const char *gpus,
+		   const struct cli *c)
 {
 	if (r->simulated)
 		term_print_simulated(stdout);
 	row("A", "%s", a);
 	row("B", "%s", b);
+	if (*gpus)
+		row("GPUs", "%s; energy and power are sums over these GPUs", gpus);
 	if (r->result.ab[deciding_metric(r)].n > 0) {
 		print_table(r);
 		row("B/A", "geometric mean over the pairs; A and B are arithmetic means of the "

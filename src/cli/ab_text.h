@@ -15,8 +15,9 @@ void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
  * was compared with itself; before that, writes "". */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
-/* Prints the whole result on standard output.  a and b are the command lines of A and B. */
-void ab_text_print(const struct ab_report *r, const char *a, const char *b,
+/* Prints the whole result on standard output.  a and b are the command lines of A and B.  gpus
+ * lists the GPUs if there are several; otherwise it is "". */
+void ab_text_print(const struct ab_report *r, const char *a, const char *b, const char *gpus,
 		   const struct cli *c);
 
 #endif

@@ -586,6 +586,27 @@ static void print_ending(const struct comparison *x)
 	}
 }
 
+static const char *device_name(const struct comparison *x, unsigned i)
+{
+	const char *name = gw_device_text(session_device(&x->s, i), GW_T_NAME);
+
+	return name ? name : "";
+}
+
+/* Prints the result. Names the GPUs if there are several. */
+static void print_report(const struct comparison *x)
+{
+	const unsigned n = gw_meter_device_count(x->s.runner.meter);
+	char gpus[1000] = "";
+	struct buf b;
+
+	buf_init_fixed(&b, gpus, sizeof(gpus));
+	for (unsigned i = 0; i < n && n > 1; i++)
+		figure_add_gpu(&b, session_device(&x->s, i)->index, device_name(x, i),
+			       i + 1 < n ? device_name(x, i + 1) : NULL);
+	ab_text_print(&x->report, x->command[0], x->command[1], gpus, x->c);
+}
+
 static int finish_report(struct comparison *x, int code)
 {
 	bool print =
@@ -601,7 +622,7 @@ static int finish_report(struct comparison *x, int code)
 	x->report.exit_code = code;
 	print_ending(x);
 	if (!print && x->report.runs > 0)
-		ab_text_print(&x->report, x->command[0], x->command[1], x->c);
+		print_report(x);
 	if (x->c->json || x->o->session.output)
 		saved = save_result(x);
 	return saved == EXIT_OK ? code : saved;
@@ -611,14 +632,10 @@ static int finish_report(struct comparison *x, int code)
  * one GPU is unknown. */
 static int check_meters(const struct comparison *x)
 {
-	const struct gw_status *s = gw_snapshot_status(x->c->snap);
 	unsigned n = gw_meter_device_count(x->s.runner.meter);
 
 	if (n == 0) {
-		cli_error("there is no GPU, so no energy can be compared: %s",
-			  *s->message ? s->message : "none found");
-		if (*gw_cause_info(s->cause)->remedy)
-			cli_error("%s", gw_cause_info(s->cause)->remedy);
+		session_report_no_gpu(&x->s, "no energy can be compared");
 		return EXIT_NO_GPU;
 	}
 	for (unsigned i = 0; i < n; i++) {

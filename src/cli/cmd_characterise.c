@@ -4,6 +4,7 @@
 #include "table.h"
 
 #include "base/clock.h"
+#include "base/number.h"
 #include "measure/cuda.h"
 #include "measure/sensor.h"
 #include "serve/render_sensor.h"
@@ -207,7 +208,9 @@ static void print_rates(const struct sensor *s)
 		snprintf(key, sizeof(key), "counter read every %s",
 			 time_text(text, r->every_s));
 		figure_line(key, "%.2f W compared with %.2f W (%+.2f %%)", r->counter_w,
-			    r->reference_w, 100 * (r->counter_w / r->reference_w - 1));
+			    r->reference_w,
+			    number_without_minus_zero(100 * (r->counter_w / r->reference_w - 1),
+						      2));
 	}
 	if (s->counter != GW_HAVE)
 		return;
@@ -256,7 +259,8 @@ static void print_sensor(const struct sensor *s)
 		    s->module_scope ? "the module, CPU included" : "the board");
 	if (s->calibration.done)
 		figure_line("calibrated", "gain %.4f, offset %+.1f W, by an external meter",
-			    s->calibration.gain, s->calibration.offset_w);
+			    s->calibration.gain,
+			    number_without_minus_zero(s->calibration.offset_w, 1));
 	if (!active)
 		figure_line("covers, delay",
 			    "assumed; --active measures them with its own load");

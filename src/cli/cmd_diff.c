@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "serve/render_result.h"
 
@@ -141,6 +142,18 @@ static void note_runs(const struct diff *d, const struct compare_change *energy,
 		    "Changes are ratios of geometric means; A and B are arithmetic means.");
 }
 
+static void note_sums(const struct comparison_row *row, const char *name,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	char text[80];
+
+	if (!row || comparison_gpus(row) < 2)
+		return;
+	snprintf(text, sizeof(text), "Power and energy of %s are sums over %zu GPUs.", name,
+		 comparison_gpus(row));
+	say(ctx, text);
+}
+
 /* Returns true if at least one run of the row has a baseline and a net energy. */
 static bool has_baseline(const struct comparison_row *row)
 {
@@ -170,6 +183,8 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 
 	note_side(d->a, "A", say, ctx);
 	note_side(d->b, "B", say, ctx);
+	note_sums(d->a, "A", say, ctx);
+	note_sums(d->b, "B", say, ctx);
 	if (d->other_gpu)
 		say(ctx, "A and B were measured on different GPUs or drivers. The gain errors "
 			 "of their sensors do not cancel, so the intervals of the changes "
@@ -227,7 +242,9 @@ static void number_text(const struct diff_row *row, double v, char *out, size_t 
 	switch (figure_unit(row->key)) {
 	case UNIT_BYTES: comparison_size_text(v, out, size); return;
 	case UNIT_HERTZ: snprintf(out, size, "%.0f MHz", v / 1e6); return;
-	case UNIT_RATIO: snprintf(out, size, "%.2f %%", 100 * v); return;
+	case UNIT_RATIO:
+		snprintf(out, size, "%.2f %%", number_without_minus_zero(100 * v, 2));
+		return;
 	case UNIT_CELSIUS: snprintf(out, size, "%.3g %s", v, term_plain("°C")); return;
 	case UNIT_WATTS: scaled_text(row, v, "W", out, size); return;
 	case UNIT_SECONDS: scaled_text(row, v, "s", out, size); return;

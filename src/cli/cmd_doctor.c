@@ -45,7 +45,7 @@ set_result(struct render_privilege *p, bool have, const char *fmt, ...)
 {
 	va_list ap;
 
-	p->have = have;
+	p->state = have ? PRIVILEGE_THERE : PRIVILEGE_MISSING;
 	va_start(ap, fmt);
 	vsnprintf(p->message, sizeof(p->message), fmt, ap);
 	va_end(ap);
@@ -70,7 +70,6 @@ static void check_companion(struct privilege_check *l, struct render_privilege *
 	l->companion = companion_reach(l->socket, until, p->message, sizeof(p->message)) == 0;
 	if (l->companion)
 		set_result(p, true, "%s answers", l->socket);
-	p->have = l->companion;
 }
 
 static void check_signals(struct privilege_check *l, struct render_privilege *p)
@@ -99,29 +98,46 @@ static void check_units(struct privilege_check *l, struct render_privilege *p)
 			   "this user is not root and needs a polkit rule to stop units");
 }
 
-/* Returns the position of the first GPU without persistence mode, or -1. On such a GPU, a
- * checkpointed process would be lost. */
-static int without_persistence(const struct cli *c)
+/* Returns the first GPU without persistence mode, or NULL. On such a GPU, a checkpointed process
+ * would be lost. */
+static const struct gw_device *without_persistence(const struct cli *c)
 {
 	double v;
 
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+
+		if (gw_device_value(d, GW_Q_PERSISTENCE, &v) == GW_HAVE && v == 0)
+			return d;
+	}
+	return NULL;
+}
+
+/* Returns false if this machine has no NVIDIA GPU. Returns true if its driver does not work. */
+static bool may_have_nvidia(const struct cli *c)
+{
+	const enum gw_cause cause = gw_snapshot_status(c->snap)->cause;
+
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
-		if (gw_device_value(gw_snapshot_device(c->snap, i), GW_Q_PERSISTENCE, &v) ==
-			    GW_HAVE &&
-		    v == 0)
-			return (int)i;
-	return -1;
+		if (gw_snapshot_device(c->snap, i)->vendor == GW_VENDOR_NVIDIA)
+			return true;
+	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU;
 }
 
 static void check_checkpoint(struct privilege_check *l, struct render_privilege *p)
 {
-	int off = without_persistence(l->cli);
+	const struct gw_device *off = without_persistence(l->cli);
 
 	if (checkpoint_usable(p->message, sizeof(p->message)) != 0) {
-		p->have = false;
+		p->state = PRIVILEGE_USELESS;
 		p->remedy = "Install NVIDIA driver 570 or newer.";
-	} else if (off >= 0) {
-		set_result(p, false, "persistence mode is off on GPU %d", off);
+		if (may_have_nvidia(l->cli))
+			return;
+		p->remedy = "";
+		snprintf(p->message, sizeof(p->message), "this machine has no NVIDIA GPU");
+	} else if (off) {
+		set_result(p, false, "persistence mode is off on GPU %u", off->index);
+		p->state = PRIVILEGE_USELESS;
 		p->remedy = "As root: nvidia-smi -pm 1.";
 	} else if (l->companion) {
 		set_result(p, true,
@@ -158,10 +174,14 @@ static void check_programs(struct privilege_check *l, struct render_privilege *p
 
 static void check_kernel_log(struct privilege_check *l, struct render_privilege *p)
 {
-	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC), error = errno;
 
 	(void)l;
-	set_result(p, fd >= 0, "/dev/kmsg: %s", fd >= 0 ? "readable" : strerror(errno));
+	set_result(p, fd >= 0, "/dev/kmsg: %s", fd >= 0 ? "readable" : strerror(error));
+	if (fd < 0 && error != EPERM && error != EACCES) {
+		p->state = PRIVILEGE_USELESS;
+		p->remedy = "Read the kernel log on the host.";
+	}
 	if (fd >= 0)
 		close(fd);
 }
@@ -318,18 +338,23 @@ static unsigned count_problems(const struct gw_diagnosis *g)
 	return n;
 }
 
-/* Prints one line per permission. For a missing permission, also prints how to get it. */
+/* Prints one line per permission. For a feature that does not work, also prints what to do. */
 static void print_privileges(const struct render_privilege *p, unsigned n)
 {
+	static const struct {
+		const char *word;
+		enum term_style style;
+	} states[] = { [PRIVILEGE_MISSING] = { "missing", TERM_WARN },
+		       [PRIVILEGE_THERE] = { "ok", TERM_GOOD },
+		       [PRIVILEGE_USELESS] = { "note", TERM_WARN } };
 	char text[700];
 
 	if (n > 0)
 		printf("\nPermissions of the guard, if it runs as this user:\n");
 	for (unsigned i = 0; i < n; i++) {
 		snprintf(text, sizeof(text), "%s: %s", p[i].feature, p[i].message);
-		print_row(p[i].have ? "ok" : "missing", p[i].have ? TERM_GOOD : TERM_WARN,
-			  text);
-		if (!p[i].have)
+		print_row(states[p[i].state].word, states[p[i].state].style, text);
+		if (p[i].state != PRIVILEGE_THERE && *p[i].remedy)
 			term_wrap("", REMEDY_COLUMN, p[i].remedy, term_width());
 	}
 }
@@ -343,7 +368,7 @@ static void print_end(const struct render_privilege *p, unsigned n)
 	size_t len = 0;
 
 	for (unsigned i = 0; i < n; i++)
-		missing += !p[i].have;
+		missing += p[i].state == PRIVILEGE_MISSING;
 	if (!missing) {
 		printf("%sNothing to fix.%s\n", term_on(TERM_GOOD), term_off());
 		return;
@@ -352,7 +377,7 @@ static void print_end(const struct render_privilege *p, unsigned n)
 			       "No problems found. %u permission%s missing: ", missing,
 			       missing == 1 ? " is" : "s are");
 	for (unsigned i = 0, said = 0; i < n && len < sizeof(text); i++)
-		if (!p[i].have)
+		if (p[i].state == PRIVILEGE_MISSING)
 			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s",
 						said++ ? ", " : "", p[i].key);
 	snprintf(text + (len < sizeof(text) ? len : sizeof(text) - 2), 2, ".");

@@ -361,6 +361,26 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
+/* Prints the memory that is reserved. A worker that was already off the GPU when the reservation
+ * was made does not have the reason "reserved", but it cannot return. */
+static void print_reservations(const struct gpu_names *g, const struct json_doc *reply)
+{
+	for (size_t i = 0; i < json_doc_count(reply, "reservations"); i++) {
+		const struct json_doc *r = json_doc_at(reply, "reservations", i);
+		double left = json_doc_number(r, "until_seconds");
+		char bytes[16], gpu[WHY_SIZE], span[16];
+		int64_t pid;
+
+		printf("Reserved: %s on %s", figure_bytes(bytes, json_doc_number(r, "bytes")),
+		       plain_text(g, reply_text(r, "gpu", "?"), gpu, sizeof(gpu)));
+		if (json_doc_integer(r, "pid", &pid))
+			printf(" for pid %lld", (long long)pid);
+		if (left > 0)
+			printf(", ends in %s", figure_span(span, left));
+		printf(".\n");
+	}
+}
+
 static void print_simulated(const struct json_doc *reply)
 {
 	if (json_doc_true(reply, "simulated"))
@@ -392,8 +412,10 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 		return EXIT_OK;
 	}
 	print_table(&gpus, r, name);
-	if (!c->quiet)
+	if (!c->quiet) {
 		print_limits(r, name);
+		print_reservations(&gpus, r->reply);
+	}
 	return EXIT_OK;
 }
 

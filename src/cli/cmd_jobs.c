@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "serve/render.h"
 #include "serve/timespec_parse.h"
@@ -274,8 +275,10 @@ static void print_cover(const struct json_doc *reply, const struct total *sum)
 		 "are not listed %.1f %%.",
 		 100 * sum->joules / counter, term_quantity(text, counter, "J"),
 		 100 * sum_devices(reply, "idle_joules") / counter,
-		 100 * sum_devices(reply, "unattributed_joules") / counter,
-		 100 * sum_devices(reply, "earlier_joules") / counter,
+		 number_without_minus_zero(
+			 100 * sum_devices(reply, "unattributed_joules") / counter, 1),
+		 number_without_minus_zero(100 * sum_devices(reply, "earlier_joules") / counter,
+					   1),
 		 100 * fmax(0, other) / counter);
 	term_wrap("", 0, line, term_width());
 }

@@ -675,6 +675,9 @@ static int run_open(struct measurement *m)
 	code = start_meter(m);
 	if (code == EXIT_OK)
 		code = check_calibration(m);
+	if (code == EXIT_OK && !m->remote && !m->c->quiet &&
+	    gw_meter_device_count(m->s.runner.meter) == 0)
+		session_report_no_gpu(&m->s, "the command runs, but its energy is unknown");
 	if (code == EXIT_OK)
 		code = measure_runs(m);
 	free_measurement(m);

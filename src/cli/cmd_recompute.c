@@ -6,6 +6,7 @@
 #include "table.h"
 
 #include "base/array.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "measure/bundle.h"
 #include "serve/timespec_parse.h"
@@ -258,8 +259,9 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 		 "GPU %u is calibrated by %s: gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at "
 		 "%.0f W). The fit has %zu points; its residuals have a standard deviation of "
 		 "%.1f W. The columns THEN and CHANGE are not calibrated.",
-		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
-		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
+		 device, c->trace, c->gain, pm, 1.96 * c->gain_u,
+		 number_without_minus_zero(c->offset_w, 1), pm, 1.96 * c->offset_u_w,
+		 c->pivot_w, c->points, c->residual_w);
 	if (!isnan(c->correlation))
 		term_row(0, "", "The delay of the trace is %.2f s; correlation %.4f.", c->lag_s,
 			 c->correlation);

@@ -552,13 +552,16 @@ static int undo(const struct cli *c)
 static int refuse_without_gpu(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
+	bool none = s->cause == GW_CAUSE_NONE || s->cause == GW_CAUSE_NO_GPU;
 
-	cli_error("%s; the guard needs a GPU, so nothing was changed. %s",
+	cli_error("%s; the guard needs a GPU, so nothing was changed. %s%s",
 		  *s->message ? s->message : "no GPU was found: no driver reports one",
-		  s->cause == GW_CAUSE_NONE || s->cause == GW_CAUSE_NO_GPU
-			  ? "If this machine has a GPU, install its driver. To try the guard "
-			    "without a GPU: docs/GUARD.md, \"Try it on a simulated card\"."
-			  : gw_cause_info(s->cause)->remedy);
+		  none ? "If this machine has a GPU, install its driver. To try the guard "
+			 "without a GPU: docs/GUARD.md, \"Try it on a simulated card\"."
+		       : gw_cause_info(s->cause)->remedy,
+		  none && !c->simulate ? " To see what setup would do on a machine with a GPU: "
+					 "gpuward setup --dry-run --simulate."
+				       : "");
 	return EXIT_NO_GPU;
 }
 

@@ -120,15 +120,9 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 	return s;
 }
 
-/* Returns v, or 0 if v would be printed as "-0.0". */
-static double without_minus_zero(double v, int decimals)
-{
-	return fabs(v) < 0.5 * pow(10, -decimals) ? 0 : v;
-}
-
 double comparison_scaled(const struct comparison_scale *s, double v)
 {
-	return without_minus_zero(v * s->factor, s->decimals);
+	return number_without_minus_zero(v * s->factor, s->decimals);
 }
 
 bool comparison_has_width(const struct comparison_scale *s, double low, double high)
@@ -177,7 +171,7 @@ void comparison_size_text(double bytes, char *out, size_t size)
 
 double comparison_per_cent(double ratio, int decimals)
 {
-	return without_minus_zero(100 * ratio, decimals);
+	return number_without_minus_zero(100 * ratio, decimals);
 }
 
 #define CHANGE_DECIMALS_MAX 3
@@ -493,6 +487,23 @@ static void add_gain_text(struct notes *n, const struct comparison *c)
 			 comparison_has(c, METRIC_NET) ? ", except in net energy" : "");
 }
 
+/* Adds a note for each row whose power and energy are sums over several GPUs; one note if that
+ * is true for all rows. */
+static void note_sums(struct notes *n, const struct comparison *c)
+{
+	const size_t first = comparison_gpus(&c->rows[0]);
+	bool same = true;
+
+	for (size_t i = 1; i < c->nrows; i++)
+		same = same && comparison_gpus(&c->rows[i]) == first;
+	if (same && first > 1)
+		add_note(n, "Power and energy are sums over %zu GPUs.", first);
+	for (size_t i = 0; i < c->nrows && !same; i++)
+		if (comparison_gpus(&c->rows[i]) > 1)
+			add_note(n, "%s: power and energy are sums over %zu GPUs",
+				 c->rows[i].label, comparison_gpus(&c->rows[i]));
+}
+
 static void note_reference(struct notes *n, const struct comparison *c)
 {
 	if (c->nrows < 2 || c->reference->used == 0)
@@ -528,6 +539,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		scales |= c->rows[i].other_scale;
 	}
 	note_rooms(&n, c);
+	note_sums(&n, c);
 	note_sensors(&n, c);
 	if (c->iterations_partly)
 		add_note(&n, "The number of iterations is unknown for some runs, so whole runs "

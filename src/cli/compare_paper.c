@@ -1,6 +1,7 @@
 #include "compare_view.h"
 
 #include "base/array.h"
+#include "base/number.h"
 #include "base/utf8.h"
 #include "measure/sensor.h"
 
@@ -331,7 +332,7 @@ static void add_method(struct buf *out, const struct comparison_row *row,
 		buf_addf(out, ", %s", sensor_origin_words_of(d->sensor.origin));
 	if (d && (d->sensor.gain != 1 || d->sensor.offset_w != 0))
 		buf_addf(out, ", calibrated with gain %.4f and offset %+.1f W", d->sensor.gain,
-			 d->sensor.offset_w);
+			 number_without_minus_zero(d->sensor.offset_w, 1));
 	buf_addf(out, ", gpuward %s",
 		 first->file->tool_version ? first->file->tool_version : "of unknown version");
 }

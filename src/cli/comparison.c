@@ -245,6 +245,13 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
+size_t comparison_gpus(const struct comparison_row *row)
+{
+	const struct result_run *run = first_used(row);
+
+	return run ? run->ndevices : 0;
+}
+
 /* Returns the standard uncertainty of the power at 0 W, summed over the GPUs.  It is larger
  * than at the pivot, where a calibrated line is most certain.  The uncertainties are added, not
  * their squares, because boards of the same model have the same error. */

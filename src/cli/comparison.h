@@ -138,6 +138,9 @@ bool comparison_knows_sd(const struct comparison *c);
  * baseline cannot be compared. */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
+/* Returns the number of GPUs over which power and energy of the row are summed; 0: unknown. */
+size_t comparison_gpus(const struct comparison_row *row);
+
 /* Returns the outcome of --clean-room for the runs of the row: "kept", "lost", "none", "mixed";
  * NULL if no run is used. */
 const char *comparison_room(const struct comparison_row *row);

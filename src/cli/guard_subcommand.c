@@ -174,6 +174,11 @@ bool guard_subcommand_help(const char *word, const struct option *options)
 		option_help(own, term_width());
 	}
 	printf("\n");
+	if (guard_subcommand_takes(v, "for"))
+		term_wrap("", 0,
+			  "TIME is for example 30s, 10m or 2h; a number without a unit means "
+			  "seconds.",
+			  term_width());
 	term_wrap("", 0,
 		  "For the other subcommands, see gpuward guard --help and gpuward-guard(1).",
 		  term_width());

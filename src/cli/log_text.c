@@ -306,8 +306,8 @@ static void print_energy(const struct gw_energy *e)
 		fprintf(stderr,
 			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, mean %.2f W, measured "
 			"by %s",
-			e->joules.best, e->joules.low, e->joules.high, e->seconds,
-			mean_power(e), gw_rung_name(e->rung));
+			e->joules.best, number_without_minus_zero(e->joules.low, 1),
+			e->joules.high, e->seconds, mean_power(e), gw_rung_name(e->rung));
 	if (e->meter == GW_METER_SAMPLES && e->coverage_ratio < COVERAGE_FULL)
 		fprintf(stderr, " (%.1f s of it without a sample)",
 			(1 - e->coverage_ratio) * e->seconds);

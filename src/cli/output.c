@@ -321,6 +321,13 @@ void figure_number(const char *key, double v)
 	}
 }
 
+void figure_add_gpu(struct buf *list, unsigned index, const char *name, const char *next)
+{
+	buf_addf(list, "%s%u", list->len ? ", " : "", index);
+	if (*name && (!next || strcmp(name, next) != 0))
+		buf_addf(list, " (%s)", name);
+}
+
 void figure_value(const struct gw_device *d, unsigned q, bool reasons)
 {
 	const struct gw_quantity_info *info = gw_quantity_info(q);

@@ -6,6 +6,7 @@
 #include "plot.h"
 
 #include "base/array.h"
+#include "base/number.h"
 #include "measure/sensor.h"
 
 #include <gpuward.h>
@@ -221,7 +222,8 @@ static void write_sensor(struct buf *out, const struct result_device *d)
 	write_seconds(out, ", delay ", s->lag_s, "");
 	write_seconds(out, ", counter every ", s->tick_s, "");
 	if (s->gain != 1 || s->offset_w != 0)
-		buf_addf(out, ", calibrated: gain %.4f, offset %+.1f W", s->gain, s->offset_w);
+		buf_addf(out, ", calibrated: gain %.4f, offset %+.1f W", s->gain,
+			 number_without_minus_zero(s->offset_w, 1));
 }
 
 static const struct {
@@ -406,6 +408,11 @@ static void run_figures(struct buf *out, const struct result_run *run,
 
 	energy_cost_text(cost, run->sum.energy_j.best, text);
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
+	if (run->ndevices > 1)
+		buf_addf(out,
+			 "<tr><th scope=\"row\">GPUs</th><td>%zu; power and energy are sums "
+			 "over them</td></tr>\n",
+			 run->ndevices);
 	for (size_t i = 0; i < COUNT(rows); i++) {
 		const void *at = (const char *)run + rows[i].at;
 		double v = rows[i].unit ? *(const double *)at

@@ -5,6 +5,7 @@
 #include "clean_room.h"
 #include "output.h"
 
+#include "base/number.h"
 #include "base/utf8.h"
 #include "measure/distribution.h"
 #include "measure/stat.h"
@@ -34,6 +35,21 @@ static const char *interval_text(char out[static 80], const struct gw_interval *
 static enum term_style validity_style(enum gw_validity v)
 {
 	return v == GW_VALID ? TERM_GOOD : v == GW_SUSPECT ? TERM_WARN : TERM_BAD;
+}
+
+/* If there are several GPUs, prints that the energy is their sum. */
+static void print_gpus(const struct measured_run *r)
+{
+	char text[1000];
+	struct buf b;
+
+	if (r->devices < 2)
+		return;
+	buf_init_fixed(&b, text, sizeof(text));
+	for (unsigned i = 0; i < r->devices; i++)
+		figure_add_gpu(&b, r->device[i].index, r->device[i].name,
+			       i + 1 < r->devices ? r->device[i + 1].name : NULL);
+	row("GPUs", "%s; the energy is the sum over these GPUs", text);
 }
 
 static void print_energy(const struct measured_run *r)
@@ -196,7 +212,8 @@ static void print_scale(const struct measured_device *d, bool several)
 	if (d->energy.calibrated)
 		device_row(several, "Calibrated",
 			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
-			   d->sensor.calibration.gain, d->sensor.calibration.offset_w,
+			   d->sensor.calibration.gain,
+			   number_without_minus_zero(d->sensor.calibration.offset_w, 1),
 			   term_quantity(a, d->energy.raw_joules, "J"));
 }
 
@@ -252,8 +269,8 @@ static void print_calibration(const struct measured *m)
 	if (!c)
 		return;
 	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W (%s %.1f W at %.0f W), from %s",
-	    c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm, 1.96 * c->offset_u_w, c->pivot_w,
-	    c->trace);
+	    c->gain, pm, 1.96 * c->gain_u, number_without_minus_zero(c->offset_w, 1), pm,
+	    1.96 * c->offset_u_w, c->pivot_w, c->trace);
 	if (isnan(c->correlation))
 		row("", "%zu points, residual %.1f W s.d.", c->points, c->residual_w);
 	else
@@ -356,6 +373,8 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 
 	if (r->part)
 		row("Part", "%s", r->part);
+	if (m)
+		print_gpus(r);
 	print_energy(r);
 	if (m)
 		print_cost(m, r->sum.joules.best);
@@ -475,6 +494,7 @@ static void print_trials(const struct measured *m)
 
 	if (m->run[0].part)
 		row("Part", "%s", m->run[0].part);
+	print_gpus(&m->run[0]);
 	for (unsigned i = 0; i < m->runs; i++) {
 		const struct measured_run *r = &m->run[i];
 		char title[32];
@@ -487,7 +507,9 @@ static void print_trials(const struct measured *m)
 	}
 	if (used > 1)
 		print_mean(m, used);
-	if (used < m->runs)
+	if (used == 0)
+		row("", "no run is used, because none is valid");
+	else if (used < m->runs)
 		row("", "only %u of %u runs are used: the others are not valid", used, m->runs);
 }
 

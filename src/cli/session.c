@@ -89,6 +89,18 @@ void session_cool_down(struct session *s, void (*clear)(void))
 		  s->cool.late_gpu, s->cool.late_c, term_plain("°C"));
 }
 
+void session_report_no_gpu(const struct session *s, const char *effect)
+{
+	const struct gw_status *status = gw_snapshot_status(s->c->snap);
+	const char *remedy = gw_cause_info(status->cause)->remedy;
+
+	if (status->cause == GW_CAUSE_NONE || status->cause == GW_CAUSE_NO_GPU)
+		remedy = s->c->simulate ? "" : "To try it on simulated GPUs, add --simulate.";
+	cli_error("%s; %s", *status->message ? status->message : "no GPU was found", effect);
+	if (*remedy)
+		cli_error("%s", remedy);
+}
+
 const struct gw_device *session_device(const struct session *s, unsigned i)
 {
 	return gw_snapshot_device(s->c->snap, gw_meter_device(s->runner.meter, i));

@@ -91,6 +91,9 @@ void session_end(struct session *s);
  * may be NULL. */
 void session_cool_down(struct session *s, void (*clear)(void));
 
+/* Prints why there is no GPU, what follows from this, and what to do. */
+void session_report_no_gpu(const struct session *s, const char *effect);
+
 /* Returns device i of the meter in the snapshot. */
 const struct gw_device *session_device(const struct session *s, unsigned i);
 

@@ -1,6 +1,7 @@
 #include "term.h"
 
 #include "base/array.h"
+#include "base/number.h"
 #include "base/utf8.h"
 
 #include <limits.h>
@@ -187,9 +188,8 @@ const char *term_interval(char out[static 80], double v, double half_width, cons
 
 	if (isnan(v))
 		return "unknown";
-	if (fabs(v / scale) < 0.5 * pow(10, -digits))
-		v = 0; /* Do not print "-0". */
-	snprintf(out, 80, "%.*f %s %.*f %s%s", digits, v / scale, term_plain("±"), digits,
+	snprintf(out, 80, "%.*f %s %.*f %s%s", digits,
+		 number_without_minus_zero(v / scale, digits), term_plain("±"), digits,
 		 half_width / scale, prefix, unit);
 	return out;
 }

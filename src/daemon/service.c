@@ -25,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define EVENT_PAIRS  20
@@ -567,6 +568,16 @@ static int open_engine(struct service *s)
 		&s->engine);
 }
 
+/* Returns true if a line of the log is visible where standard output goes, such as on a terminal
+ * or in the journal. */
+static bool log_is_stdout(const struct log *l)
+{
+	struct stat out, log;
+
+	return l->level >= LOG_INFO && fstat(STDOUT_FILENO, &out) == 0 &&
+	       fstat(l->fd, &log) == 0 && out.st_dev == log.st_dev && out.st_ino == log.st_ino;
+}
+
 static int open_http(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
@@ -588,7 +599,7 @@ static int open_http(struct service *s)
 	for (unsigned i = 0; http_address(s->api.http, i); i++) {
 		LOG(&s->log, LOG_INFO, "listening",
 		    LOG_S("address", http_address(s->api.http, i)));
-		if (!s->options->quiet)
+		if (!s->options->quiet && !log_is_stdout(&s->log))
 			printf("gpuward is listening on %s\n", http_address(s->api.http, i));
 	}
 	fflush(stdout);

@@ -124,8 +124,9 @@ static bool find_symbols(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* Writes the version that the library reports; this call needs no initialisation. If the call
- * fails, takes the version from the file name (".../libnvidia-ml.so.580.159.04"). */
+/* Writes the driver version to which the library belongs. The call needs no initialisation; it
+ * reports the version after the number of the CUDA release: "13.580.159.04". If the call fails,
+ * takes the version from the file name (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
 {
 	const struct nvml *n = b->priv;
@@ -133,8 +134,8 @@ static void library_version(struct backend *b, char *out, size_t size)
 	char reply[ABI_VERSION_SIZE] = "";
 
 	if (n->call.nvml_version &&
-	    NVML_B(b, nvml_version, reply, sizeof(reply)) == ABI_SUCCESS)
-		snprintf(out, size, "%s", reply);
+	    NVML_B(b, nvml_version, reply, sizeof(reply)) == ABI_SUCCESS && strchr(reply, '.'))
+		snprintf(out, size, "%s", strchr(reply, '.') + 1);
 	else if (at && strchr(at + 4, '.'))
 		snprintf(out, size, "%s", at + 4);
 	else

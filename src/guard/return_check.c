@@ -76,9 +76,31 @@ static bool is_alone(const struct guard *g, const struct guard_worker *w, unsign
 	return true;
 }
 
+/* Writes which part of the needed memory is reserved for processes; "" if nothing is. */
+static void reserved_text(const struct guard *g, unsigned gpu, char *out, size_t size)
+{
+	const unsigned long long mib = g->gpu[gpu].promised / MIB;
+	const struct reservation *one = NULL;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
+		if (g->reservation[i].id && g->reservation[i].gpu == (int)gpu) {
+			one = &g->reservation[i];
+			n++;
+		}
+	out[0] = '\0';
+	if (mib && n == 1 && one->pid > 0)
+		text_fit(out, size, ", of which %llu MiB are reserved for pid %lld", mib,
+			 (long long)one->pid);
+	else if (mib)
+		text_fit(out, size, ", of which %llu MiB are reserved (%u reservation%s)", mib,
+			 n, n == 1 ? "" : "s");
+}
+
 static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
 			   size_t size)
 {
+	char reserved[80];
 	uint32_t bad = 0;
 
 	for (unsigned i = 0; i < g->gpus; i++) {
@@ -101,9 +123,10 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 		need += headroom + u->promised + others_take(g, w, i) - held;
 		if (u->free_bytes < need) {
 			bad |= BIT(BLOCK_ROOM);
-			text_fit(out, size, "needs %llu MiB%s, %llu MiB are free",
+			reserved_text(g, i, reserved, sizeof(reserved));
+			text_fit(out, size, "needs %llu MiB%s%s, %llu MiB are free",
 				 (unsigned long long)(need / MIB),
-				 headroom ? " with headroom" : "",
+				 headroom ? " with headroom" : "", reserved,
 				 (unsigned long long)(u->free_bytes / MIB));
 		}
 	}
@@ -137,7 +160,7 @@ static uint32_t check_return(const struct guard *g, const struct guard_worker *w
 		[BLOCK_NEVER] = w->policy->resume == RESUME_NEVER &&
 				w->backoff.request == RESUME_NOT_REQUESTED,
 	};
-	char room[100] = "";
+	char room[160] = "";
 	uint32_t bad = check_gpus(g, w, room, sizeof(room));
 	size_t len = 0;
 

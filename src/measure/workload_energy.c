@@ -455,10 +455,13 @@ void workload_energy_restore(struct workload_energy *e, unsigned i,
 	g->begun = true;
 }
 
-static void row_merge(struct workload_row *to, const struct workload_row *from)
+/* Adds the times and the energy of a row to another row of the same workload. */
+static void row_add_energy(struct workload_row *to, const struct workload_row *from)
 {
 	if (from->begin_wall_ns < to->begin_wall_ns)
 		to->begin_wall_ns = from->begin_wall_ns;
+	if (from->end_wall_ns > to->end_wall_ns)
+		to->end_wall_ns = from->end_wall_ns;
 	to->gpu_seconds += from->gpu_seconds;
 	to->charged_seconds += from->charged_seconds;
 	to->joules += from->joules;
@@ -467,8 +470,6 @@ static void row_merge(struct workload_row *to, const struct workload_row *from)
 	to->shared_joules += from->shared_joules;
 	to->sm_sum += from->sm_sum;
 	to->sm_seconds += from->sm_seconds;
-	to->memory_peak_bytes = fmax(to->memory_peak_bytes, from->memory_peak_bytes);
-	to->charged |= from->charged;
 	if (from->how > to->how)
 		to->how = from->how;
 }
@@ -479,7 +480,10 @@ bool workload_energy_restore_row(struct workload_energy *e, const struct workloa
 	struct workload_row *r;
 
 	if (i >= 0) {
-		row_merge(&e->row[i], row);
+		r = &e->row[i];
+		row_add_energy(r, row);
+		r->memory_peak_bytes = fmax(r->memory_peak_bytes, row->memory_peak_bytes);
+		r->charged |= row->charged;
 		return true;
 	}
 	r = row_add(e, row->gpu, &row->workload, row->begin_wall_ns);
@@ -492,56 +496,33 @@ bool workload_energy_restore_row(struct workload_energy *e, const struct workloa
 	return true;
 }
 
-static void sum_add_now(struct workload_sum *sum, const struct workload_row *r)
-{
-	if (!r->processes)
-		return;
-	sum->processes += r->processes;
-	sum->memory_bytes += r->memory_bytes;
-	sum->power_w += r->power_w;
-	sum->sm_ratio += r->sm_ratio;
-}
-
-static void sum_add(struct workload_sum *sum, const struct workload_row *r)
-{
-	if (r->begin_wall_ns < sum->begin_wall_ns)
-		sum->begin_wall_ns = r->begin_wall_ns;
-	if (r->end_wall_ns > sum->end_wall_ns)
-		sum->end_wall_ns = r->end_wall_ns;
-	sum->gpu_seconds += r->gpu_seconds;
-	sum->charged_seconds += r->charged_seconds;
-	sum->joules += r->joules;
-	sum->alone_joules += r->alone_joules;
-	sum->shared_joules += r->shared_joules;
-	sum->memory_peak_bytes += r->memory_peak_bytes;
-	if (r->how > sum->how)
-		sum->how = r->how;
-	if (!r->charged)
-		sum->absence = r->absence;
-	sum->gpus++;
-}
-
 void workload_energy_sum(const struct workload_energy *e, unsigned row,
-			 struct workload_sum *ret)
+			 struct workload_row *ret)
 {
-	double sm_sum = 0, sm_seconds = 0;
 	unsigned busy = 0;
 
-	*ret = (struct workload_sum){ .begin_wall_ns = UINT64_MAX };
+	*ret = (struct workload_row){ .workload = e->row[row].workload,
+				      .begin_wall_ns = UINT64_MAX,
+				      .charged = true };
 	for (unsigned i = 0; i < e->count; i++) {
 		const struct workload_row *r = &e->row[i];
 
 		if (!workload_row_same(r, &e->row[row]))
 			continue;
-		sum_add(ret, r);
-		sum_add_now(ret, r);
-		busy += r->processes > 0;
-		sm_sum += r->sm_sum;
-		sm_seconds += r->sm_seconds;
+		row_add_energy(ret, r);
+		ret->memory_peak_bytes += r->memory_peak_bytes;
+		if (!r->charged) {
+			ret->charged = false;
+			ret->absence = r->absence;
+		}
+		if (r->processes == 0)
+			continue;
+		busy++;
+		ret->processes += r->processes;
+		ret->memory_bytes += r->memory_bytes;
+		ret->power_w += r->power_w;
+		ret->sm_ratio += r->sm_ratio;
 	}
-	ret->charged = ret->absence == GW_HAVE;
-	ret->sm_mean_ratio = sm_seconds > 0 ? sm_sum / sm_seconds : (double)NAN;
-	ret->sm_ratio = busy ? ret->sm_ratio / busy : (double)NAN;
-	if (!busy)
-		ret->memory_bytes = ret->power_w = NAN;
+	if (busy)
+		ret->sm_ratio /= busy;
 }

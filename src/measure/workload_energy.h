@@ -52,8 +52,8 @@ struct workload_row {
 	double memory_peak_bytes; /* highest memory_bytes so far; NAN: unknown */
 	/* sm_sum: sum of sm_ratio times seconds; sm_seconds: sum of these seconds */
 	double sm_sum, sm_seconds;
-	/* Figures of this tick. NAN: unknown for at least one process. */
-	unsigned processes; /* number of processes on the GPU; 0: none */
+	/* Figures of the last tick with a process. NAN: unknown for at least one process. */
+	unsigned processes; /* number of processes on the GPU now; 0: none */
 	double memory_bytes, sm_ratio, power_w;
 	/* Used by the metrics. The series of the row counts the joules above series_from_j. */
 	bool has_series;
@@ -143,21 +143,11 @@ double workload_energy_series_other(const struct workload_energy *e, unsigned i)
 /* Returns the word for a rest, which JSON and metrics use. */
 const char *workload_rest_word(enum workload_rest rest);
 
-/* One workload over all GPUs. */
-struct workload_sum {
-	uint64_t begin_wall_ns, end_wall_ns;
-	double gpu_seconds, charged_seconds, joules, alone_joules, shared_joules;
-	double memory_peak_bytes; /* sum of the peaks on its GPUs; NAN: unknown */
-	double sm_mean_ratio;     /* NAN: unknown */
-	enum attribute_how how;
-	bool charged;
-	enum gw_absence absence;
-	unsigned gpus, processes;
-	/* Current figures. sm_ratio is the mean over the GPUs with a process. */
-	double memory_bytes, sm_ratio, power_w;
-};
+/* Sums the rows of a workload over all GPUs. memory_peak_bytes is the sum of the peaks;
+ * sm_ratio is the mean over the GPUs with a process; `user`, `gpu` and `has_series` are not
+ * set. */
 void workload_energy_sum(const struct workload_energy *e, unsigned row,
-			 struct workload_sum *ret);
+			 struct workload_row *ret);
 
 /* True if two rows belong to the same workload and the same part of it. */
 bool workload_row_same(const struct workload_row *a, const struct workload_row *b);

@@ -173,7 +173,7 @@ static bool row_matches(const struct search *s, const struct workload_energy *e,
 			bool running)
 {
 	const struct workload *w = &e->row[i].workload;
-	struct workload_sum sum;
+	struct workload_row sum;
 
 	if (!workload_doc_is_first(e, i) || !name_matches(s, w->name) ||
 	    (s->kind && strcmp(s->kind, workload_kind_word(w->kind)) != 0))

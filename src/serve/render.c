@@ -608,10 +608,10 @@ static void write_privileges(struct json *j, const struct render_privilege *p, u
 	for (unsigned i = 0; i < n; i++) {
 		json_object(j, NULL);
 		json_string(j, "privilege", p[i].key);
-		json_bool(j, "have", p[i].have);
+		json_bool(j, "have", p[i].state == PRIVILEGE_THERE);
 		json_string(j, "feature", p[i].feature);
 		json_string(j, "message", p[i].message);
-		json_string(j, "remedy", p[i].have ? "" : p[i].remedy);
+		json_string(j, "remedy", p[i].state == PRIVILEGE_THERE ? "" : p[i].remedy);
 		json_object_end(j);
 	}
 	if (n > 0)

@@ -122,10 +122,17 @@ void energy_cost_render(struct json *j, const struct energy_cost *c,
  * if nothing is configured. */
 void energy_cost_render_rates(struct json *j, const struct energy_cost *c);
 
+enum privilege_state {
+	PRIVILEGE_MISSING,
+	PRIVILEGE_THERE,
+	PRIVILEGE_USELESS, /* The feature does not work, whatever privileges this user has. */
+};
+
 /* A privilege that a part of the guard needs. */
 struct render_privilege {
-	const char *key, *feature, *remedy; /* remedy: what to do if the privilege is missing */
-	bool have;
+	const char *key, *feature,
+		*remedy; /* remedy: what to do if the feature does not work */
+	enum privilege_state state;
 	char message[500];
 };
 

@@ -23,48 +23,43 @@ bool workload_doc_is_first(const struct workload_energy *e, unsigned row)
 	return true;
 }
 
-/* Figures of a workload, or of one of its GPUs. */
-struct figures {
-	double gpu_seconds, charged_seconds, joules, low_j, high_j;
-	enum attribute_how how;
-	bool charged;
-	enum gw_absence absence;
-	unsigned processes;
-	double memory_bytes, memory_peak_bytes, sm_ratio, sm_mean_ratio, power_w;
-};
-
-static void write_figures(struct json *j, const struct figures *f)
+/* Writes the figures of a workload on one GPU, or of their sum over all GPUs. */
+static void write_figures(struct json *j, const struct workload_row *r)
 {
-	const bool alone = f->high_j <= f->joules * (1 + 1e-9);
+	const double high_j = r->alone_joules + r->shared_joules;
+	const bool alone = high_j <= r->joules * (1 + 1e-9), runs = r->processes > 0;
 	/* An ended workload has no current figures. */
-	const enum gw_absence now = f->processes ? GW_ABSENT_NO_DATA : GW_ABSENT_NOT_PRESENT;
-	const enum gw_absence energy = f->charged ? GW_HAVE : f->absence;
+	const enum gw_absence now = runs ? GW_ABSENT_NO_DATA : GW_ABSENT_NOT_PRESENT;
+	const enum gw_absence energy = r->charged ? GW_HAVE : r->absence;
 	const struct {
 		const char *key;
 		double v;
 		enum gw_absence why; /* The reason, if v is unknown. */
 	} row[] = {
-		{ "memory_bytes", f->memory_bytes, now },
-		{ "memory_peak_bytes", f->memory_peak_bytes, GW_ABSENT_NO_DATA },
-		{ "utilization_sm_ratio", f->sm_ratio,
-		  f->processes ? GW_ABSENT_NOT_READ : GW_ABSENT_NOT_PRESENT },
-		{ "utilization_sm_mean_ratio", f->sm_mean_ratio, GW_ABSENT_NOT_READ },
-		{ "power_watts", f->power_w, now },
+		{ "memory_bytes", runs ? r->memory_bytes : (double)NAN, now },
+		{ "memory_peak_bytes", r->memory_peak_bytes, GW_ABSENT_NO_DATA },
+		{ "utilization_sm_ratio", runs ? r->sm_ratio : (double)NAN,
+		  runs ? GW_ABSENT_NOT_READ : GW_ABSENT_NOT_PRESENT },
+		{ "utilization_sm_mean_ratio",
+		  r->sm_seconds > 0 ? r->sm_sum / r->sm_seconds : (double)NAN,
+		  GW_ABSENT_NOT_READ },
+		{ "power_watts", runs ? r->power_w : (double)NAN, now },
 		{ "power_mean_watts",
-		  energy == GW_HAVE && f->charged_seconds > 0 ? f->joules / f->charged_seconds
+		  energy == GW_HAVE && r->charged_seconds > 0 ? r->joules / r->charged_seconds
 							      : (double)NAN,
 		  energy == GW_HAVE ? GW_ABSENT_FIRST_READING : energy },
-		{ "energy_joules", energy == GW_HAVE ? f->joules : (double)NAN, energy },
-		{ "energy_low_joules", energy == GW_HAVE ? f->low_j : (double)NAN, energy },
-		{ "energy_high_joules", energy == GW_HAVE ? f->high_j : (double)NAN, energy },
+		{ "energy_joules", energy == GW_HAVE ? r->joules : (double)NAN, energy },
+		{ "energy_low_joules", energy == GW_HAVE ? r->alone_joules : (double)NAN,
+		  energy },
+		{ "energy_high_joules", energy == GW_HAVE ? high_j : (double)NAN, energy },
 	};
 
-	json_double(j, "gpu_seconds", f->gpu_seconds);
-	json_uint(j, "processes", f->processes);
+	json_double(j, "gpu_seconds", r->gpu_seconds);
+	json_uint(j, "processes", r->processes);
 	for (size_t i = 0; i < COUNT(row); i++)
 		json_double(j, row[i].key, row[i].v);
 	json_string(j, "energy_method",
-		    energy == GW_HAVE ? attribute_how_name(alone ? ATTRIBUTE_MEASURED : f->how)
+		    energy == GW_HAVE ? attribute_how_name(alone ? ATTRIBUTE_MEASURED : r->how)
 				      : NULL);
 	json_double(j, "split_uncertainty_ratio", energy == GW_HAVE && alone ? 0 : (double)NAN);
 	json_object(j, "absent");
@@ -84,22 +79,7 @@ static void write_gpu(struct json *j, const struct view *v, const struct workloa
 	json_object(j, NULL);
 	json_uint(j, "device_index", d ? d->index : r->gpu);
 	json_string(j, "device_uuid", d ? gw_device_text(d, GW_T_UUID) : NULL);
-	write_figures(j, &(struct figures){
-				 .gpu_seconds = r->gpu_seconds,
-				 .charged_seconds = r->charged_seconds,
-				 .joules = r->joules,
-				 .low_j = r->alone_joules,
-				 .high_j = r->alone_joules + r->shared_joules,
-				 .how = r->how,
-				 .charged = r->charged,
-				 .absence = r->absence,
-				 .processes = r->processes,
-				 .memory_bytes = r->processes ? r->memory_bytes : (double)NAN,
-				 .memory_peak_bytes = r->memory_peak_bytes,
-				 .sm_ratio = r->processes ? r->sm_ratio : (double)NAN,
-				 .sm_mean_ratio = r->sm_seconds > 0 ? r->sm_sum / r->sm_seconds
-								    : (double)NAN,
-				 .power_w = r->processes ? r->power_w : (double)NAN });
+	write_figures(j, r);
 	json_object_end(j);
 }
 
@@ -107,21 +87,17 @@ void workload_doc_write(struct json *j, const struct view *v, const struct workl
 			unsigned row)
 {
 	const struct workload_row *r = &e->row[row];
-	struct workload_sum s;
+	struct workload_row sum;
 
-	workload_energy_sum(e, row, &s);
+	workload_energy_sum(e, row, &sum);
 	json_object(j, NULL);
 	render_workload_keys(j, &r->workload);
 	render_text(j, "user", r->user);
-	json_string(j, "state", s.processes ? "running" : "ended");
-	json_time(j, "begin_utc", s.begin_wall_ns);
-	json_time(j, "end_utc", s.processes ? 0 : s.end_wall_ns);
+	json_string(j, "state", sum.processes ? "running" : "ended");
+	json_time(j, "begin_utc", sum.begin_wall_ns);
+	json_time(j, "end_utc", sum.processes ? 0 : sum.end_wall_ns);
 	json_bool(j, "simulated", view_simulated(v));
-	write_figures(j, &(struct figures){ s.gpu_seconds, s.charged_seconds, s.joules,
-					    s.alone_joules, s.alone_joules + s.shared_joules,
-					    s.how, s.charged, s.absence, s.processes,
-					    s.memory_bytes, s.memory_peak_bytes, s.sm_ratio,
-					    s.sm_mean_ratio, s.power_w });
+	write_figures(j, &sum);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < e->count; i++)
 		if (workload_row_same(&e->row[i], r))
@@ -157,14 +133,14 @@ void workload_doc_id(const struct workload_energy *e, unsigned row,
 		     char out[static WORKLOAD_DOC_ID])
 {
 	const struct workload *w = &e->row[row].workload;
-	struct workload_sum s;
+	struct workload_row sum;
 	uint64_t hash = text_hash(TEXT_HASH_START, w->id, strlen(w->id) + 1);
 
 	hash = text_hash(hash, w->part, strlen(w->part) + 1);
-	workload_energy_sum(e, row, &s);
+	workload_energy_sum(e, row, &sum);
 	snprintf(out, WORKLOAD_DOC_ID, "%016" PRIu64 "-%s-%016" PRIx64,
-		 s.end_wall_ns / NS_PER_MS, workload_kind_word(w->kind),
-		 hash ^ s.begin_wall_ns / NS_PER_MS);
+		 sum.end_wall_ns / NS_PER_MS, workload_kind_word(w->kind),
+		 hash ^ sum.begin_wall_ns / NS_PER_MS);
 }
 
 void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORKLOAD_DOC_ID],

@@ -3,6 +3,7 @@
 The load is constant, so a command that takes 50 % longer takes 50 % more energy.
 """
 import json
+import re
 import signal
 import subprocess
 
@@ -128,11 +129,12 @@ def test_a_is_compared_with_itself_first(load):
     noise = next(i for i, l in enumerate(lines) if "A compared with itself" in l)
     assert lines[0].startswith("gpuward: A/A pair 1 of 2")
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
-    assert "smallest effect that 6 pairs can show" in lines[noise]
+    assert lines[noise].startswith("gpuward: expected resolution, from A compared with itself: the smallest effect that 6 pairs can show")
     said = " ".join((done.stderr + done.stdout).split())
     assert said.count("of A compared with itself varies by") == 1  # the pairs that measure the noise, run once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
+    assert re.search(r"is \S+ % \(expected before the first pair: \S+ % with 6 pairs, from A compared with itself\)", said)
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
     assert quiet.stderr == "" and "energy" in quiet.stdout
 
@@ -144,10 +146,13 @@ def test_json_is_all_that_is_printed(load):
 
 
 def test_several_gpus_are_added_up(ab):
-    _, doc = ab(["--simulate=two-gpus", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
+    done, doc = ab(["--simulate=two-gpus", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
+                   ["sleep", "0.05"], ["sleep", "0.05"])
+    sums = "energy and power are sums over these GPUs"
+    assert f"GPUs 0, 1 (NVIDIA H100 80GB HBM3); {sums}" in " ".join(done.stdout.split())
+    alone, one = ab(["--simulate=two-gpus", "--gpu=1", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
                 ["sleep", "0.05"], ["sleep", "0.05"])
-    _, one = ab(["--simulate=two-gpus", "--gpu=1", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
-                ["sleep", "0.05"], ["sleep", "0.05"])
+    assert "sums over" not in alone.stdout
     assert doc["ab"]["power"]["a_mean"] > one["ab"]["power"]["a_mean"]
     assert doc["config"]["offset_watts"] == 2 * one["config"]["offset_watts"]
     assert doc["aa"]["energy"]["ratio"] is None and "noise" not in doc

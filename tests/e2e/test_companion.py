@@ -1,6 +1,7 @@
 """Tests the companion: which clients it serves, which processes it touches, and that no request breaks it.  Processes and
 users are real; libcuda.so.1 is a fake that keeps its processes in files; systemctl is a fake that records its calls."""
 import contextlib
+import ctypes
 import functools
 import json
 import os
@@ -608,6 +609,21 @@ def test_doctor_sums_up_what_is_missing(companion):
     missing = done.stdout.count("\nmissing ")
     assert missing > 2 and end.startswith(f"{missing} permissions are missing: companion, signal, unit"), done.stdout
     assert "Nothing to fix" not in done.stdout
+
+
+def has_cuda():
+    try:
+        return ctypes.CDLL("libcuda.so.1") is not None
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(has_cuda(), reason="this machine has the NVIDIA driver")
+def test_doctor_does_not_call_a_missing_gpu_a_missing_permission():
+    done = support.gpuward("doctor", "--backend=none")
+    said = " ".join(done.stdout.split())
+    assert 'note kind "checkpoint" for workers of other users: this machine has no NVIDIA GPU' in said
+    assert "Install NVIDIA driver" not in said and "checkpoint." not in said.split("inotify")[1]
 
 
 def test_doctor_names_each_right_that_is_missing(companion):

@@ -307,6 +307,15 @@ def test_different_gpus_are_refused_unless_asked_for(tmp_path):
     assert any("gain" in n for n in doc["notes"])
 
 
+def test_a_sum_over_gpus_is_called_a_sum(tmp_path):
+    one = save(tmp_path, "one.json", result("one"))
+    two = save(tmp_path, "two.json", result("two", gpus=2))
+    also = save(tmp_path, "also.json", result("also", gpus=2))
+    assert "Power and energy are sums over 2 GPUs." in rows(two, also)[1]["notes"]
+    assert "two: power and energy are sums over 2 GPUs" in rows(one, two, "--across-gpus")[1]["notes"]
+    assert not any("sums" in n for n in rows(one)[1]["notes"])
+
+
 def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path):
     def calibrated(label, power, gain):
         doc = result(label, power=power, u=0.001)

@@ -183,7 +183,9 @@ def test_gpus_are_matched_by_uuid_and_shown_by_their_index(tmp_path):
     assert {device for device, _ in said} == {None, 1, 2}
     assert said[(2, "uuid")]["state"] == "equal" and said[(1, "uuid")]["state"] == "differs"
     assert said[(1, "foreign-process")]["a"] and said[(1, "foreign-process")]["b"], "both had one"
-    said = rows(document(tmp_path / "c.json", tmp_path / "b.json", "--all"))
+    doc = document(tmp_path / "c.json", tmp_path / "b.json", "--all")
+    assert [n for n in doc["notes"] if "sums" in n] == ["Power and energy of B are sums over 2 GPUs."]
+    said = rows(doc)
     assert {device for device, _ in said} == {None, 2, 3}
     assert said[(3, "uuid")]["state"] == "equal" and said[(2, "uuid")]["a"] is None
 

@@ -295,6 +295,7 @@ def test_the_help_of_a_subcommand_explains_its_own_options():
                           ("resume", "--now the worker returns immediately.")):
         text = " ".join(support.gpuward("guard", name, "--help").stdout.split())
         assert meaning in text, text
+        assert ("a number without a unit means seconds" in text) == ("--for TIME" in text), text
 
 
 def test_a_game_is_named_and_a_small_neighbour_is_no_contender(s, world):
@@ -313,12 +314,24 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
     text = explained(s, "or earlier if it is released.")
     assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
+    assert "hold evicted for 10 s" in s.guard("hold", "evicted", "ollama", "--for", "10").stdout
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     left = r"(1 h|5\d min)"
     shown = s.guard("status").stdout
     assert re.search(f"evicted, {left} left", shown) and "manual,reserved" in shown
+    assert re.search(r"^Reserved: 16\.0 GiB on GPU 0, ends in (10|9) min\.$", shown, re.M), shown
     text = " ".join(explained(s, "Reason against the worker: manual").split())
     assert re.search(rf"Rule: hold evicted\. .* Ends in {left}, or earlier with gpuward guard release ollama\.", text) and "Override" not in text, text
+
+
+def test_a_reservation_is_shown_while_the_worker_is_out(s):
+    s.guard("evict", "ollama")
+    s.until("evicted")
+    s.reserve(20 * GIB, pid=os.getpid())
+    assert f"Reserved: 20.0 GiB on GPU 0 for pid {os.getpid()}, ends in" in s.guard("status").stdout
+    s.guard("resume", "ollama")
+    s.wait(lambda: f"of which 20480 MiB are reserved for pid {os.getpid()}" in s.worker()["why"])
+    assert s.worker()["mask"] == []
 
 
 def test_a_schedule_reason_shows_its_hours(world, worker):

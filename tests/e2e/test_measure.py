@@ -286,6 +286,14 @@ def test_a_sum_over_gpus_is_that_of_its_parts(measure):
     assert [d["index"] for d in one["runs"][0]["devices"]] == [1]
 
 
+@pytest.mark.parametrize("trials", [1, 2])
+def test_a_sum_over_gpus_names_the_gpus(trials):
+    options = [f"--trials={trials}", "--no-cooldown", "--simulate=two-gpus"]
+    said = " ".join(gpuward("measure", *options, "--", "true").stderr.split())
+    assert "GPUs 0, 1 (NVIDIA H100 80GB HBM3); the energy is the sum over these GPUs" in said
+    assert "the sum over" not in gpuward("measure", *options, "--gpu=1", "--", "true").stderr
+
+
 def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
     hot = CONSTANT.replace("[[gpu.load]]", "thermal_s = 0.3\n[[gpu.load]]\nuntil = 31")
     done, doc = measure([scenario(hot), "--cooldown-to=42"], "sleep", "0.1")
@@ -751,7 +759,16 @@ def test_no_gpu_is_a_result_without_joules_and_the_command_runs(measure, bare):
     assert run["host"]["joules"] is None and run["host"]["absence"]
     assert run["validity"] == "no-result"
     assert "no GPU was found" in codes(run)["no-source"]["evidence"]
-    assert "unknown" in done.stderr and "0 J" not in done.stderr
+    assert "unknown" in done.stderr and "0 J" not in done.stderr and "this GPU" not in done.stderr
+
+
+def test_that_there_is_no_gpu_is_known_before_the_command_runs(bare):
+    done = gpuward("measure", *bare, "--", "sh", "-c", "echo ran >&2")
+    before, ran, after = done.stderr.partition("ran\n")
+    assert ran and before.startswith("gpuward: no GPU was found: ")
+    assert "; the command runs, but its energy is unknown" in before
+    assert "add --simulate" in before and done.returncode == 0
+    assert gpuward("measure", *bare, "-q", "-o", "/dev/null", "--", "true").stderr == ""
 
 
 def test_a_gpu_without_a_meter_has_no_joules(measure, scenario):

@@ -85,6 +85,11 @@ def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
         assert ("Each row has one run, so the variation between runs is unknown" in page) == (not more)
 
 
+def test_a_sum_over_gpus_is_called_a_sum(tmp_path):
+    words = Page(run("report", save(tmp_path, "two.json", result("two", gpus=2))).stdout).words()
+    assert "2; power and energy are sums over them" in words
+
+
 def test_the_report_shows_how_the_numbers_were_measured(pair):
     words = Page(run("report", *pair).stdout).words()
     for part in ("fp32", "fp16", "agree", "NVIDIA H200", "580.159.04",

@@ -59,6 +59,21 @@ def test_the_service_logs_its_address_and_ends_on_sigterm():
         assert "listening" in s.messages() and "stopped" in s.messages()
 
 
+@pytest.mark.parametrize("level", ["info", "warning"])
+def test_the_address_is_announced_once_if_the_log_goes_to_standard_output(tmp_path, level):
+    child = support.started("serve", "--simulate", "--history", "none", "--listen", "127.0.0.1:0", "--log-level", level,
+                            env=support.environment(HOME=tmp_path), stderr=subprocess.STDOUT)
+    lines = []
+    while not (found := re.search(r"http://127\S+", "".join(lines))):
+        lines.append(child.stdout.readline())
+        assert lines[-1], lines
+    assert requests.get(found.group(0) + "/healthz", timeout=support.TIMEOUT).status_code == 200
+    child.terminate()
+    lines += child.stdout.readlines()
+    assert child.wait(support.TIMEOUT) == 0
+    assert sum(found.group(0) in line for line in lines) == 1, lines
+
+
 def test_ctrl_c_ends_the_service():
     with Service() as s:
         assert s.stop(signal.SIGINT) == 0

@@ -122,6 +122,8 @@ def test_nothing_is_changed_without_a_gpu_without_a_terminal_or_in_a_dry_run(ful
     # the sentence names the next step itself, because gpuward doctor has no other
     assert "no GPU was found" in done.stderr and "gpuward doctor" not in done.stderr and not done.stdout
     assert "install its driver" in done.stderr and "simulated card" in done.stderr
+    assert "gpuward setup --dry-run --simulate." in done.stderr
+    assert "gpuward setup --dry-run --simulate." not in support.gpuward("setup", "--dry-run", "--simulate=no-gpu").stderr
     plan = full.setup("--dry-run", code=support.NO_GPU)
     assert plan.stderr == done.stderr and not plan.stdout  # no steps that setup would not do
     assert full.files() == before

@@ -54,7 +54,7 @@ static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 	r.result.aa[AB_ENERGY].sd_log = NAN;
 	stdout = open_memstream(&text, &size);
 	assert_non_null(stdout);
-	ab_text_print(&r, "a", "b", &c);
+	ab_text_print(&r, "a", "b", "", &c);
 	assert_int_equal(fclose(stdout), 0);
 	stdout = real;
 	join(text);
@@ -95,6 +95,15 @@ TEST(close_meters_are_reported_with_their_difference)
 			"over 3 of 4 runs "
 			"(the others have only one energy source, or were dropped)");
 	assert_null(strstr(text, "too short to compare"));
+	free(text);
+}
+
+TEST(a_difference_that_rounds_to_zero_has_no_minus_sign)
+{
+	double residual[] = { -1e-6, -2e-6 };
+	char *text = summary_of(residual, 2, 0);
+
+	assert_in(text, "the samples differ from the counter by +0.00 % (mean)");
 	free(text);
 }
 

@@ -157,6 +157,31 @@ GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 	assert_state(o, STATE_ACTIVE);
 }
 
+GUARD_ROW("31", a_worker_that_does_not_fit_next_to_a_reservation_names_the_reservation)
+{
+	uint64_t id;
+
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 5 * GIB, 4711, 0, o->now, &id), 0);
+	ask_run(o, REQUEST_RESUME, 0, 40 * S);
+	assert_has(world_status(o, 0).why,
+		   "needs 15360 MiB with headroom, of which 5120 MiB are reserved for pid "
+		   "4711, 12288 MiB are free");
+}
+
+GUARD_ROW("31", a_worker_that_does_not_fit_next_to_reservations_counts_them)
+{
+	uint64_t id;
+
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(guard_reserve(o->g, "GPU-0", 2 * GIB, 0, 0, o->now, &id), 0);
+	ask_run(o, REQUEST_RESUME, 0, 40 * S);
+	assert_has(world_status(o, 0).why, "of which 4096 MiB are reserved (2 reservations)");
+}
+
 GUARD_ROW("31", a_worker_that_filled_the_gpu_alone_returns_without_headroom)
 {
 	o->w[0].load[0] = 11 * GIB; /* the GPU has 12 GiB; the headroom is 2 GiB */

@@ -217,4 +217,22 @@ TEST(raw_json_is_inserted_unchanged)
 	assert_document("{\"a\":1,\"b\":{\"c\":[1,2]},\"d\":[3,null]}\n");
 }
 
+TEST(a_number_that_rounds_to_zero_has_no_minus_sign)
+{
+	static const double values[] = {
+		-0.0, -0.004, -0.005, -0.006, -0.5, 0.004, 0.005, 7.25
+	};
+	char text[32];
+
+	for (unsigned i = 0; i < COUNT_OF(values); i++)
+		for (int decimals = 0; decimals < 6; decimals++) {
+			snprintf(text, sizeof(text), "%.*f", decimals,
+				 number_without_minus_zero(values[i], decimals));
+			assert_false(text[0] == '-' && strpbrk(text, "123456789") == NULL);
+			if (fabs(values[i]) > pow(10, -decimals))
+				assert_true(number_without_minus_zero(values[i], decimals) ==
+					    values[i]);
+		}
+}
+
 TEST_MAIN(NULL, NULL)

@@ -473,6 +473,23 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
+/* Reads the states of the workers, and process 7 of the GPU, which is the worker "ollama". */
+static void read_guard(const char *uuid, const char *workers)
+{
+	struct json_doc *doc = parsed(workers);
+	char gpu[200];
+
+	assert_int_equal(top_read_guard(&model, doc), 0);
+	json_doc_free(doc);
+	snprintf(gpu, sizeof(gpu),
+		 "{\"uuid\":\"%s\",\"processes\":[{\"pid\":7,\"class\":\"worker\","
+		 "\"worker\":\"ollama\"}]}",
+		 uuid);
+	doc = parsed(gpu);
+	top_read_guard_gpu(&model, doc);
+	json_doc_free(doc);
+}
+
 TEST(documents_of_the_service_become_a_model)
 {
 	struct json_doc *doc = parsed(
@@ -504,48 +521,34 @@ TEST(documents_of_the_service_become_a_model)
 	assert_int_equal(top_read_processes(&model, doc), 0);
 	json_doc_free(doc);
 	assert_int_equal(model.processes, 1);
-	doc = parsed(
-		"{\"mode\":\"enforce\",\"workers\":[{\"name\":\"ollama\",\"state\":\"evicted\","
-		"\"mask\":[\"contention\"],\"since_seconds\":12}]}");
-	assert_int_equal(top_read_guard(&model, doc), 0);
-	json_doc_free(doc);
-	doc = parsed("{\"uuid\":\"GPU-a\",\"processes\":[{\"pid\":7,\"class\":\"worker\","
-		     "\"worker\":\"ollama\"}]}");
-	top_read_guard_gpu(&model, doc);
-	json_doc_free(doc);
+	read_guard("GPU-a", "{\"mode\":\"enforce\",\"workers\":[{\"name\":\"ollama\",\"state\":"
+			    "\"evicted\",\"mask\":[\"contention\"],\"since_seconds\":12}]}");
 	assert_in(drawn(24, 150), "guard enforce: ollama evicted 12s (contention)");
 	assert_in(drawn(24, 150),
 		  "C+G     25   1.0 GiB  2000 J   150  1h01m a.service          "
 		  "ollama evicted   x");
 }
 
-/* Draws the states of a worker as a service in a dry run reports it. */
-static void draw_dry(const char *state, const char *hypothetical)
+/* Reads the states of a worker as a service in a dry run reports it. */
+static void read_dry(const char *state, const char *hypothetical)
 {
 	char text[200];
-	struct json_doc *doc;
 
 	snprintf(text, sizeof(text),
 		 "{\"mode\":\"dry-run\",\"workers\":[{\"name\":\"ollama\",\"state\":\"%s\","
 		 "\"dry_run\":true,\"hypothetical\":%s,\"since_seconds\":12}]}",
 		 state, hypothetical);
-	doc = parsed(text);
-	assert_int_equal(top_read_guard(&model, doc), 0);
-	json_doc_free(doc);
-	doc = parsed("{\"uuid\":\"GPU-0\",\"processes\":[{\"pid\":7,\"class\":\"worker\","
-		     "\"worker\":\"ollama\"}]}");
-	top_read_guard_gpu(&model, doc);
-	json_doc_free(doc);
+	read_guard("GPU-0", text);
 }
 
 TEST(only_a_hypothetical_state_is_marked_as_a_dry_run)
 {
 	fill(1);
-	draw_dry("evicted", "true");
+	read_dry("evicted", "true");
 	assert_in(drawn(24, 150), "ollama evicted (dry run) 12s");
-	draw_dry("evicted", "false");
+	read_dry("evicted", "false");
 	assert_in(drawn(24, 150), "guard dry-run: ollama evicted 12s");
-	draw_dry("absent", "false");
+	read_dry("absent", "false");
 	assert_in(drawn(24, 150), "guard dry-run: ollama absent 12s");
 }
 
