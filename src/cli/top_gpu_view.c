@@ -12,10 +12,10 @@
 #define GAP       1 /* columns between two graphs */
 #define BAR_LEAST 6 /* columns of the shortest bar */
 /* From this width on, a graph has room for the full label, the value and a bar. */
-#define LABEL_WIDTH      34
-#define ENERGY_AGE_WIDTH 16 /* columns of "  energy 19s old" */
+#define LABEL_WIDTH 34
 /* A narrower graph shows the full value instead of a bar. */
-#define BAR_WIDTH 22
+#define BAR_WIDTH        22
+#define ENERGY_AGE_WIDTH 16 /* columns of "  energy 19s old" */
 
 void gpu_view_energy(char out[static 24], double joules)
 {
