@@ -49,7 +49,7 @@ const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
 // Returns why the worker leaves, in the words of the service: " for game.exe (pid 4711, 13.0 GiB)".
 function cause(m) {
 	const d = step(m, "drain", "evict") || last(m);
-	return d.cause ? `${d.mask[0] === "manual" ? "," : ""} ${d.cause}` : "";
+	return d.cause ? ` ${d.cause}` : "";
 }
 
 // Returns how much memory became free, and in which time; in a dry run, how much would become free.

@@ -157,7 +157,7 @@ const row = (id, worker, from, to, more) => ({ id, worker, from, to, mask: [], r
     freed_bytes: null, freed_seconds: null, dry_run: false, time_utc: new Date(1e12 + id * 1000).toISOString(), ...more });
 import('/assets/moves.js').then(({ movesOf, headline, timeOf }) => {
     const context = { gpu: () => 'GPU 3' }, hot = { mask: ['thermal'], cause: 'because its GPU is too hot' };
-    const game = { mask: ['contention'], cause: 'for the registered game minigame (pid 5)' }, person = { mask: ['manual'], cause: 'requested by root' };
+    const game = { mask: ['contention'], cause: 'for the registered game minigame (pid 5)' }, person = { mask: ['manual'], cause: 'at the request of root' };
     done(movesOf([
         row(1, 'a', 'reconcile', 'active'), row(2, 'a', 'active', 'suspect'), row(3, 'b', 'active', 'drain', hot),
         row(4, 'a', 'suspect', 'active', { rule: 'no demand' }), row(5, 'b', 'drain', 'evict', hot),
@@ -183,7 +183,7 @@ def test_decisions_are_grouped_into_moves(panel, guarded):
         ["stuck", [3, 5, 6], "b did not leave GPU 3 because its GPU is too hot: it holds 4 MiB", 6],
         ["left", [7, 8], "b would have left GPU 3 because its GPU is too hot: 1.0 MiB would be free; nothing was done", 8],
         ["note", [10], "a: hold", 10],
-        ["leaving", [20, 21], "a is leaving GPU 3, requested by root", 20],
+        ["leaving", [20, 21], "a is leaving GPU 3 at the request of root", 20],
         ["found", [30, 31], "c: mode (acts)", 31],
         ["found", [32], "c: as found", 32],
         ["left", [33, 34, 35], "c left GPU 3 for the registered game minigame (pid 5): 1.0 MiB freed in 250 ms", 35],
