@@ -22,7 +22,7 @@ export const CHARTS = [
 	{
 		title: "Temperature", hue: "heat", show: degrees, unit: "°C", scale: 1, low: 20, high: 70,
 		series: [["temperature_gpu_celsius", "GPU"], ["temperature_memory_celsius", "memory", "second"]],
-		lines: (d) => [...line(d, "temperature_gpu_max_celsius", "max", degrees), ...line(d, "temperature_slowdown_celsius", "slowdown", degrees)],
+		lines: (d) => [...line(d, "temperature_gpu_max_celsius", "limit", degrees), ...line(d, "temperature_slowdown_celsius", "hardware slowdown", degrees)],
 	},
 	{
 		title: "Utilisation", hue: "use", show: (v) => `${v.toFixed(0)} %`, unit: "%", scale: 100, high: 100, tight: true,

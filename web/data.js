@@ -152,7 +152,10 @@ function merge() {
 		for (const key of Object.keys(live))
 			if (live[key] !== null && key !== "absent")
 				delete absent[key];
-		return { ...d, ...live, absent };
+		const all = { ...d, ...live, absent }, was = d.temperature_gpu_celsius, is = live.temperature_gpu_celsius;
+		if (d.temperature_margin_celsius != null && was != null && is != null) // The stream has no margin: correct the older one.
+			all.temperature_margin_celsius += was - is;
+		return all;
 	});
 	mergeProcesses();
 }

@@ -233,7 +233,7 @@ function drawRooms() {
 	})));
 }
 
-const context = { named, reasons: REASONS, gpu: (uuid) => (device(uuid) ? gpu(device(uuid)) : uuid) };
+const context = { named, gpu: (uuid) => (device(uuid) ? gpu(device(uuid)) : uuid) };
 
 function drawDecisions() {
 	items($("guard-decisions"), movesOf(doc.decisions).reverse().sort((a, b) => timeOf(b) - timeOf(a)), makeMove, (li, m) => fillMove(li, m, context));

@@ -46,39 +46,34 @@ export const timeOf = (m) => at(ENDED.has(m.kind) ? last(m) : m.steps[0]);
 const step = (m, ...states) => m.steps.find((d) => states.includes(d.to) && d.from !== d.to);
 const took = (a, b) => f.seconds(Math.max(0, at(b) - at(a)) / 1000 || 0.001);
 
-// Returns the size at the beginning of an evidence text, such as "10240 MiB".
-function sizeOf(text) {
-	const found = text?.match(/^(\d+) MiB/);
-	return found ? f.bytes(Number(found[1]) * 2 ** 20) : "";
+// Returns why the worker leaves, in the words of the service: " for game.exe (pid 4711, 13.0 GiB)".
+function cause(m) {
+	const d = step(m, "drain", "evict") || last(m);
+	return d.cause ? ` ${d.cause}` : "";
 }
 
-// Returns the cause of a move: the name of the process in the evidence, or the reason.
-function cause(m, reasons) {
-	const d = step(m, "drain", "evict") || step(m, "suspect") || last(m), name = d.evidence?.match(/^pid \d+ (.+?) [\d.]+ MiB/)?.[1];
-	const game = d.evidence?.match(/^\d+ games? (?:is|are) registered(?:: pid \d+ (.+))?/);
-	if (game)
-		return game[1] ? ` for the registered game ${game[1]}` : " for a registered game";
-	if (name && (d.mask.includes("contention") || !d.mask.length))
-		return ` for ${name}`;
-	return d.mask.includes("manual") ? " on request" : d.mask.length ? ` because ${d.mask.map((r) => reasons[r] || r).join(" and ")}` : "";
+// Returns how much memory became free, and in which time; in a dry run, how much would become free.
+function freed(d) {
+	if (d.freed_bytes == null)
+		return "";
+	return `: ${f.bytes(d.freed_bytes)} ${d.dry_run ? "would be free" : "freed"}${d.freed_seconds == null ? "" : ` in ${f.seconds(d.freed_seconds)}`}`;
 }
 
-// Describes the move in one sentence. gpu(uuid) returns the name of a GPU; reasons has the words for each reason.
-export function headline(m, { gpu, reasons }) {
+// Describes the move in one sentence. gpu(uuid) returns the name of a GPU.
+export function headline(m, { gpu }) {
 	const d = last(m), first = m.steps[0], dry = d.dry_run, where = d.uuid ? ` ${gpu(d.uuid)}` : " its GPU";
-	const ordered = step(m, "drain", "evict"), resumed = step(m, "resume");
+	const resumed = step(m, "resume"), evidence = d.evidence ? `: ${d.evidence}` : "";
 	switch (m.kind) {
 	case "left":
-		return `${m.worker} ${dry ? "would have left" : "left"}${where}${cause(m, reasons)}` +
-			`${d.freed_bytes != null && ordered ? `: ${f.bytes(d.freed_bytes)} freed in ${took(ordered, d)}` : ""}${dry ? "; nothing was done" : ""}`;
+		return `${m.worker} ${dry ? "would have left" : "left"}${where}${cause(m)}${freed(d)}${dry ? "; nothing was done" : ""}`;
 	case "back":
-		return `${m.worker} ${dry ? "would be back on" : "is back on"}${where}${sizeOf(d.evidence) && resumed ? `: ${sizeOf(d.evidence)} in ${took(resumed, d)}` : ""}`;
+		return `${m.worker} ${dry ? "would be back on" : "is back on"}${where}${resumed && !dry ? ` after ${took(resumed, d)}` : ""}${evidence}`;
 	case "stayed":
 		return `${m.worker} ${HOME.has(d.to) ? `stayed on${where}` : `stayed off${where}`}: ${d.rule}`;
 	case "stuck":
-		return `${m.worker} did not leave${where}${cause(m, reasons)}: ${d.evidence || d.rule}`;
+		return `${m.worker} did not leave${where}${cause(m)}: ${d.evidence || d.rule}`;
 	case "leaving":
-		return `${m.worker} is leaving${where}${cause(m, reasons)}`;
+		return `${m.worker} is leaving${where}${cause(m)}`;
 	case "returning":
 		return `${m.worker} is returning to${where}`;
 	default: {
@@ -90,7 +85,7 @@ export function headline(m, { gpu, reasons }) {
 
 function stepText(d, named) {
 	const text = named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
-	return `${text}${d.freed_bytes != null && !text.includes("MiB") ? `; ${f.bytes(d.freed_bytes)} freed` : ""}${d.dry_run ? "; nothing was done" : ""}`;
+	return `${text}${d.dry_run ? "; nothing was done" : ""}`;
 }
 
 const millis = (t) => `${f.clock(t)}.${String(new Date(t).getMilliseconds()).padStart(3, "0")}`;

@@ -42,9 +42,9 @@ const health = () => new Table("health", [
 		c.replaceChildren(el("span", { className: `badge ${tone}`, textContent: word }));
 		c.title = d.message || ailments(d).join("; ");
 	} },
-	{ name: "To slowdown", num: true, title: "Degrees until the GPU slows down, and the temperature at which it does. This limit is the current temperature plus the margin that the driver reports; it can differ from the limits in the chart.", fill: (c, d) => {
+	{ name: "Temperature limit", num: true, title: "At this temperature the driver begins to reduce the clocks. It is the current temperature plus the margin that the driver reports; it can differ from the limits in the chart.", fill: (c, d) => {
 		const t = d.temperature_gpu_celsius;
-		figure(c, d, "temperature_margin_celsius", (v) => f.celsius(v) + (t == null ? "" : ` to ${f.celsius(t + v)}`));
+		figure(c, d, "temperature_margin_celsius", (v) => `${f.celsius(Math.abs(v))} ${v < 0 ? "above" : "below"}${t == null ? "" : ` ${f.celsius(t + v)}`}`);
 		c.classList.toggle("alarm", isHot(d));
 	} },
 	{ name: "Slowed by power", num: true, fill: (c, d) => figure(c, d, "limited_power_seconds", (v) => (v ? f.seconds(v) : "0 s")) },

@@ -77,11 +77,11 @@ export function width(bar, ratio) {
 }
 
 function meter(hue) {
-	const value = el("span", { className: "v" }), of = el("span", { className: "of" });
+	const value = el("span", { className: "v" }), of = el("span", { className: "of" }), unit = el("span", { className: "unit" });
 	const fill = el("i", { className: `fill ${hue}` }), mark = el("i", { className: "mark", hidden: true });
 	const bar = el("span", { className: "bar", ariaHidden: "true" }, fill, mark);
-	const cell = el("td", { className: `meter m-${hue}`, role: "cell" }, el("span", { className: "pair" }, value, of), bar);
-	return { cell, value, of, fill, mark };
+	const cell = el("td", { className: `meter m-${hue}`, role: "cell" }, el("span", { className: "pair" }, value, of, unit), bar);
+	return { cell, value, of, unit, fill, mark };
 }
 
 function makeRow(d, toggle) {
@@ -116,9 +116,11 @@ function makeRow(d, toggle) {
 	return r;
 }
 
-function fillMeter(m, d, key, show, of, ratio, hot) {
+// Shows "265 / 700 W", or "265 W" if the limit is null.
+function fillMeter(m, d, key, show, limit, unit, ratio, hot) {
 	const v = figure(m.value, d, key, show);
-	put(m.of, v === null ? "" : of);
+	put(m.of, v === null || limit === null ? "" : `/ ${show(limit)}`);
+	put(m.unit, v === null ? "" : unit);
 	width(m.fill, v === null ? 0 : ratio);
 	if (m.fill.classList.contains("hot") !== Boolean(hot))
 		m.fill.classList.toggle("hot");
@@ -135,6 +137,7 @@ function mark(m, ratio) {
 		m.mark.style.left = `${(ratio * 100).toFixed(1)}%`;
 }
 
+const whole = (v) => v.toFixed(0);
 const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
 
 function fillReasons(cell, d) {
@@ -188,7 +191,7 @@ export function stateWord(d) {
 }
 
 function fillRow(r, d) {
-	const [word, tone] = stateWord(d), limit = d.power_limit_watts, max = heatLimit(d);
+	const [word, tone] = stateWord(d), limit = d.power_limit_watts || null, max = heatLimit(d) || null;
 	put(r.number, String(d.index));
 	put(r.name, shortName(d));
 	attribute(r.name, "title", [d.name, d.uuid].filter(Boolean).join(" "));
@@ -196,12 +199,11 @@ function fillRow(r, d) {
 	attribute(r.badge, "className", `badge ${tone}`);
 	attribute(r.badge, "title", d.message || ailments(d).join("; "));
 	r.tr.classList.toggle("down", d.state !== "ok");
-	fillMeter(r.power, d, "power_watts", f.watts, limit ? `/ ${limit.toFixed(0)}` : "", d.power_watts / limit);
-	fillMeter(r.temperature, d, "temperature_gpu_celsius", f.celsius, max ? `/ ${max}` : "", d.temperature_gpu_celsius / (max || 100),
+	fillMeter(r.power, d, "power_watts", whole, limit, "W", d.power_watts / limit);
+	fillMeter(r.temperature, d, "temperature_gpu_celsius", whole, max, "°C", d.temperature_gpu_celsius / (max || 100),
 		max && d.temperature_gpu_celsius >= max - 3);
-	fillMeter(r.use, d, "utilization_gpu_ratio", f.percent, "", d.utilization_gpu_ratio);
-	fillMeter(r.memory, d, "memory_used_bytes", (v) => f.gib(v), d.memory_total_bytes ? `/ ${f.gib(d.memory_total_bytes)} GiB` : "GiB",
-		d.memory_used_bytes / d.memory_total_bytes);
+	fillMeter(r.use, d, "utilization_gpu_ratio", (v) => whole(100 * v), null, "%", d.utilization_gpu_ratio);
+	fillMeter(r.memory, d, "memory_used_bytes", f.gib, d.memory_total_bytes ?? null, "GiB", d.memory_used_bytes / d.memory_total_bytes);
 	mark(r.power, d.power_limit_default_watts > limit ? limit / d.power_limit_default_watts : 0);
 	figure(r.clock, d, "clock_sm_hertz", f.hertz);
 	fillReasons(r.reasons, d);
@@ -352,7 +354,7 @@ export function arrange(body) {
 
 export const rows = new Map();
 let round = 0;
-const narrow = matchMedia("(max-width: 1180px)"); // The same width as in style.css.
+const narrow = matchMedia("(max-width: 1180px)"), narrower = matchMedia("(max-width: 900px)"); // The same widths as in style.css.
 
 // Rows off screen are updated less often.
 const sight = new IntersectionObserver((list) => {
@@ -389,7 +391,7 @@ export function drawRows(body, toggle, all) {
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
 		if (fresh || all)
-			r.place.colSpan = r.trouble.colSpan = narrow.matches ? 8 : 10; // A span of more columns than the table has would add empty columns.
+			r.place.colSpan = r.trouble.colSpan = narrower.matches ? 7 : narrow.matches ? 8 : 10; // A span of more columns than the table has would add empty columns.
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});

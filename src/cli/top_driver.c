@@ -95,6 +95,7 @@ static void read_energy(struct top_driver *t, struct top_gpu *g, const struct gw
 	g->energy_absence = c->absence;
 	g->energy_j = c->last_j - c->first_j;
 	g->energy_s = isnan(c->last_j) ? (double)NAN : (double)(c->last_ns - c->first_ns) / 1e9;
+	g->energy_age_s = isnan(c->last_j) ? 0 : (double)(d->end_ns - c->last_ns) / 1e9;
 }
 
 static void copy_text(char *out, size_t size, const char *text)

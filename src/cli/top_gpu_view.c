@@ -14,7 +14,8 @@
 /* From this width on, a graph has room for the full label, the value and a bar. */
 #define LABEL_WIDTH 34
 /* A narrower graph shows the full value instead of a bar. */
-#define BAR_WIDTH 22
+#define BAR_WIDTH        22
+#define ENERGY_AGE_WIDTH 16 /* columns of "  energy 19s old" */
 
 void gpu_view_energy(char out[static 24], double joules)
 {
@@ -220,10 +221,19 @@ static void held_text(const struct top_gpu *g, char *out, size_t size)
 			 g->absence[TOP_CLOCK_REASONS] == GW_HAVE ? "clocks free" : "");
 }
 
+/* Writes "15.4 kJ in 2m10". */
+static void energy_text(const struct top_gpu *g, char out[static 64])
+{
+	char energy[24], time[16];
+
+	gpu_view_energy(energy, g->energy_j);
+	snprintf(out, 64, "%s in %s", energy, figure_run_time(time, g->energy_s));
+}
+
 /* Draws one line with the name, the clock, the energy and why the clocks are limited. */
 static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, bool selected)
 {
-	char held[128], energy[24], time[24];
+	char held[128], energy[64], age[16];
 	unsigned at = canvas_format(c, row, 0, c->columns, CANVAS_BOLD, "GPU %u", g->index);
 	unsigned end = c->columns;
 
@@ -241,19 +251,22 @@ static void draw_title(struct canvas *c, unsigned row, const struct top_gpu *g, 
 		at = canvas_format(c, row, at + 1, end, CANVAS_PLAIN, "%.0f MHz",
 				   g->value[TOP_CLOCK_SM] / 1e6);
 	if (g->energy_s > 0) {
-		gpu_view_energy(energy, g->energy_j);
-		figure_run_time(time, g->energy_s);
-		at = canvas_format(c, row, at + 2, end, CANVAS_PLAIN, "%s in %s", energy, time);
+		energy_text(g, energy);
+		at = canvas_text(c, row, at + 2, end, CANVAS_PLAIN, energy);
 	}
 	if (c->columns >= 110 && !isnan(g->value[TOP_FAN]))
 		at = canvas_format(c, row, at + 2, end, CANVAS_PLAIN, "fan %.0f %%",
 				   g->value[TOP_FAN] * 100);
 	held_text(g, held, sizeof(held));
 	if (g->age_s >= 5)
-		canvas_format(c, row, at + 2, end, CANVAS_BAD, "read %.0f s ago", g->age_s);
+		at = canvas_format(c, row, at + 2, end, CANVAS_BAD, "read %.0f s ago",
+				   g->age_s);
 	else
-		canvas_format(c, row, at + 2, end, is_held(g) ? CANVAS_WARN : CANVAS_DIM, "%s",
-			      held);
+		at = canvas_text(c, row, at + 2, end, is_held(g) ? CANVAS_WARN : CANVAS_DIM,
+				 held);
+	if (g->energy_age_s >= 1 && at + ENERGY_AGE_WIDTH <= end)
+		canvas_format(c, row, at + 2, end, CANVAS_DIM, "energy %s old",
+			      figure_run_time(age, g->energy_age_s));
 }
 
 /* Returns the first column of graph i if n graphs are drawn next to each other. */
@@ -396,12 +409,34 @@ void gpu_view_large(struct canvas *c, unsigned row, unsigned rows, const struct 
 			   slot(c, i % 2 + 1, 2) - GAP, g, i);
 }
 
-static void figure_text(const struct top_gpu *g, enum top_figure i, char out[static 64])
+/* The energy is not a figure of the snapshot, but it is shown among them. */
+#define FIGURE_ENERGY ((unsigned)TOP_FIGURES)
+#define ENERGY_BEFORE TOP_UTILIZATION /* it stands before this figure */
+
+static void energy_figure_text(const struct top_gpu *g, char out[static 64])
 {
-	const char *key = gw_quantity_info(top_figure_info[i].quantity)->key;
-	double v = g->value[i];
+	char energy[64], age[16];
+
+	energy_text(g, energy);
+	if (g->energy_age_s >= 1)
+		snprintf(out, 64, "%.40s, %s ago", energy,
+			 figure_run_time(age, g->energy_age_s));
+	else
+		snprintf(out, 64, "%s", energy);
+}
+
+static void figure_text(const struct top_gpu *g, unsigned i, char out[static 64])
+{
+	const char *key;
+	double v;
 	char bytes[24];
 
+	if (i == FIGURE_ENERGY) {
+		energy_figure_text(g, out);
+		return;
+	}
+	key = gw_quantity_info(top_figure_info[i].quantity)->key;
+	v = g->value[i];
 	if (i == TOP_PERFORMANCE_STATE || i == TOP_CLOCK_REASONS) {
 		snprintf(out, 64, "%s",
 			 i == TOP_PERFORMANCE_STATE ? g->pstate
@@ -476,11 +511,14 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			  const struct top_gpu *g)
 {
 	unsigned across = c->columns / 40 ? c->columns / 40 : 1, n = 0, height, used;
-	unsigned known[TOP_FIGURES];
+	unsigned known[TOP_FIGURES + 1];
 
-	for (unsigned i = 0; i < TOP_FIGURES; i++)
+	for (unsigned i = 0; i < TOP_FIGURES; i++) {
+		if (i == ENERGY_BEFORE && g->energy_s > 0)
+			known[n++] = FIGURE_ENERGY;
 		if (g->absence[i] == GW_HAVE)
 			known[n++] = i;
+	}
 	height = (n + across - 1) / across;
 	height = height < rows ? height : rows;
 	for (unsigned i = 0; i < n; i++) {
@@ -491,7 +529,8 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			break;
 		figure_text(g, known[i], text);
 		canvas_text(c, row + i % height, at, at + 23, CANVAS_DIM,
-			    top_figure_info[known[i]].label);
+			    known[i] == FIGURE_ENERGY ? "energy"
+						      : top_figure_info[known[i]].label);
 		canvas_text(c, row + i % height, at + 24, at + c->columns / across - 1,
 			    CANVAS_PLAIN, text);
 	}

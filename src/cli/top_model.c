@@ -116,6 +116,7 @@ void top_gpu_begin(struct top_gpu *g, const char *uuid)
 	}
 	g->held[0] = g->pstate[0] = g->message[0] = '\0';
 	g->energy_j = g->energy_s = NAN;
+	g->energy_age_s = 0;
 	g->energy_absence = GW_ABSENT_NO_DATA;
 	g->age_s = 0;
 	g->migs = 0;

@@ -24,7 +24,7 @@
 	F(MEMORY_TOTAL, MEMORY_TOTAL, "memory") \
 	F(MEMORY_ACTIVITY, UTILIZATION_MEMORY, "memory activity") \
 	F(TEMPERATURE, TEMPERATURE_GPU, "temperature") \
-	F(MARGIN, TEMPERATURE_MARGIN, "margin to slowdown") \
+	F(MARGIN, TEMPERATURE_MARGIN, "below temperature limit") \
 	F(MEMORY_TEMPERATURE, TEMPERATURE_MEMORY, "memory temperature") \
 	F(CLOCK_SM, CLOCK_SM, "SM clock") \
 	F(CLOCK_SM_MAX, CLOCK_SM_MAX, "highest SM clock") \
@@ -83,8 +83,9 @@ struct top_gpu {
 	uint8_t absence[TOP_FIGURES]; /* enum gw_absence */
 	char held[96]; /* why the clocks are limited, in words; "": they are not */
 	char pstate[16];
-	/* The GPU used energy_j joules in energy_s seconds, the time that was measured. */
-	double energy_j, energy_s;
+	/* The GPU used energy_j joules in energy_s seconds, the time that was measured. This
+	 * time ended energy_age_s seconds before the other figures were read. */
+	double energy_j, energy_s, energy_age_s;
 	uint8_t energy_absence;
 	struct top_mig mig[TOP_MIG];
 	unsigned migs;

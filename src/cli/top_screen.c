@@ -590,12 +590,14 @@ static void draw_help(struct canvas *c)
 		"k                end the process at the cursor with SIGTERM, if it is yours",
 		"?, h             this page; any key closes it",
 		"",
-		"Graphs: the newest reading is at the right. A line marks the power limit, or "
-		"the",
-		"temperature at which the GPU slows down. A gap means that nothing was read.",
+		"Graphs: the newest reading is at the right. A line marks the power limit, or",
+		"the temperature limit, where the driver begins to reduce the clocks. A gap "
+		"means",
+		"that nothing was read.",
 		"SM% is the mean of the last seconds, read every 4 s. One full core is 100 "
 		"CPU%.",
-		"Energy of a GPU: measured during the time that is shown next to it.",
+		"Energy of a GPU: measured during the time that is shown next to it. Without a",
+		"service, it can be 20 s old.",
 		"Energy of a process: measured since the service first saw the process.",
 		"- means unknown; the zoom says why.",
 		"hidden: ... in the last line: columns for which the terminal is too narrow.",

@@ -39,7 +39,7 @@ struct scene_gpu {
 	uint64_t total_bytes, free_bytes;
 	uint64_t used_bytes;  /* without the memory that the driver reserves */
 	double temperature_c; /* NAN: unknown */
-	/* degrees to the slowdown at the current temperature, only for display; NAN: unknown */
+	/* degrees below the temperature limit, only for display; NAN: unknown */
 	double margin_c;
 	unsigned errors; /* failed readings in a row */
 };

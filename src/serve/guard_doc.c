@@ -137,7 +137,8 @@ static void why_text(const struct guard_view *g, unsigned worker, const struct g
 	/* The evidence of a request is the list of the reasons, which is in the document
 	 * anyway. */
 	if (strncmp(s->why, manual.rule, n) == 0)
-		snprintf(out, size, "requested by %.100s%s", guard_view_requested_by(g, worker),
+		snprintf(out, size, "at the request of %.100s%s",
+			 guard_view_requested_by(g, worker),
 			 strncmp(s->why + n, ": reasons: ", 11) == 0 ? "" : s->why + n);
 }
 

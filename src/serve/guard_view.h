@@ -279,7 +279,7 @@ bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i
  * and so is the state of a worker that was really evicted before the dry run began. */
 bool guard_view_hypothetical(const struct guard_status *s);
 /* Writes in words why the worker may not run, from the first reason that no hold masks: "for
- * game.exe (pid 4711, 13.0 GiB)", "requested by uid 1000: maintenance", "because its GPU is too
+ * game.exe (pid 4711, 13.0 GiB)", "at the request of uid 1000: maintenance", "because its GPU is too
  * hot". Writes "" if there is no such reason. */
 void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size);
 

@@ -470,7 +470,7 @@ void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, si
 		else if (because(r))
 			snprintf(out, size, "because %s", because(r));
 		else if (r == REASON_MANUAL)
-			snprintf(out, size, "requested by %s",
+			snprintf(out, size, "at the request of %s",
 				 guard_view_requested_by(g, worker));
 		else
 			snprintf(out, size, "for %s", why.evidence);

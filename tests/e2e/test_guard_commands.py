@@ -171,11 +171,11 @@ def test_a_hold_evicted_shows_its_reason_and_why(both):
     s.wait(lambda: s.worker("a")["hold"] == "evicted")
     shown = s.cli("guard", "status", env=support.environment(COLUMNS=120)).stdout
     row = next(line for line in shown.split("\n") if line.startswith("a "))
-    assert re.search(r"manual +evicted, 1 h left .* 1 h +requested by a client with the token$", row.rstrip()), shown  # each fact is said once
+    assert re.search(r"manual +evicted, 1 h left .* 1 h +at the request of a client with the token$", row.rstrip()), shown  # each fact is said once
     text = " ".join(s.guard("explain", "a").stdout.split())
     assert "Ends in 1 h, or earlier with gpuward guard release a." in text and "at the earliest" not in text, text
     assert re.search(r"a has been evicted for \d+ s and holds", text), text
-    assert s.worker("a")["why"] == "requested by a client with the token"
+    assert s.worker("a")["why"] == "at the request of a client with the token"
 
 
 def test_without_a_journal_a_hold_says_that_it_is_lost_at_a_restart(world, worker):

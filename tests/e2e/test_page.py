@@ -687,6 +687,25 @@ def test_names_of_a_few_gpus_are_whole(page, service, width):
                    "|| e.scrollHeight > e.clientHeight + 1).map(e => e.textContent)") == []
 
 
+@pytest.mark.parametrize("width", [390, 762, 800, 1000, 1200, 1600])
+def test_figures_with_a_limit_are_whole_and_have_a_unit(page, demo, width):
+    page.open(demo.url, width=width, height=780).live()
+    shown = page.js("[...document.querySelectorAll('tr.gpu:first-child .pair')].map(e => e.innerText.replace(/\\s+/g, ' '))")
+    assert re.fullmatch(r"\d+ / 700 W, \d+ / 87 °C, \d+ %, [\d.]+ / 140 GiB", ", ".join(shown))
+    assert page.js("[...document.querySelectorAll('tr.gpu .pair')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
+
+
+def test_the_temperature_and_its_margin_are_of_the_same_moment(page, service):
+    page.open(service("thermal-throttle").url).live()
+    page.driver.execute_script("""
+        window.sums = {};
+        const value = title => parseInt([...document.querySelectorAll('.figures dt')].find(e => e.textContent === title)?.nextSibling.textContent);
+        new MutationObserver(() => { const t = value('Temperature GPU'); if (t) window.sums[t] = t + value('Temperature margin'); })
+            .observe(document.querySelector('#rows'), { subtree: true, childList: true, characterData: true });""")
+    wait(lambda: len(page.js("window.sums")) >= 5, "five temperatures")
+    assert set(page.js("window.sums").values()) == {87}
+
+
 @pytest.mark.parametrize("width", [320, 360, 760, 1024, 1280])
 def test_nothing_is_wider_than_the_screen(page, demo, width):
     page.open(demo.url, width=width, height=780).live()

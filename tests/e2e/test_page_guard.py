@@ -115,7 +115,7 @@ def test_a_worker_that_moves_is_notified(panel, guarded, world):
     assert panel.js("window.notified") == []
     with Contender(world, 12 * GIB):
         wait(lambda: panel.js("window.notified"), "a notification about the eviction")
-        assert re.fullmatch(r"Simulated: A worker left its GPU: Ollama left GPU 0 for sleep: 10.0 GiB freed in [\d.]+ m?s\.",
+        assert re.fullmatch(r"Simulated: A worker left its GPU: Ollama left GPU 0 for sleep \(pid \d+, 12.0 GiB\): 10.0 GiB freed in [\d.]+ m?s\.",
                             panel.js("window.notified")[0].replace("\u00a0", " "))
     wait(lambda: len(panel.js("window.notified")) == 2, "one about the return")
     assert panel.js("window.notified")[1].startswith("Simulated: A worker is back: ")
@@ -135,7 +135,7 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
         assert panel.cell(4).startswith("0/ 10.0 GiB")
         assert panel.text("#total-guard") == "ollama evicted"
         line = "#guard-decisions li:first-child"
-        wait(lambda: re.search(r"ollama left GPU 0 for sleep: 10.0 GiB freed in [\d.]+ m?s", panel.text(line)), "the move in one line")
+        wait(lambda: re.search(r"ollama left GPU 0 for sleep \(pid \d+, 12.0 GiB\): 10.0 GiB freed in [\d.]+ m?s", panel.text(line)), "the move in one line")
         assert panel.js(f"[...document.querySelectorAll('{line} .steps b')].map(b => b.textContent)") \
             == ["suspect", "decided", "ordered", "answered", "freed"]
         assert not panel.shown(line + " .steps")
@@ -144,7 +144,7 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
         assert re.search(r"\d\d:\d\d:\d\d\.\d{3}\+\d\.\d\d s.*10240 MiB in", panel.text(line + " li:last-child"))
     wait(lambda: re.search(r"may return in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
-    wait(lambda: "ollama is back on GPU 0: 10.0 GiB in" in panel.text("#guard-decisions li"), "the return as another line")
+    wait(lambda: re.search(r"ollama is back on GPU 0 after [\d.]+ m?s: 10240 MiB", panel.text("#guard-decisions li")), "the return as another line")
     active = [d["time_utc"] for d in guarded.decisions() if d["to"] == "active"][-1]
     assert panel.js("Date.parse(document.querySelector('#guard-decisions li time').dateTime)") == panel.js(f"Date.parse('{active}')")
     assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "what the user unfolded was closed"
@@ -153,22 +153,22 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
 
 MOVES = """
 const done = arguments[arguments.length - 1];
-const row = (id, worker, from, to, more) => ({ id, worker, from, to, mask: [], rule: 'r', evidence: null, uuid: 'u', freed_bytes: null,
-    dry_run: false, time_utc: new Date(1e12 + id * 1000).toISOString(), ...more });
+const row = (id, worker, from, to, more) => ({ id, worker, from, to, mask: [], rule: 'r', evidence: null, uuid: 'u', cause: null,
+    freed_bytes: null, freed_seconds: null, dry_run: false, time_utc: new Date(1e12 + id * 1000).toISOString(), ...more });
 import('/assets/moves.js').then(({ movesOf, headline, timeOf }) => {
-    const context = { gpu: () => 'GPU 3', reasons: { thermal: 'the GPU is too hot' } };
+    const context = { gpu: () => 'GPU 3' }, hot = { mask: ['thermal'], cause: 'because its GPU is too hot' };
+    const game = { mask: ['contention'], cause: 'for the registered game minigame (pid 5)' }, person = { mask: ['manual'], cause: 'at the request of root' };
     done(movesOf([
-        row(1, 'a', 'reconcile', 'active'), row(2, 'a', 'active', 'suspect'), row(3, 'b', 'active', 'drain', { mask: ['thermal'] }),
-        row(4, 'a', 'suspect', 'active', { rule: 'no demand' }), row(5, 'b', 'drain', 'evict', { mask: ['thermal'] }),
-        row(6, 'b', 'evict', 'stuck', { mask: ['thermal'], evidence: 'it holds 4 MiB' }), row(7, 'b', 'stuck', 'evict', { mask: ['thermal'] }),
-        row(8, 'b', 'evict', 'evicted', { mask: ['thermal'], freed_bytes: 1048576, dry_run: true }),
+        row(1, 'a', 'reconcile', 'active'), row(2, 'a', 'active', 'suspect'), row(3, 'b', 'active', 'drain', hot),
+        row(4, 'a', 'suspect', 'active', { rule: 'no demand' }), row(5, 'b', 'drain', 'evict', hot),
+        row(6, 'b', 'evict', 'stuck', { ...hot, evidence: 'it holds 4 MiB' }), row(7, 'b', 'stuck', 'evict', hot),
+        row(8, 'b', 'evict', 'evicted', { ...hot, freed_bytes: 1048576, dry_run: true }),
         row(10, 'a', 'active', 'active', { rule: 'hold' }), row(20, 'a', 'active', 'active', { rule: 'evict command' }),
-        row(21, 'a', 'active', 'drain', { mask: ['manual'] }),
+        row(21, 'a', 'active', 'drain', person),
         row(30, 'c', 'evicted', 'quiet', { dry_run: true }), row(31, 'c', 'quiet', 'reconcile', { rule: 'mode', evidence: 'acts' }),
         row(32, 'c', 'reconcile', 'active', { rule: 'as found' }),
-        row(33, 'c', 'active', 'suspect', { evidence: '1 game is registered: pid 5 minigame' }),
-        row(34, 'c', 'suspect', 'drain', { mask: ['contention'], evidence: '1 game is registered: pid 5 minigame' }),
-        row(35, 'c', 'drain', 'evicted', { mask: ['contention'] }),
+        row(33, 'c', 'active', 'suspect'), row(34, 'c', 'suspect', 'drain', game),
+        row(35, 'c', 'drain', 'evicted', { ...game, freed_bytes: 1048576, freed_seconds: 0.25 }),
         row(40, 'c', 'evicted', 'quiet'), row(50, 'c', 'quiet', 'precheck'), row(51, 'c', 'precheck', 'resume'), row(53, 'c', 'verify-up', 'active'),
     ]).map((m) => [m.kind, m.steps.map((d) => d.id), headline(m, context), (timeOf(m) - 1e12) / 1000]));
 }).catch((e) => done(String(e)));
@@ -180,14 +180,14 @@ def test_decisions_are_grouped_into_moves(panel, guarded):
     assert panel.driver.execute_async_script(MOVES) == [
         ["found", [1], "a: r", 1],
         ["stayed", [2, 4], "a stayed on GPU 3: no demand", 4],
-        ["stuck", [3, 5, 6], "b did not leave GPU 3 because the GPU is too hot: it holds 4 MiB", 6],
-        ["left", [7, 8], "b would have left GPU 3 because the GPU is too hot: 1.0 MiB freed in 1 s; nothing was done", 8],
+        ["stuck", [3, 5, 6], "b did not leave GPU 3 because its GPU is too hot: it holds 4 MiB", 6],
+        ["left", [7, 8], "b would have left GPU 3 because its GPU is too hot: 1.0 MiB would be free; nothing was done", 8],
         ["note", [10], "a: hold", 10],
-        ["leaving", [20, 21], "a is leaving GPU 3 on request", 20],
+        ["leaving", [20, 21], "a is leaving GPU 3 at the request of root", 20],
         ["found", [30, 31], "c: mode (acts)", 31],
         ["found", [32], "c: as found", 32],
-        ["left", [33, 34, 35], "c left GPU 3 for the registered game minigame", 35],
-        ["back", [40, 50, 51, 53], "c is back on GPU 3", 53],
+        ["left", [33, 34, 35], "c left GPU 3 for the registered game minigame (pid 5): 1.0 MiB freed in 250 ms", 35],
+        ["back", [40, 50, 51, 53], "c is back on GPU 3 after 2 s", 53],
     ]
 
 

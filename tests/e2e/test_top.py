@@ -71,7 +71,8 @@ class Screen:
 def masked(text):
     """Masks the parts of the screen that change with time: clock, energy, and how far the graphs are filled."""
     text = re.sub(r"\d\d:\d\d:\d\d", "HH:MM:SS", text)
-    text = re.sub(r"\d+ J in \d+s", "N J in Ns", text)
+    text = re.sub(r"\d+ J in \d+s(, \d+s ago)?", "N J in Ns", text)
+    text = re.sub(r"  energy \d+s old", "", text)
     text = re.sub(r" +\d+ J (free|idle)", "      N J \\1", text)
     text = re.sub(r"[⠀-⣿┄]", " ", text)
     return "".join(line.rstrip() + "\n" for line in text.splitlines())

@@ -463,6 +463,16 @@ TEST(missed_readings_leave_a_gap)
 	assert_true(top_gpu_sample(&model.gpu[0], TOP_GRAPH_POWER, 4) == 300);
 }
 
+TEST(an_energy_that_is_older_than_the_other_figures_says_so)
+{
+	fill(1);
+	assert_null(strstr(drawn(24, 100), "old"));
+	model.gpu[0].energy_age_s = 7;
+	assert_in(drawn(24, 100), "12.3 kJ in 1m01s  clocks free  energy 7s old");
+	ui.zoom = true;
+	assert_in(drawn(40, 100), "energy                  12.3 kJ in 1m01s, 7s ago");
+}
+
 static struct json_doc *parsed(const char *text)
 {
 	struct json_doc *doc = NULL;

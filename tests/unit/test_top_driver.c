@@ -77,6 +77,7 @@ TEST_WITH(the_energy_is_that_since_the_first_reading, NULL, close_driver)
 	assert_true(model.gpu[0].energy_s == 0);
 	read_for(12, NS_PER_S / 2);
 	assert_true(model.gpu[0].energy_s == 8);
+	assert_true(model.gpu[0].energy_age_s >= 1);
 	assert_true(model.gpu[0].energy_j > 0 && !isnan(model.process[0].sm_ratio));
 }
 
