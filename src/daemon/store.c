@@ -184,7 +184,7 @@ bool store_lasting(struct store *s)
 
 void store_begin_event_ids(struct store *s, uint64_t wall_ns)
 {
-	if (!s->ids_reserved)
+	if (s->last_event < wall_ns / NS_PER_MS)
 		s->last_event = wall_ns / NS_PER_MS;
 }
 
@@ -350,17 +350,6 @@ static bool load_file(struct store *s, sqlite3 *db, bool late)
 	return rc == SQLITE_DONE;
 }
 
-/* Reserves event ids before the first one is used. Otherwise a run that can never write would
- * use the same ids as the next run. */
-static bool reserve_first_ids(struct store *s)
-{
-	char sql[128];
-
-	snprintf(sql, sizeof(sql), "UPDATE sqlite_sequence SET seq=seq+%d WHERE name='event'",
-		 STORE_RESERVE);
-	return s->writer.db && db_run(s->writer.db, sql) == SQLITE_OK;
-}
-
 /* Loads the contents at the start, if they are readable. */
 static void store_file_load(struct store *s)
 {
@@ -368,7 +357,6 @@ static void store_file_load(struct store *s)
 
 	if (db && load_file(s, db, false)) {
 		s->last_event = s->file_event;
-		s->ids_reserved = reserve_first_ids(s);
 		atomic_store(&s->known, true);
 	}
 	if (!s->writer.db)
@@ -627,18 +615,6 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 	return r;
 }
 
-/* Ends the reservation of event ids, because all ids are in the file. The next run then
- * continues with the id after the last event. */
-static void end_reserve(struct store *s)
-{
-	char sql[128];
-
-	snprintf(sql, sizeof(sql), "UPDATE sqlite_sequence SET seq=%llu WHERE name='event'",
-		 (unsigned long long)s->last_event);
-	if (s->progress.written == s->progress.committed)
-		db_run(s->writer.db, sql);
-}
-
 void store_close(struct store *s)
 {
 	if (!s)
@@ -650,7 +626,6 @@ void store_close(struct store *s)
 	if (s->path && s->writer.db) {
 		db_close(s->read.db);
 		s->read.db = NULL;
-		end_reserve(s);
 		sqlite3_wal_checkpoint_v2(s->writer.db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL,
 					  NULL);
 	}

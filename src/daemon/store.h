@@ -56,9 +56,10 @@ bool store_news(struct store *s);
 void store_set_count(struct store *s, const char *key, double value);
 
 /* Prepares the event ids of this run. Call it once, before the first event. Ids grow across
- * restarts, because clients resume from the last id that they received. If the file could not
- * be written or read at the start, an earlier run may have used ids that are not in the file;
- * the ids then continue above wall_ns in milliseconds, which is larger. */
+ * restarts, because clients resume from the last id that they received. They continue above the
+ * last id in the file and above wall_ns in milliseconds: an earlier run that could not write
+ * the file used ids that are not in it, but none above the time of its end, because events
+ * are rarer than one per millisecond. */
 void store_begin_event_ids(struct store *s, uint64_t wall_ns);
 /* Adds an event. Returns its id; e->id is not used. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);

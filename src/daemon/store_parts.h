@@ -158,7 +158,6 @@ struct store {
 	struct history *history[STORE_GPUS];
 	unsigned histories;
 	uint64_t last_event;
-	bool ids_reserved; /* Event ids were reserved in the file at the start. */
 
 	struct store_writer writer;
 

@@ -207,7 +207,7 @@ static int drop_beyond_limit(struct store *s)
 }
 
 /* Reserves event ids. An id that is used while nothing can be written is then not used again
- * after kill -9. */
+ * after kill -9, even if the clock is behind the ids; see store_begin_event_ids(). */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
@@ -216,12 +216,9 @@ static int reserve_ids(sqlite3 *db)
 			 "i", (uint64_t)STORE_RESERVE);
 }
 
-/* Deletes the oldest events. Ids have gaps, therefore the events are counted. In most cases
- * the first check, which is cheap, is sufficient. */
+/* Deletes the oldest events. Ids have gaps, therefore the events are counted. */
 static int drop_events(sqlite3 *db)
 {
-	if (db_number(db, "SELECT max(id)-min(id) FROM event", 0) < STORE_EVENTS)
-		return SQLITE_OK;
 	return run_bound(db,
 			 "DELETE FROM event WHERE id<=(SELECT id FROM event ORDER BY id DESC"
 			 " LIMIT 1 OFFSET ?)",

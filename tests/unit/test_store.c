@@ -214,8 +214,7 @@ STORE_TEST(events_have_ids_that_grow_for_ever)
 	close_store();
 	assert_int_equal(run_sql("DELETE FROM event"), SQLITE_OK);
 	open_clean();
-	assert_int_equal(s->last_event, 3);
-	assert_int_equal(log_event("four"), 4);
+	assert_true(log_event("four") > 3);
 }
 
 STORE_TEST(the_last_events_are_found_whatever_their_ids)
@@ -984,7 +983,7 @@ static void assert_read_and_used_later(const char *why, void (*better)(void))
 	open_clean();
 	assert_true(store_count(s, "n") == 9);
 	assert_true(store_count(s, "only before") == 3);
-	assert_int_equal(s->last_event, last + 1);
+	assert_true(s->last_event >= last + 1);
 	assert_int_equal(documents("manage", 10), 1);
 	assert_string_equal(seen.id[0], "b");
 }
@@ -1073,7 +1072,7 @@ STORE_TEST(counts_made_while_the_file_was_locked_are_added)
 	assert_true(store_count(s, "n") == 12);
 	assert_true(store_count(s, "new") == 4);
 	assert_true(store_count(s, "only before") == 3);
-	assert_int_equal(s->last_event, 100000);
+	assert_true(s->last_event >= 100000);
 }
 
 STORE_TEST(another_writer_does_not_hide_the_content)
@@ -1122,36 +1121,44 @@ STORE_FAULT_TEST(ids_that_could_not_be_written_are_not_given_again)
 	assert_int_equal(last, 51);
 	open_clean();
 	assert_true(log_event("after") > last);
-	last = s->last_event;
-	commit();
-	open_clean();
-	assert_int_equal(s->last_event, last); /* a normal end leaves no gap */
 }
 
-STORE_FAULT_TEST(ids_are_reserved_at_the_start_or_taken_from_the_clock)
+STORE_TEST(ids_continue_above_the_clock_and_above_the_file)
+{
+	uint64_t last;
+
+	open_clean();
+	log_event("of a version that began at 1");
+	commit();
+	open_clean();
+	store_begin_event_ids(s, T0);
+	last = log_event("of the clock");
+	assert_int_equal(last, T0 / NS_PER_MS + 1);
+	commit();
+	open_clean();
+	store_begin_event_ids(s, T0 - S); /* the clock was set back */
+	assert_true(log_event("of the file") > last);
+	assert_int_equal(events(0, 10), 3);
+}
+
+STORE_FAULT_TEST(ids_do_not_fall_after_a_run_that_never_wrote)
 {
 	uint64_t last;
 
 	open_clean();
 	log_event("written");
 	commit();
-	open_clean();
-	store_begin_event_ids(s, T0);
-	atomic_store(&fault.result, SQLITE_FULL); /* from the first write on */
-	last = log_event("lost");
-	assert_int_equal(last, 2);
-	commit_fails();
-	close_store();
-	no_fault();
-	open_clean();
-	store_begin_event_ids(s, T0);
-	assert_in_range(log_event("after"), last + 1, T0 / NS_PER_MS);
-	commit();
 	atomic_store(&fault.result, SQLITE_FULL); /* also at the start */
 	open_limited(LIMIT);
 	assert_true(store_lasting(s));
 	store_begin_event_ids(s, T0);
-	assert_int_equal(log_event("lost again"), T0 / NS_PER_MS + 1);
+	last = log_event("lost");
+	commit_fails();
+	close_store();
+	no_fault();
+	open_clean();
+	store_begin_event_ids(s, T0 + S);
+	assert_true(log_event("after") > last);
 }
 
 STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
@@ -1167,7 +1174,7 @@ STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	open_clean();
 	assert_true(store_count(s, "n") == 1);
-	assert_int_equal(s->last_event, 1);
+	assert_true(s->last_event >= 1);
 }
 
 static unsigned moved_aside(void)
@@ -1297,7 +1304,6 @@ STORE_TEST(a_file_that_is_removed_while_it_is_open_is_created_again)
 		assert_true(store_count(s, "n") == 4236);
 		assert_int_equal(documents("window", 10), 1);
 		assert_int_equal(events(0, 10), 3);
-		assert_int_equal(s->last_event, 3);
 		close_store();
 		tree_remove(&tree, "state");
 	}
