@@ -23,6 +23,25 @@ static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 	return r->bytes > taken ? r->bytes - taken : 0;
 }
 
+/* Returns the bytes on the GPU of r that are reserved for earlier reservations. */
+static uint64_t reserved_before(const struct guard *g, const struct reservation *r)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		const struct reservation *o = &g->reservation[i];
+
+		if (o->id && o->id < r->id && o->gpu == r->gpu)
+			sum += outstanding(g, o);
+	}
+	return sum;
+}
+
+static uint64_t without(uint64_t bytes, uint64_t reserved)
+{
+	return bytes > reserved ? bytes - reserved : 0;
+}
+
 static bool may_leave(const struct guard_worker *w)
 {
 	return !worker_is_held_active(w) && worker_state(w) != STATE_STUCK;
@@ -66,17 +85,17 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks the workers that must leave for r, the reservation at place i. On entry u->promised has
- * the bytes of the reservations before it. */
+/* Marks the workers that must leave for r, the reservation at place i. Adds its bytes to
+ * u->promised. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
 	unsigned slot = (unsigned)r->gpu;
-	uint64_t want = outstanding(g, r) + u->promised, have = u->free_bytes;
+	const uint64_t before = reserved_before(g, r);
+	uint64_t want = outstanding(g, r) + before, have = u->free_bytes;
 
-	r->most_bytes = most_free(g, slot);
-	r->most_bytes -= r->most_bytes < u->promised ? r->most_bytes : u->promised;
-	u->promised = want;
+	r->most_bytes = without(most_free(g, slot), before);
+	u->promised += outstanding(g, r);
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
 		return; /* not enough memory can become free, so no worker leaves */
 	want += headroom(g, slot);
@@ -114,18 +133,20 @@ void guard_update_reservations(struct guard *g)
 	}
 }
 
+/* Returns the GPU on which the most memory can become free that nobody has reserved. */
 static int most_free_gpu(const struct guard *g)
 {
 	int best = -1;
 	uint64_t most = 0;
 
 	for (unsigned i = 0; i < g->gpus; i++) {
-		if (!g->gpu[i].now || g->gpu[i].lost || g->gpu[i].blind)
+		const struct guard_gpu *u = &g->gpu[i];
+		const uint64_t bytes = without(most_free(g, i), u->promised);
+
+		if (!u->now || u->lost || u->blind || (best >= 0 && bytes <= most))
 			continue;
-		if (best < 0 || most_free(g, i) > most) {
-			best = (int)i;
-			most = most_free(g, i);
-		}
+		best = (int)i;
+		most = bytes;
 	}
 	return best;
 }
@@ -204,8 +225,10 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 	}
 
 	const struct guard_gpu *u = &g->gpu[r->gpu];
-	uint64_t want = outstanding(g, r), have = u->now ? u->now->free_bytes : 0;
+	const uint64_t before = reserved_before(g, r), want = outstanding(g, r),
+		       have = u->now ? without(u->now->free_bytes, before) : 0;
 	unsigned long long mib = want / MIB;
+	char reserved[60] = "";
 
 	if (have >= want &&
 	    (have >= want + headroom(g, (unsigned)r->gpu) || !is_being_freed(g, r))) {
@@ -214,11 +237,14 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 		return 1;
 	}
 	if (u->now && u->now->memory_known && r->most_bytes < want) {
+		if (before)
+			text_fit(reserved, sizeof(reserved),
+				 " (%llu MiB are reserved for others)",
+				 (unsigned long long)(before / MIB));
 		text_fit(message, size,
 			 "insufficient_vram: needs %llu MiB, only %llu MiB can become free on "
-			 "%s; "
-			 "try again in %llu s",
-			 mib, (unsigned long long)(r->most_bytes / MIB), u->uuid,
+			 "%s%s; try again in %llu s",
+			 mib, (unsigned long long)(r->most_bytes / MIB), u->uuid, reserved,
 			 (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
 		return -GW_E_SIZE;
 	}

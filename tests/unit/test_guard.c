@@ -340,6 +340,32 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
+GUARD_TEST(memory_is_reserved_for_one_process_only)
+{
+	uint64_t first, second;
+	char message[200];
+
+	o->total[0] = 24 * GIB;
+	world_begin(o);
+	world_run(o, S);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 6 * GIB, 0, 0, o->now, &first), 0);
+	guard_release(o->g, first, o->now);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 0, 0, o->now, &first), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(reserved(o, first, message), 1);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 0, 0, o->now, &second), 0);
+	assert_int_equal(reserved(o, second, message), -GW_E_SIZE);
+	assert_has(message, "needs 20480 MiB, only 4096 MiB can become free");
+	assert_has(message, "20480 MiB are reserved for others");
+	assert_int_equal(reserved(o, first, message), 1);
+	guard_release(o->g, first, o->now);
+	assert_int_equal(reserved(o, second, message), 1);
+	/* an earlier reservation comes first, also if its place in the list is later */
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 4 * GIB, 0, 0, o->now, &first), 0);
+	assert_int_equal(reserved(o, second, message), 1);
+	assert_int_equal(reserved(o, first, message), 1);
+}
+
 GUARD_TEST(no_worker_returns_into_memory_that_is_promised)
 {
 	uint64_t id;
