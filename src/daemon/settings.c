@@ -65,7 +65,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The order was not carried out. The entry gets its state before the order. */
+	/* The order was not carried out: the entry is again as it was before the order. */
 	MANAGE_FATE_UNDONE,
 };
 
