@@ -29,7 +29,7 @@ enum http_login {
 struct http_request {
 	const char *url;     /* required; begins with http:// or https:// */
 	const char *socket;  /* path of a UNIX socket that is used instead of the url's host */
-	const char *ca_file; /* certificates to trust; NULL or "": those of the system */
+	const char *ca_file; /* certificates to trust; NULL or "": the system's */
 	const char *const *headers; /* ends with NULL */
 	enum http_login login;
 	const char *user, *secret; /* secret: NULL or "": no login */

@@ -48,7 +48,7 @@ struct loop {
 	/* A heap of the timers that are on, the earliest first. It has memory for all
 	 * timers. */
 	struct loop_source **heap;
-	unsigned timers; /* number of timers */
+	unsigned timers;
 	unsigned heaped; /* number of timers in the heap */
 	unsigned room;   /* number of timers for which the heap has memory */
 	struct loop_source *to_free;

@@ -26,7 +26,7 @@ enum toml_type {
 
 struct toml_node {
 	enum toml_type type;
-	/* Position of the value, from 1. The position of a table is that of its header or '{'. */
+	/* Position of the value, from 1. For a table, the position of its header or '{'. */
 	unsigned line, column;
 	/* Name of this node in its table, NUL-terminated. NULL for an element of an array and for
 	 * the top table. */

@@ -453,9 +453,9 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	return err;
 }
 
-/* Computes the energy per item again after the energy of the run changed. The ratio of the
- * upper ends differs from that of the best values, because only the upper end includes the
- * uncertainty of the count. */
+/* Computes the energy per item again after the energy of the run changed. The upper end changes
+ * by another factor than the best value, because only the upper end includes the uncertainty of
+ * the count. */
 static void rescale_per_item(struct gw_interval *v, const struct gw_interval *before,
 			     const struct gw_interval *now)
 {

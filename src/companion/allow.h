@@ -38,7 +38,7 @@ struct allow {
 /* Reads a file. Returns 0, or a negative gw_error with a sentence: the file is missing, a user
  * other than root can write it, or a line is invalid. */
 int allow_load(struct allow *ret, const char *path, char *message, size_t size);
-/* Reads the rules from `text`, and changes `text` meanwhile. path is used in messages only. */
+/* Reads the rules from `text`, which it changes. path is used in messages only. */
 int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size);
 
 /* Checks whether this user may send requests. Returns 0, or -GW_E_PERM with a sentence that

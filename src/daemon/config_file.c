@@ -166,7 +166,7 @@ static bool assign_any(const struct file *f, const char *table, const struct tom
 	return row || old;
 }
 
-/* Suggests the nearest key of the table, or if there is none, of all sections. */
+/* Suggests the nearest key of the table; if none is near, of all sections. */
 static const char *nearest(const char *table, const char *name,
 			   char out[static CONFIG_MEANT_MAX])
 {

@@ -430,7 +430,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
 	now = clock_mono_ns(e->clock);
-	/* If an older view still waits, its time limit stays in force. */
+	/* An earlier view may still wait until its time limit; this view then has the same
+	 * limit. */
 	if (!e->stored_by_ns)
 		e->stored_by_ns = now + STORED_MAX_NS;
 	publish(e, now);

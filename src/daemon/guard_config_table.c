@@ -81,8 +81,8 @@ static const char *other_table(bool in_match, const struct toml_node *n)
 	return NULL;
 }
 
-/* Returns the key match.NAME for NAME, or NULL. For an error message: a user who writes
- * "port" probably means "match.port". */
+/* Returns the key match.NAME for NAME, or NULL. For an error message: a user who writes "port"
+ * probably means "match.port". */
 static const char *find_in_match(enum guard_table t, const char *name)
 {
 	char full[CONFIG_SHOWN_MAX + MATCH];

@@ -45,7 +45,7 @@ struct recent_xid {
 
 struct xid_log {
 	struct kernel_log *log;
-	bool real;       /* The log is that of the real kernel, not of another root. */
+	bool real;       /* The log is that of this machine; false with --root. */
 	bool begun;      /* The entries from before the start were reported. */
 	char state[200]; /* "ok", or why the log cannot be read. */
 	struct kernel_log_record past[PAST];

@@ -211,7 +211,7 @@ static const char *series_read(const char *p, struct push_label *ret, unsigned *
 	return name;
 }
 
-/* Returns the length of the series at p. */
+/* Returns the length of the series at p, whose strings end with NUL. */
 static size_t series_length(const char *p)
 {
 	const char *at = p + 1;

@@ -536,7 +536,7 @@ static int refuse_unsafe(const struct push_queue *q, bool parent, char *message,
 		 "other users can change the push queue in %s; set push.queue_dir to a folder "
 		 "that only root can write",
 		 q->dir);
-	return -GW_E_ARG; /* The message has the remedy. */
+	return -GW_E_ARG;
 }
 
 /* Opens the folder, or creates it, and finds the records that wait in it. */

@@ -65,7 +65,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The order was not carried out. The entry gets its state before the order. */
+	/* The order was not carried out: the entry is again as it was before the order. */
 	MANAGE_FATE_UNDONE,
 };
 
@@ -73,12 +73,13 @@ static enum manage_fate manage_entry_fate(const struct manage_order *o,
 					  const struct manage_result *r)
 {
 	if (o->restore)
-		return r->error == 0 || r->foreign ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
+		return r->error == 0 || r->outcome == MANAGE_FOREIGN ? MANAGE_FATE_ENDS
+								     : MANAGE_FATE_STAYS;
 	if (r->error == 0)
 		return o->keep ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
 	/* Keep the entry if the driver confirmed the change or never answered. The next
 	 * restore finds out what the driver did. */
-	return r->changed || r->uncertain ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
+	return r->outcome >= MANAGE_UNCERTAIN ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
 /* Returns the order that restores an entry. */
@@ -302,7 +303,7 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 	if (r->error == 0 && manage_info(what)->readable &&
 	    manage_same(what, w->e.before, w->e.after)) {
 		row_end(j, w); /* The setting has its old value again. */
-	} else if (r->changed && r->error && !isnan(r->after[0])) {
+	} else if (r->outcome == MANAGE_CHANGED && r->error && !isnan(r->after[0])) {
 		/* The driver set a different value than requested. Store that value as the one
 		 * that gpuward set. */
 		memcpy(w->e.after, r->after, sizeof(w->e.after));

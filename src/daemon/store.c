@@ -140,7 +140,7 @@ double store_count(struct store *s, const char *key)
 
 	mailbox_lock(&s->box);
 	at = find_count(s, key, &there);
-	store_start = there && atomic_load(&s->known) ? s->count[at]->start : 0;
+	store_start = there && store_count_known(s) ? s->count[at]->start : 0;
 	mailbox_unlock(&s->box);
 	return store_start;
 }
@@ -174,12 +174,12 @@ void store_set_count(struct store *s, const char *key, double value)
 
 bool store_count_known(struct store *s)
 {
-	return atomic_load(&s->known);
+	return atomic_load(&s->contents) == STORE_KNOWN;
 }
 
 bool store_lasting(struct store *s)
 {
-	return s->path && atomic_load(&s->known);
+	return s->path && store_count_known(s);
 }
 
 void store_begin_event_ids(struct store *s, uint64_t wall_ns)
@@ -195,19 +195,16 @@ bool store_shared(const struct store *s)
 
 bool store_news(struct store *s)
 {
-	bool news;
-
-	if (atomic_load(&s->known))
+	if (atomic_load(&s->contents) != STORE_LOADED)
 		return false;
 	mailbox_lock(&s->box);
-	news = s->loaded;
-	for (unsigned i = 0; news && i < s->counts; i++)
+	for (unsigned i = 0; i < s->counts; i++)
 		s->count[i]->base = 0;
-	if (news && s->file_event > s->last_event)
+	if (s->file_event > s->last_event)
 		s->last_event = s->file_event;
-	atomic_store(&s->known, news);
+	atomic_store(&s->contents, STORE_KNOWN);
 	mailbox_unlock(&s->box);
-	return news;
+	return true;
 }
 
 /* The file is opened at the start or later, and its contents are loaded. While the file
@@ -343,7 +340,7 @@ static bool load_file(struct store *s, sqlite3 *db, bool late)
 		mailbox_lock(&s->box);
 		add_counts(s, &counts, late);
 		s->file_event = last;
-		s->loaded = true;
+		store_set_loaded(s);
 		mailbox_unlock(&s->box);
 	}
 	buf_done(&counts);
@@ -357,20 +354,10 @@ static void store_file_load(struct store *s)
 
 	if (db && load_file(s, db, false)) {
 		s->last_event = s->file_event;
-		atomic_store(&s->known, true);
+		atomic_store(&s->contents, STORE_KNOWN);
 	}
 	if (!s->writer.db)
 		store_reader_done(s);
-}
-
-static bool is_loaded(struct store *s)
-{
-	bool loaded;
-
-	mailbox_lock(&s->box);
-	loaded = s->loaded;
-	mailbox_unlock(&s->box);
-	return loaded;
 }
 
 static void load_alone(struct store *s)
@@ -385,15 +372,17 @@ static void load_alone(struct store *s)
 enum db_trouble store_file_open_again(struct store *s)
 {
 	enum db_trouble t;
+	bool unread;
 
 	pthread_mutex_lock(&s->alone_lock);
 	t = store_file_open(s, RETRY_WAIT_MS);
-	if (t == DB_OK && !is_loaded(s) && !load_file(s, s->writer.db, true)) {
+	unread = atomic_load(&s->contents) == STORE_UNREAD;
+	if (t == DB_OK && unread && !load_file(s, s->writer.db, true)) {
 		atomic_store(&s->usable, false);
 		db_close(s->writer.db);
 		s->writer.db = NULL;
 		t = DB_OTHER;
-	} else if (t != DB_OK && t != DB_SHARED && !is_loaded(s)) {
+	} else if (t != DB_OK && t != DB_SHARED && unread) {
 		load_alone(s);
 	}
 	atomic_fetch_add(&s->generation, t == DB_OK);
@@ -474,7 +463,7 @@ static int use_memory(struct store *s, char *message, size_t size)
 	s->writer.lock_fd = -1;
 	free(s->path);
 	s->path = NULL;
-	atomic_store(&s->known, true);
+	atomic_store(&s->contents, STORE_KNOWN);
 	if (s->limit_bytes > MEMORY_LIMIT)
 		s->limit_bytes = MEMORY_LIMIT;
 	if (message[0]) {

@@ -148,6 +148,13 @@ struct store_report {
 	_Atomic uint64_t bytes, dropped;
 };
 
+/* How far the contents of the file are known. A later value never becomes an earlier one. */
+enum store_contents {
+	STORE_UNREAD,
+	STORE_LOADED, /* The counts include the counts of the file. */
+	STORE_KNOWN,  /* The caller knows the contents, too. */
+};
+
 struct store {
 	/* Used by the caller's thread only. */
 	char *path;  /* NULL if the store is in memory. Does not change after the start. */
@@ -164,12 +171,11 @@ struct store {
 	/* Held while the file is opened for writing, or is read with db_open_alone(). */
 	pthread_mutex_t alone_lock;
 	_Atomic bool usable; /* The file is open for writing. */
-	_Atomic bool known;  /* The caller knows the contents of the file. */
+	_Atomic enum store_contents contents;
 
 	/* The lock of the mailbox protects the members from here to `notice`. */
 	struct mailbox box;
 	struct store_progress progress;
-	bool loaded;         /* The counts include those of the file. */
 	uint64_t file_event; /* Id of the last event in the file. */
 	/* A query found that the file is corrupt. The thread starts a new file. */
 	bool corrupt;
@@ -181,6 +187,14 @@ struct store {
 	struct store_report report;
 	_Atomic unsigned generation; /* Number of the file. It increases with each new file. */
 };
+
+/* Marks the contents as loaded, unless the caller already knows them. */
+static inline void store_set_loaded(struct store *s)
+{
+	enum store_contents unread = STORE_UNREAD;
+
+	atomic_compare_exchange_strong(&s->contents, &unread, STORE_LOADED);
+}
 
 /* store_write.c: writes what was committed. Returns true if it is in the file. */
 bool store_write(struct store *s);

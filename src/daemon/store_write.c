@@ -371,7 +371,7 @@ static void forget_written(struct store *s)
 	take_counts(s);
 	s->corrupt = false;
 	/* There is nothing more to load, because the old contents are lost. */
-	s->loaded = true;
+	store_set_loaded(s);
 	mailbox_unlock(&s->box);
 	s->writer.horizon_ms = 0;
 }

@@ -98,8 +98,8 @@ static inline bool report_has(const struct report *r, unsigned q)
 	return r->why[q] == GW_HAVE;
 }
 
-/* Returns those of the requested tiers that must be read now, because their values are older
- * than the interval of the tier. */
+/* Returns which of the requested tiers must be read now, because their values are older than
+ * the interval of the tier. */
 unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns);
 
 /* Records that tiers were read at now_ns. */
@@ -221,8 +221,8 @@ struct backend_ops {
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events. Only event_watch.c uses these functions. It keeps the backend open meanwhile
-	 * (context.h) and closes the set before the backend closes.
+	/* Events. Only event_watch.c uses these functions. It keeps the backend open during each
+	 * call (context.h) and closes the set before the backend closes.
 	 *
 	 * has_events: true if the library has the event calls; makes no call.
 	 * open: creates an empty set. Returns 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.

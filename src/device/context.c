@@ -643,7 +643,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		/* The call missed its deadline, but it has returned meanwhile. */
+		/* The call missed its deadline, but it has returned now. */
 		if (o->hung && call_thread_wait(o->thread, 0)) {
 			return_thread(ctx, o);
 			o->hung = false;

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-#define FACTS_FIXED 32 /* maximum number of entries without those of RAPL */
+#define FACTS_FIXED 32 /* maximum number of entries, not counting RAPL's */
 #define DOMAINS_MAX 64
 #define CORES_MAX   4096
 

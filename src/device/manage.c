@@ -240,7 +240,7 @@ static void refuse_foreign(struct manage_job *job)
 
 	manage_text(job->o.what, job->r.before, now, sizeof(now));
 	manage_text(job->o.what, job->o.ours, ours, sizeof(ours));
-	job->r.foreign = true;
+	job->r.outcome = MANAGE_FOREIGN;
 	manage_refuse(&job->r, -GW_E_STATE,
 		      "set the value again if you want to change it; otherwise do nothing",
 		      "%s is %s; someone else changed it after gpuward set %s, so it is left "
@@ -307,7 +307,6 @@ static void verify_change(struct manage_job *job, struct device *d)
 
 	if (err) {
 		refuse_driver_error(job, err, "read back", detail);
-		r->uncertain = true;
 		return;
 	}
 	if (!i->readable)
@@ -350,7 +349,7 @@ static void set_step(void *arg)
 		refuse_driver_error(job, err, "changed", detail);
 		return;
 	}
-	job->r.changed = true;
+	job->r.outcome = MANAGE_CHANGED;
 	verify_change(job, d);
 	/* Make the next snapshot read these tiers again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
@@ -390,14 +389,14 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 		return true;
 	ret->error = -GW_E_TIMEOUT;
 	ret->remedy = remedy_of(-GW_E_TIMEOUT);
-	if (err == -GW_E_TIMEOUT)
-		ret->uncertain = atomic_exchange(&job->step, STEP_CANCELLED) == STEP_SET;
-	else
+	if (err != -GW_E_TIMEOUT)
 		free(job);
+	else if (atomic_exchange(&job->step, STEP_CANCELLED) == STEP_SET)
+		ret->outcome = MANAGE_UNCERTAIN;
 	snprintf(ret->message, sizeof(ret->message), "%s has not returned; %s",
 		 call ? call : "a call on this GPU",
-		 ret->uncertain ? "it is unknown whether the setting changed"
-				: "nothing was changed");
+		 ret->outcome == MANAGE_UNCERTAIN ? "it is unknown whether the setting changed"
+						  : "nothing was changed");
 	return false;
 }
 
@@ -421,16 +420,17 @@ static void write_message(struct manage_job *job)
 {
 	struct manage_result *r = &job->r;
 	const struct manage_info *i = &infos[job->o.what];
+	const bool changed = r->outcome == MANAGE_CHANGED;
 	char was[96], now[96];
 
 	manage_text(job->o.what, r->before, was, sizeof(was));
-	if (!r->changed)
+	if (!changed)
 		memcpy(r->after, r->before, sizeof(r->after));
 	manage_text(job->o.what, i->readable ? r->after : job->target, now, sizeof(now));
-	if (!r->changed && job->o.restore && !job->o.kept && isnan(job->target[0]))
+	if (!changed && job->o.restore && !job->o.kept && isnan(job->target[0]))
 		snprintf(r->message, sizeof(r->message),
 			 "gpuward did not change %s: there is nothing to restore", i->name);
-	else if (!r->changed)
+	else if (!changed)
 		snprintf(r->message, sizeof(r->message), "%s is %s already", i->name, now);
 	else if (job->action == ACTION_UNLOCK)
 		snprintf(r->message, sizeof(r->message), "%s was removed", i->name);
@@ -445,7 +445,7 @@ static void write_message(struct manage_job *job)
 	else
 		snprintf(r->message, sizeof(r->message), "%s is %s now; it was %s", i->name,
 			 now, was);
-	if (!r->changed && i->readable)
+	if (!changed && i->readable)
 		r->verified = true;
 }
 

@@ -67,15 +67,20 @@ struct manage_order {
 	char who[64];               /* who requested the change, for the audit log */
 };
 
+enum manage_outcome {
+	MANAGE_UNCHANGED,
+	MANAGE_FOREIGN, /* Not restored, because someone else changed the setting. */
+	/* The call that sets has not returned: the setting may have changed, or may change. */
+	MANAGE_UNCERTAIN,
+	MANAGE_CHANGED, /* The driver accepted the change. */
+};
+
 struct manage_result {
 	int error; /* 0 or a negative enum gw_error */
 	/* Values before and after the change, as the driver reports them. NAN: unknown. */
 	double before[2], after[2];
-	bool changed;  /* The driver accepted the change. */
+	enum manage_outcome outcome;
 	bool verified; /* The driver reports the new value. */
-	/* for restore: someone else changed the setting, so it was not restored */
-	bool foreign;
-	bool uncertain; /* The setting may have changed, or may still change. */
 	/* The service restores the setting when it stops. The code that calls manage_run() sets
 	 * this member. */
 	bool restored_on_exit;
@@ -100,7 +105,7 @@ struct manage_keeper {
  * -GW_E_ARG: the driver does not accept the value; the message has the bounds.
  * -GW_E_STATE: not possible now: the driver is released, the GPU is in use, someone else
  * changed the setting, or the change had no effect.
- * -GW_E_TIMEOUT: a call has not returned; `uncertain` is true if it was the call that sets.
+ * -GW_E_TIMEOUT: a call has not returned; `outcome` is MANAGE_UNCERTAIN if it was the call that sets.
  * Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
 int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	       const struct manage_keeper *keeper, struct manage_result *ret);

@@ -246,7 +246,7 @@ void nvml_read(struct device *d, unsigned tiers)
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);
 	if (!nvml_device_of(d)->handle)
-		return; /* The GPU was lost meanwhile, and its state is already set. */
+		return; /* The GPU was lost during the reading; its state is already set. */
 	set_state(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {

@@ -18,8 +18,8 @@ enum nvml_shape {
 	SHAPE_GPM,        /* the GPM calls, which compare two samples */
 };
 
-#define NO        GW_QUANTITIES /* the quantity of a row that lists no quantity */
-#define CALL_none CALL_COUNT    /* the older call of a row that has none */
+#define NO        GW_QUANTITIES /* for a row without a quantity */
+#define CALL_none CALL_COUNT    /* for a row without an older call */
 
 /* One row of nvml_readers.def, which explains the members. */
 struct nvml_reader {
@@ -39,7 +39,7 @@ static inline double nvml_scaled(double raw, double scale)
 	return scale < 1 ? raw / (double)(int64_t)(1 / scale + 0.5) : raw * scale;
 }
 
-/* True if a number from the driver is a value and not a placeholder; max is that of the row. */
+/* True if a number from the driver is a value and not a placeholder; max: from the row. */
 static inline bool nvml_is_value(double raw, double max)
 {
 	return max == 0 ? raw == raw : raw >= -max && raw <= max;

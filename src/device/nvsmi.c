@@ -51,7 +51,7 @@ struct answer {
 };
 
 struct nvsmi {
-	/* Guards everything below. The thread that runs the program holds it meanwhile. */
+	/* Guards everything below. A thread holds it while it runs the program. */
 	pthread_mutex_t lock;
 	unsigned program; /* index into programs[] */
 	/* For each column, the name that this driver knows (enum nvsmi_name). */
@@ -609,8 +609,8 @@ static void read_stream(struct backend *b)
 		store_reading(b, &r);
 }
 
-/* Sets the further columns of the stream: those of LIVE that the driver knows, without the two
- * that every line has. */
+/* Chooses the further columns of the stream: all columns of LIVE that the driver knows, except
+ * the two that every line has. */
 static void choose_live(struct nvsmi *n)
 {
 	struct nvsmi_stream *s = &n->stream;

@@ -63,7 +63,7 @@ static bool parse_package(const char *name, struct rapl_domain *d)
 	return sscanf(name, "package-%d-die-%d", &d->package, &d->die) >= 1;
 }
 
-/* Finds package and die of a zone, from its own name or from that of the enclosing zone. */
+/* Finds package and die of a zone, from its own name or from the name of the enclosing zone. */
 static void find_package(const struct root *root, struct rapl_domain *d)
 {
 	char outer[96], outer_name[32], *colon;

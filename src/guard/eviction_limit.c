@@ -308,7 +308,7 @@ uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t
 	return now_ns - first < HOUR_NS ? HOUR_NS - (now_ns - first) : 0;
 }
 
-/* Adds a user. If the table is full, drops the user with the oldest last eviction. */
+/* Adds a user. If the table is full, drops the user whose last eviction is the longest ago. */
 static struct rate_user *rate_add(struct rate *r)
 {
 	struct rate_user *u = &r->user[0];

@@ -274,7 +274,8 @@ struct worker_idle {
 /* Conditions of a worker that last. Each is reported once, when it begins. The values are bits
  * of a set. */
 enum worker_condition {
-	/* one of its GPUs could not be read; the worker is PRESENCE_UNKNOWN once it can be */
+	/* one of its GPUs could not be read; when it can be read again, the worker is
+	 * PRESENCE_UNKNOWN */
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	CONDITION_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */

@@ -47,8 +47,8 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 struct health_options {
 	/* The defaults are in parentheses. */
 	double warn_c, throttle_c, evict_c; /* margins at which the trips begin (10, 5 and 2) */
-	/* a trip ends when the margin of the GPU has been larger than that of the trip by at
-	 * least clear_c (5) for clear_ns (30 s) */
+	/* a trip ends when the GPU has been at least clear_c (5) degrees colder than the
+	 * temperature that begins it, for clear_ns (30 s) */
 	double clear_c;
 	uint64_t clear_ns;
 	/* workers leave after this many readings in a row with a margin of evict_c or less

@@ -77,8 +77,8 @@ struct health_past {
 	/* Xids that wait for the first reading of the recovery action */
 	struct health_event event[PASTS];
 	unsigned events;
-	unsigned xids, last_xid; /* number of Xids, and the last one */
-	uint64_t last_ns;        /* time of the last Xid */
+	unsigned xids, last_xid;
+	uint64_t last_ns; /* time of the last Xid */
 };
 
 struct health_quarantine {

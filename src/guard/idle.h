@@ -1,8 +1,8 @@
 /* idle: computes when it saves energy to unload an idle model. Pure.
  *
- * An idle model draws power (idle_w), and loading it again takes energy (reload_j). After
- * reload_j / idle_w seconds both energies are equal, and the model is unloaded. Then the energy
- * is at most twice that of the best choice, whenever the next request comes. Both numbers are
+ * An idle model draws power (idle_w), and loading it again takes energy (reload_j). The model
+ * is unloaded after reload_j / idle_w seconds, when both energies are equal. Whenever the next
+ * request comes, this takes at most twice the energy of the best choice. Both numbers are
  * learned from the power of the GPU; until then the numbers of the configuration are used. */
 #ifndef GW_GUARD_IDLE_H
 #define GW_GUARD_IDLE_H

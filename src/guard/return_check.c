@@ -53,9 +53,9 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 	return sum;
 }
 
-/* True if only this worker uses or will use the GPU: there is no reservation, no other worker,
- * and no process except those of the worker, of the desktop and of this program. Then no memory
- * must stay free, so a worker that filled the whole GPU may return. */
+/* True if only this worker uses or will use the GPU: there is no reservation and no other
+ * worker, and every process belongs to this worker, to the desktop or to this program. Then no
+ * memory must stay free, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];

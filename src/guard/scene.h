@@ -131,7 +131,7 @@ static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 	return r->worker == worker && r->how != ROOT_FORMER;
 }
 
-/* True if p is the process of this root. */
+/* True if p is the process of this root. A start time of 0 is unknown and fits any other. */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
 {
 	const uint64_t a = p->id.start_ticks, b = r->id.start_ticks;

@@ -388,7 +388,7 @@ static bool ab_finished(const struct ab *ab)
 }
 
 /* Returns the number of pairs that detects a change of target_ratio with a probability of 80 %.
- * If there is no target, the change is that of the gate. */
+ * Without a target, uses the change in the rule of --fail-if. */
 static double planned_pairs(const struct ab *ab, const struct ab_result *r)
 {
 	const struct ab_estimate *e = &r->ab[ab->metric];

@@ -279,10 +279,11 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Returns what the gain adds to the uncertainty of net. The uncertainty of gross already
- * contains u(gain) x the distance of gross from the pivot of the calibration. That of net must
- * contain u(gain) x the distance of gross from the baseline. The result is the root of the
- * difference of the two squares, or 0 if the first is larger. */
+/* Returns the part of the uncertainty of the net energy that the gain causes and that the gross
+ * energy does not have yet. In the gross energy the gain counts for the distance from the pivot
+ * of the calibration, in the net energy for the distance from the baseline. The parts are added
+ * in quadrature, so this one is the root of the difference of the squares, or 0 if that is
+ * negative. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;

@@ -57,8 +57,9 @@ static void add_hole(const struct energy *e, struct energy_sample *s,
 	s->hole_var += sq(dt * (max - min)) / 12;
 }
 
-/* Returns true if the board can have this power. The bound is twice that of the mean power
- * between two counter readings (ENERGY_OVER_LIMIT), because a single sample can be higher. */
+/* Returns true if the board can have this power. The bound is twice the bound for the mean
+ * power between two counter readings (ENERGY_OVER_LIMIT), because a single sample can be
+ * higher. */
 static bool energy_power_possible(const struct energy_setup *set, double w)
 {
 	return w >= 0 && w <= (isnan(set->limit_w) ? ENERGY_MOST_W

@@ -234,10 +234,9 @@ struct event;
 /* Takes an event of the device's meter; ignores all but power and counter events. */
 void energy_total_feed(struct energy_total *t, const struct event *e);
 
-/* Returns the joules so far. The value is never less than that of an earlier call. */
+/* Returns the joules so far. The value never decreases. */
 double energy_total_joules(struct energy_total *t);
-/* Returns the seconds that these joules cover. The value is never less than that of an earlier
- * call. */
+/* Returns the seconds that these joules cover. The value never decreases. */
 double energy_total_seconds(struct energy_total *t);
 
 #endif

@@ -325,10 +325,9 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 	return counter ? GW_VERDICT_COUNTER_ONLY : of[e->set.shape];
 }
 
-/* Chooses the result: that of the counter or that of the samples, by the smaller uncertainty.
- * The counter is chosen if the uncertainties are equal or if counter and samples disagree,
- * because a counter is used at all only if reading does not disturb it and it never
- * decreased. */
+/* Chooses between the results of the counter and of the samples, by the smaller uncertainty.
+ * The counter is chosen if the uncertainties are equal or if both disagree, because a counter
+ * is used at all only if reading does not disturb it and it never decreased. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {

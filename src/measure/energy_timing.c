@@ -261,7 +261,7 @@ void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 #define RING_SLOW 10
 
 /* Finds the strongest line in the spectrum of the last samples of the window; NAN: no clear
- * line. Samples are spaced evenly enough: those of a ring buffer are 9 to 30 ms apart, 20 ms in
+ * line. Samples are spaced evenly enough: in a ring buffer they are 9 to 30 ms apart, 20 ms in
  * the mean. */
 double energy_period(const struct energy *e, const struct energy_window *w)
 {

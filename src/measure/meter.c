@@ -67,7 +67,7 @@ static uint64_t meter_step(struct meter_device *d)
 {
 	bool active;
 
-	/* The readings take time, and meanwhile another window may begin or end. */
+	/* The readings take time: another window may begin or end during them. */
 	while (handle_boundary(d, &active))
 		;
 	return sampler_step(&d->sampler, active);

@@ -59,7 +59,6 @@ static struct model_row *row_find(struct model_energy *m, const char *worker, co
 	return NULL;
 }
 
-/* Returns the row OTHER. */
 static struct model_row *row_other(struct model_energy *m)
 {
 	struct model_row *o = &m->row[OTHER];

@@ -79,8 +79,8 @@ static void shares_add(struct process_energy *e, const struct attribute_use *u)
 		(struct process_energy_row){ .begin_j = e->counter_j, .seen = e->steps };
 }
 
-/* Adds a process without a row to the sum of the others. If the utilisation of one of them is
- * unknown, that of the sum is unknown. */
+/* Adds a process without a row to the sum of the others. If its utilisation is unknown, the
+ * utilisation of the sum is unknown. */
 static void shares_add_other(struct attribute_use *sum, const struct attribute_use *u)
 {
 	sum->sm_ratio = fmin(1, sum->sm_ratio + u->sm_ratio);

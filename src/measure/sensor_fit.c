@@ -40,8 +40,9 @@ static double single_interval(const double *t_s, unsigned n, double *work)
 	return fit_quantile(work, m, 0.5);
 }
 
-/* Fits a line through the times of the changes over their index, by least squares. The index of a
- * change is counted with period_s. Returns the slope, which is the new period. */
+/* Fits a line through the times of the changes, by least squares: x is the number of periods
+ * since the first change, found with the estimate period_s. Returns the slope, which is the new
+ * period. */
 static double fit_regress(const double *t_s, unsigned n, double period_s, double *ret_phase_s)
 {
 	double k = 0, sk = 0, st = 0, skk = 0, skt = 0, slope;

@@ -453,7 +453,7 @@ static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 		} else if (r->throttle_source == GW_THROTTLE_SOURCE_UNKNOWN) {
 			r->throttle_source = GW_THROTTLE_SOURCE_COUNTERS;
 		}
-		/* Without this test, fmin() would turn unknown into the whole window. */
+		/* fmin(NAN, x) is x: an unknown time would become the whole window. */
 		r->throttle_seconds[i] = isnan(s) ? NAN : fmin(s, r->seconds);
 		if (s > THROTTLE_SHARE * r->seconds)
 			r->codes |= code_bit(throttle_code[i]);

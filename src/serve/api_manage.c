@@ -383,7 +383,7 @@ static void reply_result(const struct api *a, const struct manage_order *o,
 	manage_value_write(&j, "after", o->what, got->after);
 	if (!manage_info(o->what)->readable && !o->restore)
 		manage_value_write(&j, "asked", o->what, o->value);
-	json_bool(&j, "changed", got->changed);
+	json_bool(&j, "changed", got->outcome == MANAGE_CHANGED);
 	json_bool(&j, "verified", got->verified);
 	json_bool(&j, "restored_on_exit", got->restored_on_exit);
 	json_string(&j, "message", got->message);

@@ -190,7 +190,7 @@ static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_sourc
 		return;
 	for (unsigned s = 0; s < CONN_STATES; s++)
 		for (struct conn *c = h->list[s].first; c; c = c->next)
-			if (c->tls == tls && c->suspended)
+			if (c->from->tls == tls && c->suspended)
 				conn_resume(c);
 	loop_remove(*source);
 	*source = NULL;

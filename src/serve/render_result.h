@@ -186,7 +186,7 @@ void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);
 
-/* Writes the energy per process as the array "processes". Writes null if who is NULL. */
+/* Writes the energy per process as the array "processes". Writes null if `who` is NULL. */
 void render_shares(struct json *j, const struct attribute *who);
 
 /* Writes the keys of a set of codes, as the array "codes". */

@@ -529,7 +529,7 @@ struct keys {
 	const struct view *v;
 };
 
-/* Gives a loaded window its hashes. Deletes those of a window that is not stored. */
+/* Gives a loaded window its hashes. Deletes the hashes of a window that is not stored. */
 static void load_key(void *arg, const char *id, const char *json)
 {
 	const struct keys *k = arg;

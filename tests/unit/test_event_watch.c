@@ -380,7 +380,8 @@ TEST(a_hanging_wait_is_abandoned_and_reports_no_more_events)
 	assert_int_equal(reported_count(), 0);
 }
 
-static struct gw_ctx *volatile left_behind; /* still reachable, so that it is not reported as a leak */
+static struct gw_ctx
+	*volatile left_behind; /* still reachable, so that it is not reported as a leak */
 
 TEST(a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed)
 {

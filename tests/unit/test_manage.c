@@ -78,7 +78,7 @@ SIM_TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 	sim_step(10 * NS_PER_S);
 	assert_true(sim_true_watts(0) > 600);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
-	assert_true(got.changed && got.verified && !got.uncertain);
+	assert_true(got.outcome == MANAGE_CHANGED && got.verified);
 	assert_true(got.before[0] == 700 && got.after[0] == 400);
 	assert_string_equal(got.message, "the power limit is 400 W now; it was 700 W");
 	assert_int_equal(keeps, 1);
@@ -93,7 +93,7 @@ SIM_TEST(a_value_that_is_already_set_is_not_set_again)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
-	assert_false(got.changed);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 	assert_true(got.verified && got.after[0] == 700);
 	assert_says("already");
 	assert_int_equal(keeps, 0);
@@ -141,7 +141,7 @@ SIM_TEST(locked_clocks_apply_and_are_reported_as_unverified)
 	sim_step(NS_PER_S);
 	assert_true(now(GW_Q_CLOCK_SM) > 1500e6);
 	assert_int_equal(set(MANAGE_GPU_CLOCKS, 210e6, 900e6), 0);
-	assert_true(got.changed && !got.verified && isnan(got.before[0]));
+	assert_true(got.outcome == MANAGE_CHANGED && !got.verified && isnan(got.before[0]));
 	assert_int_equal(keeps, 1);
 	sim_step(NS_PER_S);
 	assert_true(now(GW_Q_CLOCK_SM) == 900e6);
@@ -180,7 +180,7 @@ SIM_TEST(a_setter_without_effect_is_detected)
 	assert_string_equal(
 		got.message,
 		"the driver accepted the change, but the power limit is still 700 W");
-	assert_true(got.changed && !got.verified && got.after[0] == 700);
+	assert_true(got.outcome == MANAGE_CHANGED && !got.verified && got.after[0] == 700);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_STATE);
 	assert_says("persistence mode is still on");
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), -GW_E_STATE);
@@ -193,7 +193,7 @@ SIM_TEST(without_permission_the_remedy_names_root)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2: NO_PERMISSION");
 	assert_in(got.remedy, "root");
-	assert_false(got.changed);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
@@ -223,7 +223,7 @@ SIM_TEST(settings_that_gpu_or_driver_lack_are_not_supported)
 	world("[[gpu]]\nprofile = \"t4\"\n"); /* Turing: no lock of memory clocks */
 	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 405e6, 405e6), -GW_E_NOSUPPORT);
 	assert_says("NOT_SUPPORTED");
-	assert_false(got.changed);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 }
 
 SIM_TEST(an_older_driver_is_asked_by_its_older_call)
@@ -287,7 +287,7 @@ SIM_TEST(a_permanent_change_is_not_recorded)
 	o.keep = true;
 	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
 	assert_int_equal(keeps, 0);
-	assert_true(got.changed);
+	assert_true(got.outcome == MANAGE_CHANGED);
 }
 
 SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
@@ -297,12 +297,12 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0); /* is 650 W */
-	assert_false(got.changed);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN),
 			 0); /* another program changes the limit */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
-	assert_true(got.foreign && !got.changed);
+	assert_true(got.outcome == MANAGE_FOREIGN);
 	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
 	/* The change to 400 W was recorded, but not made. */
@@ -342,12 +342,12 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
-	assert_true(got.uncertain && got.before[0] == 700);
+	assert_true(got.outcome == MANAGE_UNCERTAIN && got.before[0] == 700);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2 has not returned");
 	assert_says("it is unknown whether the setting changed");
 	calls = sim_calls(NULL);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
-	assert_false(got.uncertain);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 	assert_says("nothing was changed");
 	assert_int_equal(sim_calls(NULL), calls); /* no second thread was started */
 	/* The other GPU answers. */
@@ -373,7 +373,7 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 	s = sim.ctx->slot[0];
 	slot_take(s); /* take the lock, like a sampler with a hanging call */
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
-	assert_false(got.uncertain);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 	slot_give(s);
 	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* not read */
@@ -404,7 +404,7 @@ SIM_TEST(an_order_cancelled_between_its_steps_is_never_carried_out)
 	holding = (struct manage_keeper){ keep_and_hold, s };
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, &holding, &got), -GW_E_TIMEOUT);
-	assert_false(got.uncertain);
+	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 	assert_says("nothing was changed");
 	slot_give(s);
 	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));

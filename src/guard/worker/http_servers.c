@@ -461,7 +461,7 @@ static int tabby_resume(struct worker_call *c)
 		return tabby_load(c, model);
 	if (c->worker->model)
 		return tabby_load(c, c->worker->model);
-	/* success if a client has loaded a model meanwhile */
+	/* success if a client has loaded a model itself */
 	rc = model_list_first(c, model, sizeof(model));
 	return rc || model[0] ? rc : worker_none_noted(c);
 }
