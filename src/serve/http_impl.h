@@ -197,7 +197,7 @@ struct conn {
 	uid_t uid;      /* user id of a client on a UNIX socket */
 	int64_t pid;    /* process id of that client in our pid namespace; -1: unknown */
 	bool suspended; /* The library has suspended the connection. */
-	bool cut; /* The socket is shut down, but not closed yet. */
+	bool cut;       /* The socket is shut down, but not closed yet. */
 	bool replied;
 	/* Close the connection after the reply, because it is unknown where the next request
 	 * begins. */
