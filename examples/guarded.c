@@ -36,7 +36,7 @@
 
 struct worker {
 	uint64_t bytes;
-	pthread_mutex_t lock; /* locked while a step runs: an eviction waits for its end */
+	pthread_mutex_t lock; /* a step holds it, so an eviction waits for the step */
 	int loaded;
 	unsigned steps;
 	const char *held; /* folder of a simulated GPU; NULL: CUDA */
@@ -80,7 +80,8 @@ static int open_cuda(struct worker *w)
 	return init(0) || retain(&w->context, 0) ? -1 : 0;
 }
 
-/* The memory of a process on a simulated GPU is a number in a file; the rename is atomic. */
+/* A simulated GPU reads from a file how much memory the process uses. The file is written under
+ * another name and renamed, so that the GPU never reads half a number. */
 static int write_held(const struct worker *w, uint64_t bytes)
 {
 	char path[512], part[520];
@@ -134,7 +135,7 @@ static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
 	struct worker *w = arg;
 	int err = 0;
 
-	(void)deadline_ns; /* a step takes a tenth of a second, so waiting for it is in time */
+	(void)deadline_ns; /* far away: waiting for a step takes a tenth of a second */
 	pthread_mutex_lock(&w->lock);
 	if (w->loaded)
 		err = unload(w);

@@ -125,7 +125,7 @@ static int measure(struct gw_ctx *ctx, struct gw_meter *meter, int steps, const 
 			break;
 		step();
 		gw_window_close(one, 0);
-		gw_window_wait(one, 5 * SECOND); /* on an H200 about 60 ms */
+		gw_window_wait(one, 5 * SECOND); /* takes about 60 ms on an H200 */
 		show("step", gw_window_energy(one, 0));
 		gw_window_free(one);
 	}

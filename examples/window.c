@@ -59,9 +59,8 @@ static void finish(struct gw_window *w)
 {
 	int err = gw_window_wait(w, 5 * SECOND);
 
-	if (err)
-		fprintf(stderr, "window: %s\n",
-			gw_strerror(err)); /* the result has the code truncated */
+	if (err) /* the result then has the code "truncated" */
+		fprintf(stderr, "window: %s\n", gw_strerror(err));
 	for (unsigned i = 0; gw_window_energy(w, i); i++)
 		show(gw_window_label(w), gw_window_energy(w, i));
 	gw_window_free(w);

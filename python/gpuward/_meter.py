@@ -19,7 +19,7 @@ from ._series import Sensor, Series, sensor_of
 
 Selectors = _native.Names
 
-WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
+WAIT_SECONDS = 10.0  # with every known driver, the last sample of a window comes within two seconds
 RECORD_MOST = 2**31 - 1  # maximum of record=, because size_t has 32 bits on some machines
 
 
