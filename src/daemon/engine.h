@@ -35,8 +35,8 @@ struct engine_config {
 	const char *cache_dir;
 	struct loop *loop;
 	struct store *store; /* Borrowed. */
-	/* Called for each new view, in which snap may be NULL. Data of the previous view may
-	 * be freed when this function returns. */
+	/* Called for each new view. view.snap may be NULL. Data of the previous view may be
+	 * freed when this function returns. */
 	void (*changed)(void *arg);
 	/* Called after `changed`, as soon as the counters of the view are stored. The view
 	 * may then be sent to clients. If the next view comes before that, it is called once

@@ -204,5 +204,5 @@ void fleet_watch_tick(struct fleet_watch *w)
 	fleet_free(w->last.fleet);
 	w->last = (struct fleet_state){ .fleet = NULL };
 	w->asked_ns = 0;
-	malloc_trim(0); /* The answers of a large fleet take megabytes. */
+	malloc_trim(0); /* Returns the megabytes that the answers of a large fleet took. */
 }

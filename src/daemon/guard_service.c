@@ -131,7 +131,7 @@ static void outcomes_ready(void *arg, int fd, uint32_t events)
 	scene_thread_trigger(g->scenes);
 }
 
-/* Keeps counters that must not fall when the service restarts. The store may become readable
+/* Stores counters that must not restart at 0 with the service. The store may become readable
  * after the first scenes. */
 static void keep_counts(struct guard_service *g)
 {

@@ -23,8 +23,8 @@ void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
 /* Writes the policy that applies to the following lines. Call it after recording_begin() or
  * recording_swap(). */
 void recording_policy(struct buf *out, const struct policy *p);
-/* Writes the state of a running guard. Call it after the workers and the inputs that apply
- * when the recording begins. */
+/* Writes the state of a running guard. Call it after the lines of the workers and of the inputs
+ * that apply when the recording begins. */
 void recording_state(struct buf *out, const struct guard *g);
 /* Writes one worker. Call it once per worker after recording_begin() or recording_swap().
  * Later lines name a worker by its position. record is what the guard knows about the

@@ -21,7 +21,8 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 void store_close(struct store *s);
 
 /* store_state() returns "ok", or why nothing is stored (disk full, read-only, ...); the string
- * is valid until store_close(). These three functions may be called from any thread. */
+ * is valid until store_close(). store_bytes() returns the size of the file, store_dropped() the
+ * number of dropped records. All three may be called from any thread. */
 const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
@@ -83,9 +84,9 @@ int store_put_row(struct store *s, const char *kind, const char *id, const char 
  * -GW_E_IO. */
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
-/* Calls each() with every document that matches, until each() returns false: first those that
- * are not written yet, the latest first, then those of the file, the largest id first. Returns
- * their number, or -GW_E_IO. */
+/* Calls each() with every document that matches, until each() returns false. Documents that are
+ * not written yet come first, from the latest to the earliest. Then come those of the file,
+ * from the largest id to the smallest. Returns their number, or -GW_E_IO. */
 int store_find_documents(struct store *s, const struct view_find *f, view_found_fn *each,
 			 void *arg);
 /* Works like store_each_document(), but reads a file without opening a store. Another process
