@@ -3,14 +3,13 @@
  *
  *     cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Arguments: MIB [SECONDS [FOLDER]]. Allocates this many MiB on the first GPU, through the CUDA
- * driver, which it loads at run time. Uses the memory ten times per second, for this many seconds
- * or until Ctrl-C. To see an eviction, start another program that needs more memory than is free.
+ * Arguments: MIB [SECONDS [FOLDER]]. Allocates MIB mebibytes on the first GPU, through the CUDA
+ * driver, which it loads at run time. Uses the memory ten times per second, for SECONDS or until
+ * Ctrl-C. To see an eviction, start another program that needs more memory than is free.
  *
- * On a simulated GPU, the program writes its memory as a number to a file in FOLDER, and the GPU
- * reads this folder. In the build tree the program is build/examples/guarded. Only the source is
- * installed: compile it as above, and use ./guarded and the installed folder gpuward/sim instead
- * of build/sim.
+ * A simulated GPU reads FOLDER, in which the program writes the number of its bytes to a file. In
+ * the build tree the program is build/examples/guarded. Only the source is installed: compile it
+ * as above, and use ./guarded and the installed folder gpuward/sim instead of build/sim.
  *
  *     mkdir /tmp/held
  *     printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml

@@ -54,7 +54,7 @@ static void show_sensor(struct gw_meter *meter)
 		       gw_rung_name(s.rung), s.origin, s.period_s, s.window_s, s.lag_s);
 }
 
-/* Writes one line per reading: a power sample, or the temperature at a tick. */
+/* Writes one line per power sample, and one line with the temperature per tick. */
 static void write_csv(const struct gw_series *s, const char *path)
 {
 	FILE *f = fopen(path, "w");
