@@ -7,7 +7,7 @@ import * as f from "./format.js";
 
 // Seconds between two readings of the service while no client watches.
 export const UNWATCHED = 10;
-// Seconds between two readings up to which a solid line joins them. If they are further apart, nothing was measured in between.
+// A solid line joins two readings that are at most this many seconds apart. If they are further apart, nothing was measured in between.
 export const near = (step = 1) => 2.5 * Math.max(step, model.self?.interval_seconds || 0);
 export const MANY = 8; // With more GPUs than this, rows are lower and lists are shorter.
 const SPARK_SECONDS = 120;
