@@ -39,8 +39,8 @@ struct engine_config {
 	 * freed when this function returns. */
 	void (*changed)(void *arg);
 	/* Called after `changed`, as soon as the counters of the view are stored. The view
-	 * may then be sent to clients. If the next view comes before that, it is called once
-	 * for both views. */
+	 * may then be sent to clients. If the next view comes before that, one call is for
+	 * both views. */
 	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);

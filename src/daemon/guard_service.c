@@ -43,7 +43,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-#define SCENES_KEY "guard-all/looks" /* Key of the number of scenes in the store. */
+#define SCENES_KEY "guard-all/looks" /* Store key of the number of scenes. */
 
 /* Returns a hash of the processes on the GPUs. A different set almost certainly has another
  * hash. */

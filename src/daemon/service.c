@@ -204,8 +204,7 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* Returns memory to the kernel that was needed only for the start, or only for a client that
- * has left. */
+/* Gives memory back to the kernel, after the start or after a client has left. */
 static void trim_memory(void)
 {
 	malloc_trim(0);
