@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 	if (w.loaded)
 		unload(&w);
 	printf("%u steps\n", w.steps);
-	if (err == 0) /* otherwise a callback or a driver call hangs and still uses ctx */
+	if (err == 0) /* an error means that a callback or driver call still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

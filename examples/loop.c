@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		fprintf(stderr, "loop: %s\n", gw_ctx_error(ctx));
-	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* an error means that a driver call still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

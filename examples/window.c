@@ -105,7 +105,7 @@ int main(int argc, char **argv)
 		say_simulated(ctx);
 		err = measure(meter, seconds);
 	}
-	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* an error means that a driver call still uses ctx */
 		gw_close(ctx);
 	return err;
 }

@@ -96,7 +96,7 @@ def _meter(gpu: Union[int, str], nvml_library: Optional[Path], backend: Optional
         finally:
             stopped = lib.meter_stop(meter)
     finally:
-        if stopped == 0:  # otherwise a driver call has not returned and still uses the context
+        if stopped == 0:  # an error means that a driver call has not returned and still uses the context
             lib.close(ctx)
 
 

@@ -276,7 +276,7 @@ class Guard:
             left, running = until - time.monotonic(), self._running
             if left <= 0:
                 return False
-            if running:  # otherwise another thread has just stopped the guard
+            if running:  # None: another thread has just stopped the guard
                 running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 

@@ -559,7 +559,7 @@ def library() -> Library:
 
 def _fork() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread may have held it
+    _lock = threading.Lock()  # at fork(), another thread may have held the old lock
 
 
 os.register_at_fork(after_in_child=_fork)

@@ -32,7 +32,7 @@ _open: Dict[Tuple[Optional[str], Optional[str]], _Open] = {}
 
 def _fork() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread may have held it
+    _lock = threading.Lock()  # at fork(), another thread may have held the old lock
     _open.clear()  # these contexts belong to the parent
 
 

@@ -711,8 +711,7 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	/* The guard's last events still cause new views. These must not use the freed
-	 * module. */
+	/* The guard's last events cause new views, which must not use the freed module. */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* This event comes after the guard's last events. */
