@@ -196,7 +196,7 @@ void fleet_watch_tick(struct fleet_watch *w)
 	mailbox_lock(&w->box);
 	asking = w->asking;
 	if (!asking)
-		/* Takes an answer that came after a client looked for the last time. */
+		/* Takes an answer that arrived after the last look of a client. */
 		watch_take(w);
 	mailbox_unlock(&w->box);
 	if (asking)

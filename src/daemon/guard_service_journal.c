@@ -361,7 +361,7 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
-	/* g->view may be older than the policy. */
+	/* g->view is not used, because it may be older than the policy. */
 	guard_view_cause(&(struct guard_view){ .policy = &g->settings->policy,
 					       .guard = g->guard,
 					       .requested = g->requested },

@@ -618,7 +618,7 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
 	if (until_ns > r->watch.until_ns) {
-		/* If the reader rests, the next round is far away. */
+		/* If the reader rests, its next round is far away and must come earlier. */
 		r->watch.repaced = clock_mono_ns(r->clock) >= r->watch.until_ns;
 		r->watch.until_ns = until_ns;
 	}
