@@ -665,8 +665,8 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* If the driver did not open again, its earlier devices stay in the list; this marks their
- * values as absent. */
+/* Marks the values of all devices as absent: if the driver did not open again, its earlier
+ * devices stay in the list. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {
