@@ -176,9 +176,10 @@ const struct ab_estimate *ab_last_interim(const struct ab *ab);
 
 enum ab_outcome ab_outcome(const struct ab *ab);
 
-/* Returns the exit code of `gpuward ab`. 12: too many runs were invalid. 13: other processes
- * used the GPU. With a gate, 0: the gate passed; 10: the gate failed; 11: the comparison is
- * inconclusive. Without a gate, 0. Returns -GW_E_STATE while the comparison runs. */
+/* Returns the exit code of `gpuward ab`: 12 if too many runs were invalid, and 13 if other
+ * processes used the GPU. Otherwise, with a gate: 0 if it passed, 10 if it failed, 11 if the
+ * comparison is inconclusive; without a gate: 0. Returns -GW_E_STATE while the comparison
+ * runs. */
 int ab_exit_code(const struct ab *ab);
 
 #endif

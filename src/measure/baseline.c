@@ -279,11 +279,11 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Returns the part of the uncertainty of the net energy that the gain causes and that the gross
- * energy does not have yet. In the gross energy the gain counts for the distance from the pivot
- * of the calibration, in the net energy for the distance from the baseline. The parts are added
- * in quadrature, so this one is the root of the difference of the squares, or 0 if that is
- * negative. */
+/* Returns what must be added in quadrature to the uncertainty of the gross energy, so that its
+ * part from the gain is right for the net energy. This part is the uncertainty of the gain
+ * times a distance: from the pivot of the calibration for the gross energy, from the baseline
+ * for the net energy. So the addition is the root of the difference of the squares, or 0 if
+ * that is negative. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;

@@ -26,9 +26,10 @@ double student_quantile(double p, double df);
  * the loss of digits in 1 - alpha/2. */
 double student_factor(double alpha, double df);
 
-/* Returns the degrees of freedom of a sum of n independent variances of means, by
- * Welch-Satterthwaite: u2[i] (that is s^2/n) with df[i] degrees each; INFINITY for a known
- * component. NAN if the sum is 0. */
+/* Returns the degrees of freedom of the sum of n independent variances of means, by
+ * Welch-Satterthwaite. u2[i] is a variance (s^2 divided by the number of values), and df[i] its
+ * degrees of freedom: INFINITY if the variance is known exactly. Returns NAN if the sum is
+ * 0. */
 double welch_df(const double *u2, const double *df, size_t n);
 
 #endif

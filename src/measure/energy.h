@@ -152,7 +152,8 @@ void energy_note(struct energy *e, uint64_t t_ns, unsigned code);
  * if t is before the oldest sample that is kept. */
 int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 
-/* Opens a window in the caller's memory. hint_period_s: period of the load, or NAN. */
+/* Opens a window in the caller's memory. hint_period_s is the period of the load; NAN:
+ * unknown. */
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 

@@ -264,8 +264,8 @@ static double least_gaps_u(const struct energy_window *w, const struct gw_energy
 	return r->coverage_ratio < COVERAGE_FILL ? gap_energy(w) / sqrt(3) : 0;
 }
 
-/* Returns the part of the changes at the sampling rate that passes the filter of the sensor.
- * These changes cause the error of a sum of samples. */
+/* Returns the share of fast power changes (as fast as the sampling) that passes the filter of
+ * the sensor. These changes cause the error of a sum of samples. */
 static double energy_leak(const struct energy *e)
 {
 	double x = e->set.window_s / e->set.spacing_s;
@@ -326,8 +326,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 }
 
 /* Chooses between the results of the counter and of the samples, by the smaller uncertainty.
- * The counter is chosen if the uncertainties are equal or if both disagree, because a counter
- * is used at all only if reading does not disturb it and it never decreased. */
+ * The counter is also chosen if the uncertainties are equal or if the results disagree, because
+ * a counter is used at all only if reading does not disturb it and it never decreased. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {
@@ -606,8 +606,8 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		energy_take_read(e, w->end_ns, &w->end);
 		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
-		/* If more is missing, nothing is filled, and the interval includes the energy that
-		 * the gaps may contain. */
+		/* If more than a tenth of the window is missing, its energy is not estimated,
+		 * and the interval includes the energy that the gaps may contain. */
 		r->gap_joules = r->coverage_ratio >= COVERAGE_FILL ? gap_energy(w) : 0;
 		w->period_s = energy_period(e, w);
 		r->load_period_seconds = w->period_s;

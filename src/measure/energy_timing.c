@@ -137,8 +137,8 @@ static void search_phase(const struct energy *e, const struct energy_read *const
 }
 
 /* Updates of the counter have a fixed phase on the monotonic clock (1 ms of jitter on an H200).
- * Readings at varying times show the phase: with the right phase, counter against integral is a
- * straight line. */
+ * Readings at varying times show the phase: if the phase is right, the counter plotted over the
+ * integral of the power is a straight line. */
 void energy_find_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];

@@ -68,13 +68,14 @@ double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
 /* Returns half the width of the 95 % interval for comparisons with runs that have the same
- * shared error. Two or more runs: Student's t times the standard error. The own uncertainty is
- * not added, because the scatter of the runs contains it. One run: its own uncertainty. */
+ * shared error. For two or more runs it is Student's t times the standard error; their own
+ * uncertainty is not added, because the scatter of the runs contains it. For one run it is the
+ * normal factor times the run's own uncertainty. */
 double run_mean_reach_own(const struct run_mean *m);
 
-/* Returns half the width of the 95 % interval of the true value: the reach above, and the
- * normal factor times the shared uncertainty, in quadrature. The interval contains the true
- * value in 95 % of the cases or slightly more. NAN: unknown. */
+/* Returns half the width of the 95 % interval of the true value: run_mean_reach_own() and the
+ * normal factor times the shared uncertainty, added in quadrature. The interval contains the
+ * true value in 95 % of the cases or slightly more. NAN: unknown. */
 double run_mean_reach(const struct run_mean *m);
 
 /* Seconds at each power, in buckets. The upper edge of a bucket is HISTOGRAM_STEP times the
@@ -158,8 +159,8 @@ struct bootstrap {
  * level at which a bootstrap of normal data agrees with Student's t; the percentile interval is
  * unchanged.
  * The same arguments, seed included, give the same bits. scratch needs `resamples` elements. If
- * all values are equal, the intervals have no width. Returns 0, or -GW_E_ARG: fewer than two
- * values, fewer than 100 resamples, alpha not in (0, 1). */
+ * all values are equal, the intervals have no width. Returns 0, or -GW_E_ARG for fewer than two
+ * values, fewer than 100 resamples, or an alpha that is not between 0 and 1. */
 int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
 		   double *scratch, struct bootstrap *ret);
 
@@ -215,8 +216,8 @@ struct compare_change {
  * half the interval on logarithms. alpha: the probability that the interval does not contain
  * the true value, 0.05 for 95 %.
  *
- * Returns 0, or -GW_E_ARG: no run, a value that is not finite and above 0, a negative
- * uncertainty, alpha not in (0, 1). */
+ * Returns 0, or -GW_E_ARG for an arm without runs, a value that is not finite or not above 0, a
+ * negative uncertainty, or an alpha that is not between 0 and 1. */
 int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 		 double u_extra_log, double alpha, struct compare_change *ret);
 
