@@ -42,10 +42,11 @@
  * - A machine without GPUs, without a driver or with a broken driver is not an error: a
  *   snapshot then has no devices. gw_snapshot_status() returns the cause, and gw_cause_info()
  *   what to do.
- * - Unknown is never 0. In a struct an unknown double is NAN, an unknown pointer is NULL, an
- *   unknown char array is "", an unknown signed integer is -1 and an unknown point in time
- *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
- *   unknown, a member or a function with "absence" in its name has the reason.
+ * - Unknown is never 0, except for points in time. In a struct an unknown double is NAN, an
+ *   unknown pointer is NULL, an unknown char array is "", an unknown signed integer is -1 and
+ *   an unknown point in time (_ns, _ticks) is 0; no other member can be unknown. If the library
+ *   knows why a value is unknown, a member or a function with "absence" in its name has the
+ *   reason.
  * - A struct that you fill begins with the member size: set size to the sizeof of the struct,
  *   and set all members that you do not need to 0. The library accepts the size of every
  *   version since 0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that
@@ -396,8 +397,9 @@ struct gw_device {
 	const char *backend;
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
 	/* The number that CUDA programs use for the device if CUDA_VISIBLE_DEVICES has the same
-	 * value as in this process. GW_CUDA_NOT_VISIBLE if that variable hides the device. -1
-	 * (unknown) if CUDA may number the devices in another order than the driver. */
+	 * value as in this process. It is GW_CUDA_NOT_VISIBLE if that variable hides the
+	 * device, and -1 (unknown) if CUDA may number the devices in another order than the
+	 * driver. */
 	int cuda_ordinal;
 	unsigned mig_count;
 	const struct gw_mig *const *mig; /* mig_count pointers */
@@ -804,8 +806,8 @@ struct gw_series {
 	uint64_t begin_wall_ns; /* the same moment on the wall clock */
 	size_t room;            /* maximum of power_count, and maximum of tick_count */
 	/* Number of readings that were not stored because the series was full; the series then
-	 * ends before the window. 0: the series is complete. The energy of the window does not
-	 * depend on the series and is complete in both cases. */
+	 * ends earlier than the window. 0: the series is complete. The energy of the window
+	 * does not depend on the series and is complete in both cases. */
 	uint64_t dropped;
 	size_t power_count;
 	/* monotonic times of the power samples, corrected for the lag of the sensor */
@@ -869,8 +871,8 @@ static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r
 struct gw_sensor {
 	size_t size;       /* sizeof(struct gw_sensor), set by the caller */
 	enum gw_rung rung; /* the sources that the GPU offers */
-	/* "assumed": nothing was measured on this GPU; "passive": only its periods were
-	 * measured; "active": everything was measured (gpuward-characterise(1)) */
+	/* "assumed": nothing was measured on this GPU; "passive": only the sensor's periods
+	 * were measured; "active": everything was measured (gpuward-characterise(1)) */
 	const char *origin;
 	/* "boxcar": a value is the mean over window_s; "lowpass": the sensor is a low-pass
 	 * filter */
@@ -891,7 +893,7 @@ struct gw_sensor {
 };
 
 /* Writes what is known about the sensor of device i of the meter. Set ret->size before the
- * call. The meter learns whether the GPU has an energy counter when the first window opens.
+ * call. When the first window opens, the meter learns whether the GPU has an energy counter.
  * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (wrong size). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
