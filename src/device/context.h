@@ -136,7 +136,7 @@ int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
  * -GW_E_ARG. */
 int context_fail_size(struct gw_ctx *ctx, const char *type, size_t given, size_t known);
 
-/* Works like gw_open(), with a clock from the caller, which must outlive the context. */
+/* Works like gw_open(), with the caller's clock. The clock must outlive the context. */
 int context_open(const struct gw_options *options, const struct clock *clock,
 		 struct gw_ctx **ret_ctx);
 
