@@ -97,12 +97,12 @@ bool ab_next(const struct ab *ab, struct ab_step *ret);
  * requested one. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
-/* Why the comparison ended. If it ended as soon as a 95 % interval excludes 0, it would find a
- * difference in 16 of 100 comparisons of a command with itself. Therefore the data are analysed
- * only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs (those below pairs_max), and after
- * pairs_max pairs. The intervals are wider, so that all analyses together are wrong in 5 of 100
- * comparisons. The width depends on the number of analyses: the table in ab.c has alpha 0.0136
- * for the five analyses of 40 pairs. */
+/* Why the comparison ended. A comparison that ended as soon as a 95 % interval excludes 0 would
+ * find a difference between a command and itself in 16 of 100 cases. Therefore the data are
+ * analysed only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs (those below pairs_max),
+ * and after pairs_max pairs. The intervals are wider, so that all analyses together are wrong
+ * in 5 of 100 comparisons. The width depends on the number of analyses: the table in ab.c has
+ * alpha 0.0136 for the five analyses of 40 pairs. */
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */

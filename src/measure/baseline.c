@@ -31,8 +31,8 @@
 
 /* Clock reasons that count as throttling: slowdown, sync boost, thermal, brake. Idle,
  * application clocks and display are normal for an idle GPU. The power cap does not count: an
- * H200 reports it for a while after a load, at 80 of 700 W, and a GPU that is really at its cap
- * is visibly busy. */
+ * H200 reports it for a while after a load, when it uses only 80 W of its cap of 700 W, and a
+ * GPU that is really at its cap is visibly busy. */
 #define THROTTLED UINT64_C(0xf8)
 
 const char *gw_baseline_kind_name(unsigned kind)

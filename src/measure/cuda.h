@@ -1,4 +1,4 @@
-/* cuda: runs a load on a GPU, which keeps the whole GPU busy with arithmetic for a given time.
+/* cuda: runs a load that keeps a whole GPU busy with arithmetic for a given time.
  *
  * It opens libcuda.so.1 at run time and loads a kernel as PTX, so no toolkit is needed. The
  * kernel reads the clock of the GPU and ends by itself, so that no load keeps running if the

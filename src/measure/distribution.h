@@ -21,8 +21,8 @@ double normal_quantile(double p);
  * (normal). */
 double student_quantile(double p, double df);
 
-/* Returns the factor k of a two-sided interval, mean -+ k * u. The interval does not contain the
- * true value with probability alpha. The result is student_quantile(1 - alpha/2, df), but without
+/* Returns the factor k of a two-sided interval, mean -+ k * u. The interval misses the true
+ * value with probability alpha. The result is student_quantile(1 - alpha/2, df), but without
  * the loss of digits in 1 - alpha/2. */
 double student_factor(double alpha, double df);
 

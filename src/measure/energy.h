@@ -157,8 +157,8 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 
-/* Adds the samples since the last call to the window. Call it at least every 30 s. Returns true
- * if the window is closed and samples cover its end. */
+/* Adds to the window the samples that arrived since the last call. Call it at least every 30 s.
+ * Returns true if the window is closed and samples cover its end. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
 /* energy_is_near() returns true if the window is shorter than the spacing of samples and a

@@ -356,7 +356,8 @@ static void energy_choose(const struct energy *e, const struct energy_window *w,
 	if (samples) {
 		r->anchor_ratio =
 			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
-		/* Without a counter, anchor_u is 0: the uncertainty of the gain covers it. */
+		/* Without a counter, anchor_u is 0, because the uncertainty of the gain
+		 * contains this error. */
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
 	if (counter &&

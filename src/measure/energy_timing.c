@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The fit uses readings of this time. The phase of the updates drifts by 1e-4, which is 6 ms in
- * this time. */
+/* The fit uses the readings of the last FIT_NS. In this time the phase of the updates drifts by
+ * 6 ms (a ratio of 1e-4). */
 #define FIT_NS    (60 * NS_PER_S)
 #define FIT_READS 6   /* the fit needs this many readings */
 #define FIT_STEPS 100 /* number of phases that the first search tries */

@@ -47,7 +47,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
 /* Sets further processes that are part of the measurement: from now on, these processes and
- * their descendants are not foreign.  They replace the processes of the last call.  count: at
+ * their descendants are not foreign. They replace the processes of the last call. `count` is at
  * most METER_SERVERS. */
 void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
 

@@ -43,8 +43,8 @@ struct sampler_due {
 	uint64_t processes_ns; /* the processes on the GPU */
 };
 
-/* The driver's power ring buffer. Each read returns the whole ring; only entries that the read
- * before did not have are processed. */
+/* The driver's power ring buffer. Each read returns the whole ring; only entries that the
+ * previous read did not return are processed. */
 struct sampler_ring {
 	struct power_sample entry[SAMPLER_RING];
 	int fetched;         /* number of entries that are not processed yet */

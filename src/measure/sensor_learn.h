@@ -78,8 +78,8 @@ struct learn {
 /* Reports the current activity and the completed share of the work to plan->progress(). */
 void learn_progress(const struct learn *l, const char *what);
 
-/* Computes the period of a polled source from its trace, if the trace has more changes than the
- * last time. */
+/* Computes the period of a polled source from its trace, if the trace has more changes than at
+ * the last call. */
 void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s);
 
 /* Approximate duration of sensor_active() in seconds. */

@@ -151,9 +151,9 @@ struct bootstrap {
 	double acceleration;                    /* acceleration of BCa (a) */
 };
 
-/* Computes two intervals of the mean of x from the same resamples; each does not contain the
- * true mean with probability alpha (two-sided). They are the percentile interval, and BCa
- * (Efron 1987), which corrects for bias and skew.
+/* Computes two intervals of the mean of x from the same resamples; each misses the true mean
+ * with probability alpha (two-sided). They are the percentile interval, and BCa (Efron 1987),
+ * which corrects for bias and skew.
  * Both treat the sample as the population and are too short for few values: with 10 normal
  * values a nominal 95 % covers 90 %. As Hesterberg (2015) proposes, BCa is taken at the wider
  * level at which a bootstrap of normal data agrees with Student's t; the percentile interval is
@@ -211,10 +211,10 @@ struct compare_change {
  * unknown, so there is no verdict.
  *
  * u_extra_log is a standard uncertainty of ln(ratio) that more runs do not reduce, such as
- * compare_offset(); 0: none; NAN: unknown, then there is no interval. Scatter is multiplied by
- * Student's factor, stated uncertainty by the normal one; the root of the sum of squares is
- * half the interval on logarithms. alpha: the probability that the interval does not contain
- * the true value, 0.05 for 95 %.
+ * compare_offset(); 0 means none; NAN means unknown, and then there is no interval. Scatter is
+ * multiplied by Student's factor, stated uncertainty by the normal one; the root of the sum of
+ * squares is half the interval on logarithms. alpha is the probability that the interval does
+ * not contain the true value: 0.05 for 95 %.
  *
  * Returns 0, or -GW_E_ARG for an arm without runs, a value that is not finite or not above 0, a
  * negative uncertainty, or an alpha that is not between 0 and 1. */
