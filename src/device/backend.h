@@ -51,8 +51,8 @@ struct backend;
 struct device {
 	struct backend *backend; /* borrowed */
 	struct report r;         /* written only by the thread that reads the hardware */
-	/* Points to own_call or, while the backend opens, to the backend's `call`. The value
-	 * there is the name of the running vendor call; NULL: no call is running. */
+	/* *call is the name of the vendor call that is running; NULL: none. It is stored in
+	 * own_call or, while the backend opens, in the backend's `call`. */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
@@ -216,9 +216,9 @@ struct backend_ops {
 	 *
 	 * The mean covers only samples that name the process: the driver reports no sample in
 	 * which the process was idle. Two processes that had the same pid share a row. With
-	 * since_us 0, the mean covers the whole history that the driver keeps. After the wall
-	 * clock steps back, no sample is newer than since_us. Returns the number of rows, or
-	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
+	 * since_us 0, the mean covers the whole history that the driver keeps. If the wall
+	 * clock was set back after since_us, no sample is newer than since_us. Returns the
+	 * number of rows, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
