@@ -37,11 +37,11 @@ enum energy_shape {
 struct energy_setup {
 	struct sensor sensor;
 	enum energy_shape shape;
-	double spacing_s;    /* planned time between samples */
-	double window_s;     /* averaging window of one sample, or its time constant */
-	double lag_s;        /* delay of the samples */
-	double look_ratio;   /* share of the time in which the sensor measures, 0 to 1 */
-	bool counter;        /* there is an energy counter, and it can be trusted */
+	double spacing_s;  /* planned time between samples */
+	double window_s;   /* averaging window of one sample, or time constant of the filter */
+	double lag_s;      /* delay of the samples */
+	double look_ratio; /* share of the time in which the sensor measures, 0 to 1 */
+	bool counter;      /* there is an energy counter, and it can be trusted */
 	enum gw_absence why; /* why there are neither samples nor a counter */
 	bool mig;            /* the board is split into MIG instances */
 	double limit_w;      /* power limit of the board; NAN: unknown */

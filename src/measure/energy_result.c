@@ -12,7 +12,7 @@
 /* Relative uncertainty of samples that no counter verifies. On an H200, samples and counter
  * differed by up to 1.5 %. */
 #define UNANCHORED    0.01
-#define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the readings of a ratio */
+#define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the two readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
 #define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
 /* The difference between counter and samples depends on the load. On an H200 it varies by this
@@ -231,9 +231,9 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = hypot(m->counter_u, lateness_u(e, w));
 }
 
-/* Computes the energy from the counter alone, if no samples cover the boundaries. Multiplies
- * the mean power between the counter readings nearest to the start and to the end of the window
- * by the length of the window. */
+/* Computes the energy from the counter alone, if no samples cover the boundaries: takes the
+ * mean power between the two counter readings nearest to the start and to the end of the
+ * window, and multiplies it by the length of the window. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {

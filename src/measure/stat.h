@@ -50,8 +50,8 @@ double moments_variance_in_time(const struct moments *m);
 struct run_mean {
 	struct moments moments; /* of the values */
 	/* Private: */
-	double own2_sum;   /* sum of squares of the uncertainties that differ; NAN: unknown */
-	double shared_sum; /* sum of the uncertainties that are the same; NAN: unknown */
+	double own2_sum;   /* sum of the squares of u_own; NAN: unknown */
+	double shared_sum; /* sum of the shared uncertainties; NAN: unknown */
 };
 
 void run_mean_init(struct run_mean *m);
@@ -154,20 +154,20 @@ struct bootstrap {
 /* Computes two intervals of the mean of x from the same resamples; each misses the true mean
  * with probability alpha (two-sided). They are the percentile interval, and BCa (Efron 1987),
  * which corrects for bias and skew.
- * Both treat the sample as the population and are too short for few values: with 10 normal
- * values a nominal 95 % covers 90 %. As Hesterberg (2015) proposes, BCa is taken at the wider
- * level at which a bootstrap of normal data agrees with Student's t; the percentile interval is
- * unchanged.
+ * Both treat the sample as the population. So they are too short for few values: with 10 normal
+ * values, a nominal interval of 95 % contains the mean in 90 % of the cases. As Hesterberg
+ * (2015) proposes, BCa is taken at the wider level at which a bootstrap of normal data agrees
+ * with Student's t; the percentile interval is unchanged.
  * The same arguments, seed included, give the same bits. scratch needs `resamples` elements. If
  * all values are equal, the intervals have no width. Returns 0, or -GW_E_ARG for fewer than two
  * values, fewer than 100 resamples, or an alpha that is not between 0 and 1. */
 int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
 		   double *scratch, struct bootstrap *ret);
 
-/* Compares results that were measured separately; ab.h compares pairs. Everything is
- * computed on logarithms, so that ratios of 2 and 1/2 are equally far from 1, and the gain
- * error of the board, which is the same factor in both results, cancels. Changes are relative
- * (0.02 is two percent more than the first), and NAN is unknown. */
+/* Compares results that were measured separately; ab.h compares pairs. Everything is computed
+ * on logarithms. So ratios of 2 and 1/2 are equally far from 1, and the gain error of the board
+ * cancels, because it is the same factor in both results. Changes are relative (0.02 is two
+ * percent more than the first), and NAN is unknown. */
 
 /* One arm of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
  * or in several runs. */
