@@ -66,9 +66,9 @@ void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
 /* The thread waits in mailbox_wait() for mailbox_wake(). The owner waits in mailbox_wait_news()
- * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without a limit).
- * The caller must hold the lock. They return false when that time has come. If they return
- * true, the caller must check its condition again, because a wait may end without a wake-up. */
+ * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without a limit),
+ * and then return false. The caller must hold the lock. If they return true, the caller must
+ * check its condition again, because a wait may end without a wake-up. */
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 
