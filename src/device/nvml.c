@@ -666,8 +666,8 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* Marks the values of all devices as absent: if the driver did not open again, its earlier
- * devices stay in the list. */
+/* Marks the devices' values as absent: if the driver did not open again, its earlier devices
+ * stay in the list. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {
