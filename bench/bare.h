@@ -21,7 +21,7 @@ struct bare {
 	uint64_t reasons;
 };
 
-/* Loads the library (path NULL: by its usual name), calls nvmlInit_v2 and gets the handle of
+/* Loads the library at path (NULL: by its usual name), calls nvmlInit_v2 and gets the handle of
  * GPU 0. Returns 0, or -1 after a message on stderr. */
 int bare_open(struct bare *b, const char *path);
 void bare_close(struct bare *b);

@@ -79,7 +79,8 @@ int main(int argc, char **argv)
 	struct gw_ctx *ctx;
 
 	if (gw_open(&o, &ctx) != 0 || ctx->slots == 0 || rounds == 0 || rounds > ROUNDS_MAX) {
-		fprintf(stderr, "cost: no GPU, or not 1 to %d rounds\n", ROUNDS_MAX);
+		fprintf(stderr, "cost: no GPU was found, or SECONDS is not from 1 to %d\n",
+			ROUNDS_MAX);
 		return 1;
 	}
 	for (unsigned r = 0; r < rounds; r++) {

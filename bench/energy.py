@@ -4,14 +4,16 @@
     bench/energy.py [SECONDS]     each wave
 
 Each wave runs on its own simulated H200; its sensors agree with recordings of a real H200 within 5 % (tests/unit/test_sim_h200.c).  All
-methods measure the same windows at the same time: the mean of power readings once per second; the trapezoid rule on power
-readings ten times per second (1 s mean, or instant value); the difference of the energy counter (as Zeus and CodeCarbon do if
-there is a counter); gpuward.
+methods measure the same windows at the same time:
+- the mean of power readings once per second
+- the trapezoid rule on power readings ten times per second (1 s mean, or instant value)
+- the difference of the energy counter, as in Zeus and CodeCarbon if there is a counter
+- gpuward
 
 If there are recordings of a real H200 (GPUWARD_TEST_DATA, or ../shared/data), the same methods are applied to them.  For
 gpuward, `gpuward recompute` reads bundles that are made from the recordings.  The recordings have no samples of the driver's ring, so gpuward has the
-instant value and the counter, as on a card without a ring.  The reference is the counter at its ticks, with the recorded bursts
-in between."""
+instant value and the counter, as on a card without a ring.  The reference is the counter; between two of its ticks, the
+recorded bursts show how its energy is distributed."""
 import bisect
 import csv
 import ctypes
@@ -132,7 +134,7 @@ def one_window(meter, driver, seconds):
 def probe(seconds, windows):
     """Runs with the simulator as NVML.  Prints, for each wave, {method: [relative error of each window]}."""
     import gpuward
-    try:  # other work on the machine must not delay the edges of the windows: that would be an error of no method
+    try:  # other work must not delay the edges of the windows: no method could avoid the error
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except OSError:
         pass
@@ -140,7 +142,7 @@ def probe(seconds, windows):
     errors = {m: [[] for _ in WAVES] for m in (*METHODS, "gpuward")}
     with gpuward.Meter() as meter:
         for k in range(windows):
-            got, true = one_window(meter, driver, seconds + 0.137 * k)  # other ends of the waves in each window
+            got, true = one_window(meter, driver, seconds + 0.137 * k)  # each window ends at another phase of the waves
             for m, values in got.items():
                 for i, v in enumerate(values):
                     errors[m][i].append(v / true[i] - 1)
@@ -167,10 +169,10 @@ def rms(values):
 
 # ---- recordings
 
-# Name, label, and watts while the load is on and off.  With these watts, the joules of one counter tick are divided
-# among the parts of the tick.
+# Name, label, and watts while the load is on and off.  These watts show how the joules of one counter tick are distributed
+# over the tick.
 RECORDINGS = (("sq0.02", "10/10 ms", 780, 200), ("sq0.15", "75/75 ms", 810, 130), ("step", "idle, then busy", 725, 126))
-WINDOW_S, APART_S = 2.0, 0.053  # length of a window, and time between the starts of two windows, which fits into no period
+WINDOW_S, APART_S = 2.0, 0.053  # length of a window; time between the starts of two windows, which is no multiple of a period
 COUNTER_LAG_S = 0.008  # fitted to the recordings, tests/unit/h200.c
 BUNDLE = os.path.join(peers.TOP, "tests", "fixtures", "bundle-h200")
 SETUP = """schema = 1

@@ -59,7 +59,7 @@ def by_clients(table, build, quick):
                     got[n].append(page.one_turn(url[n] + "/metrics", pid[n], seconds, clients, page.ASK))
             for n, turns in got.items():
                 for key, values in zip(("rate", "per_cpu", "p99"), zip(*turns)):
-                    if n != "Python" or key != "p99":  # most of its clients get no answer within a turn
+                    if n != "Python" or key != "p99":  # most clients of the Python exporter get no answer within a turn
                         note(n, key, clients, statistics.median(values))
                 note(n, "memory", clients, peers.pss_bytes(pid[n]))
     for clients in CLIENTS:

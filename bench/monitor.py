@@ -1,6 +1,6 @@
 """Compares gpuward top with nvtop on the same simulated machine, each on a terminal of tmux, at two readings per second.
 
-gpuward top is measured twice: it reads from the driver, and from a service.  CPU and memory are those of the program, not of tmux.
+gpuward top is measured twice: once it reads from the driver, once from a service.  CPU and memory are those of the program, not of tmux.
 Targets: 0.5 % of a core and 12 MiB."""
 import contextlib
 import os

@@ -169,7 +169,7 @@ def here(needs):
 
 def on_simulator(build, folder, scenario, needs, *argv, env=None):
     """Returns the command that runs a program on the simulator: on this machine if it has what `needs` says (a program, or
-    a Python module), else in the root folder; None if neither has it.  scenario: a file in the folder, or the name of a built-in one."""
+    a Python module), else in the root folder; None if neither has it.  scenario is a file in the folder, or the name of a built-in one."""
     env, name = dict(env or {}), os.path.basename(scenario)
     if here(needs):
         env.update({"GPUWARD_SIM": scenario, "LD_LIBRARY_PATH": os.path.join(build, "sim"), "XDG_CONFIG_HOME": folder})

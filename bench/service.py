@@ -129,7 +129,7 @@ def streams(table, build, quick):
 
 
 def stream_cost(build, count, seconds, scenario="two-gpus"):
-    """Returns the share of a core, MiB, and messages per second and stream, with a number of open streams."""
+    """Measures `count` open streams.  Returns the share of a core, MiB, and messages per second and stream."""
     with Service(build, scenario) as s:
         end, got = follow(s.url, count)
         time.sleep(2)  # what the start of a stream costs does not count
@@ -168,7 +168,7 @@ def calls(url):
 
 
 def scrapers(table, build, quick):
-    """Checks that the service makes as many driver calls with 50 clients that scrape as with one scrape per second."""
+    """Checks that 50 clients that scrape cause as many driver calls as one scrape per second."""
     seconds = 40  # some figures are read every ten seconds
     slow = os.path.join(TOP, "tests", "e2e", "sixteen-slow.toml")
     for scenario, label in (("eight-gpus", "8 GPUs"), (slow, "16 GPUs, 5 ms per call")):

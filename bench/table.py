@@ -29,9 +29,9 @@ class Table:
         self.skipped = []
 
     def row(self, where, what, ours, unit, peer_name=None, peer=None, target=None, of="ratio", ratios=None):
-        """Adds one figure.  The target is a bound for the ratio to the peer, from above ("ratio") or from below ("least"), for
-        the value, or for its excess over the peer.  ratios has the ratio of each pair of turns; the table shows their
-        median and range."""
+        """Adds one figure.  `of` says what the target limits: the ratio to the peer, from above ("ratio") or from below
+        ("least"); our value ("value"); or our value minus that of the peer ("excess").
+        ratios has the ratio of each pair of turns; the table shows their median and range."""
         ratio = statistics.median(ratios) if ratios else ours / peer if peer else None
         bounded = {"ratio": ratio, "least": ratio, "value": ours, "excess": ours - (peer or 0)}[of]
         good = target is None or (bounded >= target if of == "least" else bounded <= target)

@@ -3,14 +3,13 @@
  *
  *     cc guarded.c $(pkg-config --cflags --libs gpuward) -o guarded && ./guarded 4096
  *
- * Arguments: MIB [SECONDS [FOLDER]]. Allocates this many MiB on the first GPU, through the CUDA
- * driver, which it loads at run time. Uses the memory ten times per second, for this many seconds
- * or until Ctrl-C. To see an eviction, start another program that needs more memory than is free.
+ * Arguments: MIB [SECONDS [FOLDER]]. Allocates MIB mebibytes on the first GPU, through the CUDA
+ * driver, which it loads at run time. Uses the memory ten times per second, for SECONDS or until
+ * Ctrl-C. To see an eviction, start another program that needs more memory than is free.
  *
- * On a simulated GPU, the program writes its memory as a number to a file in FOLDER, and the GPU
- * reads this folder. In the build tree the program is build/examples/guarded. Only the source is
- * installed: compile it as above, and use ./guarded and the installed folder gpuward/sim instead
- * of build/sim.
+ * A simulated GPU reads FOLDER, in which the program writes the number of its bytes to a file. In
+ * the build tree the program is build/examples/guarded. Only the source is installed: compile it
+ * as above, and use ./guarded and the installed folder gpuward/sim instead of build/sim.
  *
  *     mkdir /tmp/held
  *     printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
@@ -36,7 +35,7 @@
 
 struct worker {
 	uint64_t bytes;
-	pthread_mutex_t lock; /* locked while a step runs: an eviction waits for its end */
+	pthread_mutex_t lock; /* a step holds it, so an eviction waits for the step */
 	int loaded;
 	unsigned steps;
 	const char *held; /* folder of a simulated GPU; NULL: CUDA */
@@ -80,7 +79,8 @@ static int open_cuda(struct worker *w)
 	return init(0) || retain(&w->context, 0) ? -1 : 0;
 }
 
-/* The memory of a process on a simulated GPU is a number in a file; the rename is atomic. */
+/* A simulated GPU reads from a file how much memory the process uses. The file is written under
+ * another name and renamed, so that the GPU never reads half a number. */
 static int write_held(const struct worker *w, uint64_t bytes)
 {
 	char path[512], part[520];
@@ -134,7 +134,7 @@ static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
 	struct worker *w = arg;
 	int err = 0;
 
-	(void)deadline_ns; /* a step takes a tenth of a second, so waiting for it is in time */
+	(void)deadline_ns; /* far away: waiting for a step takes a tenth of a second */
 	pthread_mutex_lock(&w->lock);
 	if (w->loaded)
 		err = unload(w);
@@ -235,7 +235,7 @@ int main(int argc, char **argv)
 	if (w.loaded)
 		unload(&w);
 	printf("%u steps\n", w.steps);
-	if (err == 0) /* otherwise a callback or a driver call hangs and still uses ctx */
+	if (err == 0) /* an error means that a callback or driver call still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

@@ -54,7 +54,7 @@ static void show_sensor(struct gw_meter *meter)
 		       gw_rung_name(s.rung), s.origin, s.period_s, s.window_s, s.lag_s);
 }
 
-/* Writes one line per reading: a power sample, or the temperature at a tick. */
+/* Writes one line per power sample, and one line with the temperature per tick. */
 static void write_csv(const struct gw_series *s, const char *path)
 {
 	FILE *f = fopen(path, "w");
@@ -125,7 +125,7 @@ static int measure(struct gw_ctx *ctx, struct gw_meter *meter, int steps, const 
 			break;
 		step();
 		gw_window_close(one, 0);
-		gw_window_wait(one, 5 * SECOND); /* on an H200 about 60 ms */
+		gw_window_wait(one, 5 * SECOND); /* takes about 60 ms on an H200 */
 		show("step", gw_window_energy(one, 0));
 		gw_window_free(one);
 	}
@@ -159,7 +159,7 @@ int main(int argc, char **argv)
 	}
 	if (err)
 		fprintf(stderr, "loop: %s\n", gw_ctx_error(ctx));
-	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* an error means that a driver call still uses ctx */
 		gw_close(ctx);
 	return err ? 1 : 0;
 }

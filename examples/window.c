@@ -59,9 +59,8 @@ static void finish(struct gw_window *w)
 {
 	int err = gw_window_wait(w, 5 * SECOND);
 
-	if (err)
-		fprintf(stderr, "window: %s\n",
-			gw_strerror(err)); /* the result has the code truncated */
+	if (err) /* the result then has the code "truncated" */
+		fprintf(stderr, "window: %s\n", gw_strerror(err));
 	for (unsigned i = 0; gw_window_energy(w, i); i++)
 		show(gw_window_label(w), gw_window_energy(w, i));
 	gw_window_free(w);
@@ -106,7 +105,7 @@ int main(int argc, char **argv)
 		say_simulated(ctx);
 		err = measure(meter, seconds);
 	}
-	if (gw_meter_stop(meter) == 0) /* otherwise a driver call hangs and still uses ctx */
+	if (gw_meter_stop(meter) == 0) /* an error means that a driver call still uses ctx */
 		gw_close(ctx);
 	return err;
 }

@@ -71,7 +71,7 @@ enum gw_guard_flag {
 	 * where processes outside the container are invisible. */
 	GW_GUARD_UNATTRIBUTED = 1 << 2,
 	/* The worker must leave its GPUs if one of them cannot be read any more. Without this
-	 * flag, the worker then stays as it is. */
+	 * flag, it stays as it is in this case. */
 	GW_GUARD_LEAVE_BLIND = 1 << 3,
 	/* The worker must leave a GPU that is too hot or needs a reset. */
 	GW_GUARD_HEALTH = 1 << 4,
@@ -103,7 +103,7 @@ enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
 	GW_REASON_MANUAL,     /* gw_guard_request() requested it */
 	GW_REASON_THERMAL,    /* the GPU is too hot; only with GW_GUARD_HEALTH */
-	/* the GPU is lost; with GW_GUARD_HEALTH also: the GPU has a fault (quarantine) */
+	/* the GPU is lost or, with GW_GUARD_HEALTH only, has a fault (quarantine) */
 	GW_REASON_HEALTH,
 	GW_REASON_SCHEDULE,
 	GW_REASON_BATTERY,
@@ -156,7 +156,8 @@ struct gw_guard_options {
 	/* Memory that stays free next to the worker. 0: the larger of 2 GiB and 10 %. */
 	uint64_t headroom_bytes;
 	/* The worker must leave when another process has needed the GPU for this time. 0:
-	 * 300 ms. It does not apply to contend_now (at once) and to utilisation (1 s). */
+	 * 300 ms. A process in contend_now counts at once, and one that keeps the GPU busy
+	 * after 1 s. */
 	uint64_t debounce_ns;
 	/* resume is called when no process has needed the GPU for this time. 0: 30 s. From the
 	 * third eviction in 15 min on, each eviction doubles the time, up to 10 min. */
@@ -183,7 +184,7 @@ struct gw_guard;
  * A callback must return before deadline_ns (monotonic; 10 s for evict, 120 s for resume). It
  * returns 0, or a negative number if it failed.
  * - evict failed: the guard calls it twice more, then every 30 s. If every call in an eviction
- *   failed, the guard does not call resume after it.
+ *   failed, the guard does not call resume when the eviction ends.
  * - evict returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s.
  *   These calls do not count as failed.
  * - evict returned 0, but the memory was not freed: the guard still calls resume when no
@@ -195,7 +196,7 @@ struct gw_guard;
  * the guard. On a machine without a driver or a GPU the guard allows everything and continues
  * to search for a GPU.
  *
- * Returns 0, and the caller owns *ret_guard until gw_guard_stop(). Otherwise -GW_E_ARG,
+ * Returns 0, and the caller owns *ret_guard until gw_guard_stop(). Otherwise returns -GW_E_ARG,
  * -GW_E_SIZE (more than 16 GPUs or 64 names), -GW_E_NOMEM (no memory or no thread) or
  * -GW_E_IO. */
 GW_API int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
@@ -204,9 +205,9 @@ GW_API int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *opt
 /* Ends the guard without calling a callback; a worker that was evicted may use the GPU again.
  * Waits at most timeout_ns for a callback or driver call that is running. NULL is allowed. No
  * other thread may use the guard during this call.
- * Returns 0. -GW_E_STATE: the callback or driver call has not returned and still uses guard,
- * arg and ctx; do not use or free them any more. -GW_E_ARG: called from a callback; nothing was
- * done. */
+ * Returns 0; -GW_E_STATE if the callback or driver call has not returned; or -GW_E_ARG if
+ * called from a callback (nothing is done then). After -GW_E_STATE the call still uses guard,
+ * arg and ctx: do not use or free them any more. */
 GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 
 /* Returns 1 if the worker may use the GPU now, else 0. Returns 1 if guard is NULL. The call is
@@ -216,11 +217,11 @@ GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 GW_API int gw_guard_allowed(const struct gw_guard *guard);
 
 /* Waits until gw_guard_allowed() is 1, at most timeout_ns (UINT64_MAX: without a limit).
- * Returns 0, at once if guard is NULL, or -GW_E_TIMEOUT. */
+ * Returns 0, or -GW_E_TIMEOUT. If guard is NULL, returns 0 at once. */
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {
-	GW_REQUEST_EVICT,        /* leave for ttl_ns; if 0, until GW_REQUEST_RESUME */
+	GW_REQUEST_EVICT,        /* leave for ttl_ns, or until GW_REQUEST_RESUME if it is 0 */
 	GW_REQUEST_RESUME,       /* return when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted for ttl_ns */
 	GW_REQUEST_HOLD_ACTIVE, /* stay active for ttl_ns, unless a GPU is hot or not healthy */
@@ -230,8 +231,8 @@ enum gw_guard_request {
 
 /* Requests an action for the worker, like the commands of gpuward guard. For a hold, ttl_ns is
  * the duration and must not be 0; with UINT64_MAX the hold has no end. A callback may call this
- * function. Returns 0, -GW_E_ARG, or -GW_E_STATE: not possible now, and gw_ctx_error() says
- * why. */
+ * function. Returns 0, -GW_E_ARG, or -GW_E_STATE if this is not possible now; gw_ctx_error()
+ * says why. */
 GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what,
 			    uint64_t ttl_ns);
 
@@ -249,7 +250,7 @@ struct gw_guard_status {
 	int overdue;               /* 1: this callback has not returned by its deadline */
 	int allowed;               /* the result of gw_guard_allowed() */
 	int dry;   /* 1: decisions are only reported, by mode or because a GPU is simulated */
-	int blind; /* 1: one of the worker's GPUs, or every GPU, cannot be read */
+	int blind; /* 1: a GPU of the worker cannot be read, or no GPU at all */
 	int hung;  /* 1: a driver call has not returned */
 	int quarantine;    /* 1: one of the worker's GPUs is lost or needs a reset */
 	uint64_t since_ns; /* when this state began */

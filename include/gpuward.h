@@ -42,10 +42,11 @@
  * - A machine without GPUs, without a driver or with a broken driver is not an error: a
  *   snapshot then has no devices. gw_snapshot_status() returns the cause, and gw_cause_info()
  *   what to do.
- * - Unknown is never 0. In a struct an unknown double is NAN, an unknown pointer is NULL, an
- *   unknown char array is "", an unknown signed integer is -1 and an unknown point in time
- *   (_ns, _ticks) is 0; no other member can be unknown. If the library knows why a value is
- *   unknown, a member or a function with "absence" in its name has the reason.
+ * - Unknown is never 0, except for points in time. In a struct an unknown double is NAN, an
+ *   unknown pointer is NULL, an unknown char array is "", an unknown signed integer is -1 and
+ *   an unknown point in time (_ns, _ticks) is 0; no other member can be unknown. If the library
+ *   knows why a value is unknown, a member or a function with "absence" in its name has the
+ *   reason.
  * - A struct that you fill begins with the member size: set size to the sizeof of the struct,
  *   and set all members that you do not need to 0. The library accepts the size of every
  *   version since 0.1.0. It accepts a larger size, up to 4096 bytes, only if the members that
@@ -396,8 +397,9 @@ struct gw_device {
 	const char *backend;
 	uint64_t begin_ns, end_ns; /* monotonic time before and after the FAST tier was read */
 	/* The number that CUDA programs use for the device if CUDA_VISIBLE_DEVICES has the same
-	 * value as in this process. GW_CUDA_NOT_VISIBLE if that variable hides the device. -1
-	 * (unknown) if CUDA may number the devices in another order than the driver. */
+	 * value as in this process. It is GW_CUDA_NOT_VISIBLE if that variable hides the
+	 * device, and -1 (unknown) if CUDA may number the devices in another order than the
+	 * driver. */
 	int cuda_ordinal;
 	unsigned mig_count;
 	const struct gw_mig *const *mig; /* mig_count pointers */
@@ -513,7 +515,8 @@ struct gw_process {
 	int64_t memory_bytes;
 	const char *unit;   /* systemd service or scope; NULL: none, or inside a container */
 	double run_seconds; /* time since the process started; NAN: unknown */
-	/* SM utilisation from 0 to 1, mean of the last seconds. sm_absence is GW_ABSENT_NOT_READ
+	/* SM utilisation from 0 to 1: the mean of the last 3 s or, if that is longer, of the
+	 * time since the list was last taken (at most 60 s). sm_absence is GW_ABSENT_NOT_READ
 	 * unless gw_process_list_want() requested the utilisation. */
 	enum gw_absence sm_absence;
 	double sm_ratio;
@@ -549,9 +552,9 @@ GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
  * gw_process_list_take() on list. */
 GW_API const struct gw_process *gw_process_list_get(const struct gw_process_list *list,
 						    unsigned i);
-/* Returns GW_HAVE if the list has all processes of this device that the driver knows, otherwise
- * why it does not. In a container, processes outside its pid namespace are invisible and this
- * function does not report them; gw_diagnosis_new() does (GW_CAUSE_PID_NAMESPACE). */
+/* Returns GW_HAVE if the list has all processes that the driver knows on this device, otherwise
+ * why some are missing. In a container, processes outside its pid namespace are invisible and
+ * this function does not report them; gw_diagnosis_new() does (GW_CAUSE_PID_NAMESPACE). */
 GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *list,
 					       unsigned device);
 
@@ -742,15 +745,15 @@ struct gw_window;
 /* Starts a meter, which has one thread per GPU. Each thread samples its GPU at fixed times, so
  * that delays do not add up. ctx must outlive the meter. options may be NULL. On a machine
  * without GPUs the meter has no devices. Returns 0, and the caller owns *ret_meter until
- * gw_meter_stop(). Otherwise -GW_E_ARG (wrong size, unknown flag, interval_ns below 1 ms or
- * anchor_ns below 1 s), -GW_E_NODEV (options->gpus is an empty list, or one of its
+ * gw_meter_stop(). Otherwise returns -GW_E_ARG (wrong size, unknown flag, interval_ns below 1
+ * ms or anchor_ns below 1 s), -GW_E_NODEV (options->gpus is an empty list, or one of its
  * selectors matches no GPU) or -GW_E_NOMEM. */
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 			  struct gw_meter **ret_meter);
 
 /* Ends the threads, then frees the meter and all windows of it that were not freed. No other
- * thread may use the meter during this call. NULL is allowed. Returns 0, or -GW_E_STATE: a
- * driver call has not returned and still uses the meter and ctx; do not use or free them any
+ * thread may use the meter during this call. NULL is allowed. Returns 0, or -GW_E_STATE if a
+ * driver call has not returned; it still uses the meter and ctx, so do not use or free them any
  * more. */
 GW_API int gw_meter_stop(struct gw_meter *meter);
 
@@ -780,8 +783,8 @@ GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 
 /* Waits until a power sample covers the end of the window, at most timeout_ns, and computes the
  * final result. Further calls return at once, with the same value. Returns 0, -GW_E_STATE (the
- * window is not closed), or -GW_E_TIMEOUT: there is a result, but it is computed without that
- * sample and has the code GW_CODE_TRUNCATED. */
+ * window is not closed), or -GW_E_TIMEOUT if that sample did not arrive in time; the result is
+ * then computed without it and has the code GW_CODE_TRUNCATED. */
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
 /* Returns the energy of device i of the meter in this window; NULL past the end. Before
@@ -803,8 +806,8 @@ struct gw_series {
 	uint64_t begin_wall_ns; /* the same moment on the wall clock */
 	size_t room;            /* maximum of power_count, and maximum of tick_count */
 	/* Number of readings that were not stored because the series was full; the series then
-	 * ends before the window. 0: the series is complete. The energy of the window does not
-	 * depend on the series and is complete in both cases. */
+	 * ends earlier than the window. 0: the series is complete. The energy of the window
+	 * does not depend on the series and is complete in both cases. */
 	uint64_t dropped;
 	size_t power_count;
 	/* monotonic times of the power samples, corrected for the lag of the sensor */
@@ -868,8 +871,8 @@ static inline int gw_series_next(const struct gw_series *s, struct gw_reading *r
 struct gw_sensor {
 	size_t size;       /* sizeof(struct gw_sensor), set by the caller */
 	enum gw_rung rung; /* the sources that the GPU offers */
-	/* "assumed": nothing was measured on this GPU; "passive": only its periods were
-	 * measured; "active": everything was measured (gpuward-characterise(1)) */
+	/* "assumed": nothing was measured on this GPU; "passive": only the sensor's periods
+	 * were measured; "active": everything was measured (gpuward-characterise(1)) */
 	const char *origin;
 	/* "boxcar": a value is the mean over window_s; "lowpass": the sensor is a low-pass
 	 * filter */
@@ -880,8 +883,9 @@ struct gw_sensor {
 	double look_ratio; /* fraction of the time in which the sensor measures, 0 to 1 */
 	/* GW_HAVE if there is an energy counter, otherwise why not */
 	enum gw_absence counter_absence;
-	double counter_tick_s;     /* time between updates of the counter */
-	double counter_lag_s;      /* an update has the energy up to this time before it */
+	double counter_tick_s; /* time between updates of the counter */
+	/* An update contains the energy up to counter_lag_s before the update. */
+	double counter_lag_s;
 	int calibrated;            /* 1: compared with an external meter */
 	double gain, offset_w;     /* true power is gain x reading + offset_w */
 	double gain_u, offset_u_w; /* standard uncertainties */
@@ -889,7 +893,7 @@ struct gw_sensor {
 };
 
 /* Writes what is known about the sensor of device i of the meter. Set ret->size before the
- * call. The meter learns whether the GPU has an energy counter when the first window opens.
+ * call. When the first window opens, the meter learns whether the GPU has an energy counter.
  * Returns 0, -GW_E_NODEV (past the end) or -GW_E_ARG (wrong size). */
 GW_API int gw_meter_sensor(struct gw_meter *meter, unsigned i, struct gw_sensor *ret);
 
@@ -939,10 +943,10 @@ struct gw_baseline_options {
 /* Measures the idle power of device i of the meter, which must have been started with
  * GW_METER_PROCESSES. The call takes at most max_s seconds. options may be NULL. If the GPU was
  * not idle, the call still returns 0, and the members codes and evidence of the baseline say
- * what used the GPU. Returns 0, and the caller owns *ret_baseline until gw_baseline_free();
- * -GW_E_NODEV (past the end), -GW_E_ARG, -GW_E_NOSUPPORT (no power reading), -GW_E_LOST,
- * -GW_E_STATE (progress ended the measurement, or the meter lacks GW_METER_PROCESSES) or
- * -GW_E_NOMEM. */
+ * what used the GPU. Returns 0, and the caller owns *ret_baseline until gw_baseline_free().
+ * Otherwise returns -GW_E_NODEV (past the end), -GW_E_ARG, -GW_E_NOSUPPORT (no power reading),
+ * -GW_E_LOST, -GW_E_STATE (progress ended the measurement, or the meter lacks
+ * GW_METER_PROCESSES) or -GW_E_NOMEM. */
 GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 			    const struct gw_baseline_options *options,
 			    struct gw_baseline **ret_baseline);
@@ -953,7 +957,7 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
  * dir is the folder; NULL: the default folder (XDG rules). For a simulated GPU name the folder,
  * because the default folder has no baselines of simulated GPUs. Returns 0, and the caller owns
  * *ret_baseline until gw_baseline_free(). Otherwise returns -GW_E_NODEV (past the end),
- * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT: no stored baseline fits, and gw_ctx_error() says
+ * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT if no stored baseline fits; gw_ctx_error() says
  * why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,

@@ -10,7 +10,7 @@ import sysconfig
 
 
 def folder(prefix, paths):
-    """Returns the first of paths that is a folder of modules directly below prefix, or None."""
+    """Returns the first path that is a folder of modules in lib or lib64 below prefix, or None."""
     for path in paths:
         inside = os.path.relpath(path, prefix).split(os.sep)
         if inside[0] in ("lib", "lib64") and inside[-1] in ("dist-packages", "site-packages"):

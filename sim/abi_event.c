@@ -1,8 +1,8 @@
 /* NVML events, from the scenario's timeline.
  *
- * An event set stores its position in the timeline: all events before this position were
- * delivered. Events from before a registration are not delivered. The first clock event is
- * delivered at once, then one every 100 ms, as on real GPUs. */
+ * An event set stores its position in the timeline: earlier events were delivered, or they are
+ * older than the registration and are never delivered. The first clock event is delivered at
+ * once, then one every 100 ms, as on real GPUs. */
 #include "abi.h"
 
 #include "base/clock.h"

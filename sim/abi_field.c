@@ -308,7 +308,7 @@ DEVICE_CALL(nvmlDeviceGetSamples,
 }
 
 struct gpm_sample {
-	bool taken;      /* The members below have values. */
+	bool taken;      /* A sample was taken: the members below are valid. */
 	unsigned device; /* index of the GPU */
 	uint64_t at_ns;
 	double busy_s; /* busy seconds of the GPU since the world began */

@@ -57,7 +57,8 @@ static void fill_list(const struct ctx *c, struct list *l, unsigned which)
 					       .compute_instance = ABI_NO_U32 });
 }
 
-/* Fills the list, or refuses it and returns the required size. */
+/* Fills the caller's buffer. If the buffer is too small, returns insufficient size (7) and sets
+ * *count to the required number of entries. */
 static abi_return return_list(const struct ctx *c, struct list *l, unsigned which,
 			      uint32_t *count)
 {

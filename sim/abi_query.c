@@ -63,7 +63,7 @@ U32_CALL(nvmlDeviceGetMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetMaxPcieLinkWidth, true, c->d->p.pcie_width)
 U32_CALL(nvmlDeviceGetGpuMaxPcieLinkGeneration, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetPcieSpeed, true, pcie_megabits(pcie_generation(c->d)))
-/* NVML numbers the speeds of a link like its generations. */
+/* NVML's number for a link speed is the PCIe generation that has this speed. */
 U32_CALL(nvmlDeviceGetPcieLinkMaxSpeed, true, c->d->p.pcie_generation)
 U32_CALL(nvmlDeviceGetBoardId, true, c->d->id.bus << 8)
 U32_CALL(nvmlDeviceGetMultiGpuBoard, true, 0)
@@ -240,7 +240,7 @@ static double fan_of(const struct device *d, uint32_t kind)
 	return kind < d->p.fans ? fan_percent(d) : (double)NAN;
 }
 
-/* Returns KB/s; an idle device has about 1 MB/s. */
+/* Returns the PCIe throughput in KB/s; an idle device has about 1 MB/s. */
 static double pcie_kb(const struct device *d, uint32_t kind)
 {
 	return 900 + (kind == 0 ? 2.0e5 : 1.4e6) *
@@ -254,8 +254,8 @@ static double encoder_capacity(const struct device *d, uint32_t kind)
 	return 100;
 }
 
-/* Answers a call with an enum argument below `limit` that returns one number. Returns code 3 if
- * the number is NAN. */
+/* Answers a call that returns one number for a `kind`. Returns code 2 (invalid argument) unless
+ * kind is below `limit`, and code 3 (not supported) if value() returns NAN. */
 static abi_return by_kind(const struct ctx *c, uint32_t kind, uint32_t limit, uint32_t *out,
 			  double (*value)(const struct device *d, uint32_t kind))
 {

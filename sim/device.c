@@ -358,8 +358,9 @@ struct followed {
 	bool graphics, hidden;
 };
 
-/* Reads the file of one process. Returns false if the file is empty, because it is just being
- * written, or if the process has ended, because a driver does not list it either. */
+/* Reads the file of one process. Returns false if the file is empty, because the process has
+ * not written it yet. Also returns false if the process has ended: a driver would not list
+ * it. */
 static bool followed_read(int dir, const char *name, struct followed *ret)
 {
 	char text[64], *end;
@@ -443,8 +444,8 @@ void device_follow(struct device *d)
 				if (d->processes[k].pid == found[i].pid) {
 					d->processes[k].followed = true;
 					d->processes[k].hidden = found[i].hidden;
-					/* A process that is in the folder at the first reading
-					 * counts as started before the world began. */
+					/* Processes that are found by the first reading count
+					 * as started before the world began. */
 					d->processes[k].from_ns =
 						d->follows ? d->processes[k].from_ns : 0;
 				}

@@ -35,14 +35,14 @@ struct sensor_params {
 		double gap_ms; /* time between two samples; 0: the means are not made from samples */
 		double phase_ms, age_ms, filter_ms;
 	} sample;
-	/* Time constant of the low-pass. Average and instant are then the low-passed power, each
-	 * at its lag before the read. 0: no low-pass. */
+	/* Time constant of the low-pass. Average and instant are then the low-passed power as
+	 * it was average_lag_ms or instant_lag_ms before the read. 0: no low-pass. */
 	double low_pass_ms;
 	double gain, offset_w;
 	/* Power of the other parts of the module, which instant and counter include. */
 	double module_w;
-	/* The counter is updated every tick_ms. An update contains the energy up to tick_lag_ms
-	 * before it. */
+	/* The counter is updated every tick_ms. An update lacks the energy of the last
+	 * tick_lag_ms. */
 	double tick_ms, tick_phase_ms, tick_lag_ms;
 	/* A counter read that comes d ms after another read loses r/(r+d) of the energy between
 	 * them; r is this value. 0: reads lose nothing. */

@@ -7,7 +7,7 @@ import * as f from "./format.js";
 
 // Seconds between two readings of the service while no client watches.
 export const UNWATCHED = 10;
-// Seconds between two readings up to which a solid line joins them. If they are further apart, nothing was measured in between.
+// A solid line joins two readings that are at most this many seconds apart. If they are further apart, nothing was measured in between.
 export const near = (step = 1) => 2.5 * Math.max(step, model.self?.interval_seconds || 0);
 export const MANY = 8; // With more GPUs than this, rows are lower and lists are shorter.
 const SPARK_SECONDS = 120;
@@ -153,7 +153,7 @@ function merge() {
 			if (live[key] !== null && key !== "absent")
 				delete absent[key];
 		const all = { ...d, ...live, absent }, was = d.temperature_gpu_celsius, is = live.temperature_gpu_celsius;
-		if (d.temperature_margin_celsius != null && was != null && is != null) // The stream has no margin: correct the older one.
+		if (d.temperature_margin_celsius != null && was != null && is != null) // The stream has no margin: correct that of the snapshot.
 			all.temperature_margin_celsius += was - is;
 		return all;
 	});
@@ -170,7 +170,7 @@ function mergeProcesses() {
 		for (const key of Object.keys(live || {}))
 			if (live[key] !== null)
 				delete all.absent[key];
-		if (all.absent.utilization_sm_ratio === "not_read") // The stream of this page makes the service read it, so the next reading has a value.
+		if (all.absent.utilization_sm_ratio === "not_read") // While this page is open, the service reads the utilisation: the next tick has it.
 			all.absent.utilization_sm_ratio = "first_reading";
 		return all;
 	});

@@ -258,7 +258,7 @@ function outlook(verb, w, state) {
 	const others = w.mask.filter((r) => r !== "manual").join(", ");
 	const say = {
 		evict: [free, "it stays evicted for this time, or until it is resumed"],
-		resume: [`it returns ${others ? `when this ends: ${others}` : "when the checks pass: there is no other reason"}`,
+		resume: [`it returns ${others ? `when this ends: ${others}` : "when the checks pass; nothing else keeps it off the GPU"}`,
 			"Resume now ignores contention and the quiet time. Memory, temperature and faults are always checked."],
 		hold: state === "active" ? [`it stays on the GPU, even if other processes need it${w.state === "active" ? "" : "; it returns when memory is available"}`, "Heat and faults still move it."] :
 			[free, "it stays evicted for this time, or until it is released"],

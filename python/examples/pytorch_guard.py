@@ -27,7 +27,7 @@ class Worker:
     def evict(self, size, seconds):
         with self.lock:
             self.weights = self.weights.cpu()
-            torch.cuda.empty_cache()  # otherwise PyTorch keeps the freed memory for itself
+            torch.cuda.empty_cache()  # without this call, PyTorch keeps the freed memory for itself
         print("left: about %d MiB" % (size >> 20), flush=True)
 
     def resume(self, seconds):

@@ -3,8 +3,8 @@
 
     PYTHONPATH=python python3 python/examples/pytorch_train.py [--steps 200] [--csv power.csv]
 
-The idle power is measured first, after the model is on the GPU ("context-idle"): the difference to it is the energy
-that the steps add. One window covers all steps, because one step is shorter than the sensor's period.
+The idle power is measured first, with the model on the GPU ("context-idle"). The energy above it is the energy that the
+steps add. One window covers all steps, because one step is shorter than the sensor's period.
 """
 import argparse
 import sys

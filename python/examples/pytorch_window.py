@@ -28,7 +28,7 @@ def run(torch, model, batch, wait, seconds):
     with torch.inference_mode():
         while time.monotonic() < until:
             model(batch)
-            wait()  # otherwise the queue grows faster than the GPU works
+            wait()  # without this wait, the queue grows faster than the GPU works
             n += 1
             gpuward.iteration()
     return n

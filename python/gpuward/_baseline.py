@@ -83,7 +83,7 @@ def _kind(name: str) -> int:
 
 @contextmanager
 def _meter(gpu: Union[int, str], nvml_library: Optional[Path], backend: Optional[str]) -> Iterator[Tuple[Any, Any]]:
-    """Starts a meter for one GPU that also reads processes; stops it at the end of the block."""
+    """Starts a meter that measures one GPU and reads its processes; stops the meter at the end of the block."""
     lib = _native.library()
     ctx, meter = _native.open_context(nvml_library, backend), c_void_p()
     stopped = 0
@@ -96,15 +96,15 @@ def _meter(gpu: Union[int, str], nvml_library: Optional[Path], backend: Optional
         finally:
             stopped = lib.meter_stop(meter)
     finally:
-        if stopped == 0:  # otherwise a driver call has not returned and still uses the context
+        if stopped == 0:  # an error means that a driver call has not returned and still uses the context
             lib.close(ctx)
 
 
 def take_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", seconds: float = 30.0, min_seconds: float = 10.0,
                   half_width: float = 1.0, progress: Optional[Progress] = None,
                   nvml_library: Optional[Path] = None, backend: Optional[str] = None) -> Baseline:
-    """Measures the idle power of a GPU: at most `seconds`, at least `min_seconds`, and until the 95 % interval
-    is at most ± `half_width` watts.
+    """Measures the idle power of a GPU until its 95 % interval is at most ± `half_width` watts, but for at least
+    `min_seconds` and at most `seconds`.
 
     kind is "no-context" (nothing uses the GPU), "context-idle" (this program has a context and is idle) or
     "hot-idle" (just after a load).  If something used the GPU, `codes` and `evidence` of the result

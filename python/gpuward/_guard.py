@@ -42,7 +42,7 @@ FOR_EVER = (1 << 64) - 1  # UINT64_MAX: no time limit
 DEADLINE_NS = 5 * 10**9  # time limit of one driver call
 STOP_SECONDS = 10.0
 
-_left: List[_Running] = []  # guards with a callback that has not returned and still uses them
+_left: List[_Running] = []  # guards that must stay in memory, because a callback has not returned
 
 
 class GuardStatus:
@@ -276,7 +276,7 @@ class Guard:
             left, running = until - time.monotonic(), self._running
             if left <= 0:
                 return False
-            if running:  # otherwise another thread has just stopped the guard
+            if running:  # None: another thread has just stopped the guard
                 running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 

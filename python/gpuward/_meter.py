@@ -19,7 +19,7 @@ from ._series import Sensor, Series, sensor_of
 
 Selectors = _native.Names
 
-WAIT_SECONDS = 10.0  # every known driver covers the end of a window within two seconds
+WAIT_SECONDS = 10.0  # with every known driver, the last sample of a window comes within two seconds
 RECORD_MOST = 2**31 - 1  # maximum of record=, because size_t has 32 bits on some machines
 
 
@@ -358,7 +358,7 @@ class _Running:
                 return
             self.stopped = True
             self.handles.clear()  # meter_stop() frees the windows
-            if lib.meter_stop(self.handle) == 0:  # otherwise a hanging driver call still uses the context
+            if lib.meter_stop(self.handle) == 0:  # an error means that a hanging driver call still uses the context
                 lib.close(self.ctx)
 
 
@@ -632,7 +632,7 @@ def window(label: str = "", record: Union[bool, int] = False) -> Window:
 
 def _fork() -> None:
     global _lock, _default
-    _lock = threading.Lock()  # another thread may have held it
+    _lock = threading.Lock()  # at fork(), another thread may have held the old lock
     _default = None
 
 

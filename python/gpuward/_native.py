@@ -536,8 +536,8 @@ class Library:
         return refuse
 
     def check(self, result: int, what: str, ctx: Any = False) -> int:
-        """Raises GpuwardError if the result is negative.  Its text is `what`, then the error sentence of ctx.  If ctx
-        is None, it is the sentence of gw_open(); if ctx is False, the phrase for the error code."""
+        """Raises GpuwardError if the result is negative.  Its text is `what` and a sentence: the last error of ctx; the
+        error of gw_open() if ctx is None; or the phrase for the error code if ctx is False."""
         if result < 0:
             sentence = "" if ctx is False else text(self.ctx_error(ctx))
             raise GpuwardError("%s: %s" % (what, sentence or text(self.strerror(result))))
@@ -559,7 +559,7 @@ def library() -> Library:
 
 def _fork() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread may have held it
+    _lock = threading.Lock()  # at fork(), another thread may have held the old lock
 
 
 os.register_at_fork(after_in_child=_fork)

@@ -107,7 +107,7 @@ class Sensor(NamedTuple):
     lag: Optional[float]  # delay of the values; Series.power_ns is corrected for it
     look_ratio: Optional[float]  # part of the time in which the sensor measures
     counter_tick: Optional[float]  # time between updates of the energy counter; None: there is no counter
-    counter_lag: Optional[float]  # an update has the energy up to this time before it
+    counter_lag: Optional[float]  # at an update, the counter's value is this old
     calibrated: bool  # True if the sensor was compared with an external meter
     gain: Optional[float]  # true power is gain x reading + offset
     offset: Optional[float]

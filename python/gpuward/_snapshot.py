@@ -32,7 +32,7 @@ _open: Dict[Tuple[Optional[str], Optional[str]], _Open] = {}
 
 def _fork() -> None:
     global _lock
-    _lock = threading.Lock()  # another thread may have held it
+    _lock = threading.Lock()  # at fork(), another thread may have held the old lock
     _open.clear()  # these contexts belong to the parent
 
 
@@ -238,7 +238,7 @@ class Process(NamedTuple):
     orphan: bool  # True: the driver lists the process, but /proc does not have it
     gpu_instance: Optional[int]  # id of the MIG GPU instance
     memory_bytes: Optional[int]  # GPU memory of the process
-    utilization_sm_ratio: Optional[float]  # 0 to 1, mean of the last seconds
+    utilization_sm_ratio: Optional[float]  # 0 to 1; mean since the previous call, of at least 3 s and at most 60 s
     cpu_used_cores: Optional[float]  # CPU time per second since the previous call; 1 is one busy core
     run_seconds: Optional[float]  # time since the process started
     absent: Dict[str, str]

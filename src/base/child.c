@@ -193,7 +193,7 @@ long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 	int status, rc;
 
 	for (;;) {
-		/* Check whether the child has ended before reading: output that arrives after
+		/* Before reading, check whether the child has ended: output that arrives after
 		 * its end is from another process. */
 		bool ended = has_ended(c, &status);
 		ssize_t n = read(c->out_fd, out, size);

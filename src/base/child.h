@@ -22,9 +22,9 @@ struct child {
 };
 
 /* Starts argv[0] with standard input and standard error on /dev/null. If argv[0] has no slash,
- * the program is searched in PATH. environ_extra is NULL, or an array of "NAME=value" strings
- * that override the environment; its last element is NULL. Returns 0, -GW_E_NOENT (no such
- * program), -GW_E_PERM, -GW_E_NOMEM or -GW_E_IO. */
+ * the program is searched for in PATH. environ_extra is NULL, or an array of "NAME=value"
+ * strings that override the environment; its last element is NULL. Returns 0, -GW_E_NOENT (no
+ * such program), -GW_E_PERM, -GW_E_NOMEM or -GW_E_IO. */
 int child_start(struct child *c, const char *const argv[], const char *const environ_extra[]);
 
 /* Reads the next line of the child's output. The line has no newline, is NUL-terminated and is

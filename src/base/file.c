@@ -298,9 +298,9 @@ static int64_t changed_by_path(const char *path)
 
 /* Returns the user who can change the file at an absolute path: by writing to the file, or by
  * replacing the file, a folder of the path or a link in the path. Root and the user of this
- * process do not count. FILE_NOBODY: no user; FILE_ANYBODY: several users, or a group. The file
- * need not exist. In a sticky folder, other users cannot replace our file, but they can create
- * a file that does not exist yet. */
+ * process do not count. Returns FILE_NOBODY if no other user can, and FILE_ANYBODY if several
+ * users or a group can. The file need not exist. In a sticky folder, other users cannot replace
+ * our file, but they can create a file that does not exist yet. */
 static int64_t file_changed_by(const char *path)
 {
 	char folder[PATH_BYTES], real[PATH_BYTES];

@@ -208,7 +208,7 @@ int http_client_send(struct http_client *c, const struct http_request *q, struct
 		c->handle = curl.easy_init();
 	if (c->handle && http_make_headers(q, &headers)) {
 		http_set_options(c, q, &t, headers);
-		/* For libcurl, a time limit of 0 is no limit. */
+		/* libcurl takes a time limit of 0 as no limit. */
 		code = q->timeout_ns < NS_PER_MS ? CURL_TIMED_OUT : curl.perform(c->handle);
 		curl.setopt(c->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
 	}

@@ -35,7 +35,7 @@ struct http_request {
 	const char *user, *secret; /* secret: NULL or "": no login */
 	const void *body;          /* NULL: GET; otherwise POST */
 	size_t body_size;
-	uint64_t timeout_ns; /* for the whole request; 0: it fails with -GW_E_TIMEOUT */
+	uint64_t timeout_ns; /* for the whole request; 0 fails with -GW_E_TIMEOUT */
 	/* Time limit for connecting. It can be shorter than timeout_ns, because a server that
 	 * does not accept a connection will not answer, but a busy server may answer late. */
 	uint64_t connect_ns;
@@ -55,10 +55,10 @@ struct http_result {
 	char why[300];          /* why there is no answer, without the url */
 };
 
-/* Sends a request and writes the body of the answer to *answer. Returns 0 for every HTTP status.
- * Otherwise returns, with a text in ret->why: -GW_E_TIMEOUT, -GW_E_SIZE (*answer is full),
- * -GW_E_IO (refused, broken or cancelled), -GW_E_ARG (the url), -GW_E_NOMEM, or -GW_E_NOSUPPORT
- * (libcurl cannot be used). */
+/* Sends a request and writes the body of the answer to *answer. Returns 0 if the server
+ * answered, with any HTTP status. Otherwise writes a text to ret->why and returns
+ * -GW_E_TIMEOUT, -GW_E_SIZE (*answer is full), -GW_E_IO (refused, broken or cancelled),
+ * -GW_E_ARG (the url), -GW_E_NOMEM, or -GW_E_NOSUPPORT (libcurl cannot be used). */
 int http_client_send(struct http_client *c, const struct http_request *q, struct buf *answer,
 		     struct http_result *ret);
 

@@ -28,9 +28,9 @@ void json_init(struct json *j, struct buf *out, bool pretty);
 /* Ends the document with a newline. Returns 0 or the error of the buf. */
 int json_end(struct json *j);
 
-/* Sets the key (borrowed) of the next value, which is used if that value is written with key
- * NULL. So a function that writes a whole document can also write its document as a member of
- * another document. */
+/* Sets the key (borrowed) of the next value. This key is used if the value is written with key
+ * NULL. So a function that writes a whole document can also write it as a member of another
+ * document. */
 void json_next_key(struct json *j, const char *key);
 
 /* In these and all functions below, key is NULL for an element of an array and for the document

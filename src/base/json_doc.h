@@ -21,10 +21,10 @@ enum json_doc_type {
 	JSON_DOC_OBJECT
 };
 
-/* Parse text. Return 0, and the caller owns *ret. Return -GW_E_PARSE or -GW_E_NOSUPPORT
- * (libjansson is missing) with a sentence in message: "not JSON: line 1, column 8: ...". A
- * repeated key is an error only in json_doc_new_strict(), which is for bodies of requests and
- * for the stored entries of manage_doc.c. */
+/* Parse text. Return 0, and the caller owns *ret. Otherwise return -GW_E_PARSE or
+ * -GW_E_NOSUPPORT (libjansson is missing) with a sentence in message: "not JSON: line 1, column
+ * 8: ...". A repeated key is an error only in json_doc_new_strict(), which is for bodies of
+ * requests and for the stored entries of manage_doc.c. */
 int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size);
 int json_doc_new_strict(const char *text, size_t n, struct json_doc **ret, char *message,
 			size_t size);

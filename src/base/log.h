@@ -51,8 +51,8 @@ void log_write(struct log *l, enum log_level level, const char *msg,
 		  sizeof((const struct log_pair[]){ __VA_ARGS__ }) / sizeof(struct log_pair))
 
 /* Helps to log a state once when it begins and once when it ends. log_latch() returns true only
- * if `on` differs from the last call. It counts the other calls in `repeats`; the caller logs
- * this number when the state ends. */
+ * if `on` has another value than at the last call. It counts the other calls in `repeats`; the
+ * caller logs this number when the state ends. */
 struct log_latch {
 	bool on;
 	uint64_t repeats;

@@ -66,8 +66,8 @@ void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
 /* The thread waits in mailbox_wait() for mailbox_wake(). The owner waits in mailbox_wait_news()
- * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without a limit).
- * The caller must hold the lock. Both return false at that time. After true, the caller must
+ * for mailbox_notify(). Both wait at most until a monotonic time (UINT64_MAX: without a limit),
+ * and then return false. The caller must hold the lock. If they return true, the caller must
  * check its condition again, because a wait may end without a wake-up. */
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
@@ -81,7 +81,7 @@ void mailbox_request_stop(struct mailbox *m);
 bool mailbox_stopping(struct mailbox *m);
 
 /* Asks the threads to end, waits at most timeout_ns and joins them. Returns 0 (also if no
- * thread was started), or -GW_E_STATE: a thread has not ended, and all threads are left
+ * thread was started), or -GW_E_STATE if a thread has not ended; all threads are then left
  * behind. */
 int mailbox_stop(struct mailbox *m, uint64_t timeout_ns);
 /* Does the last step of mailbox_stop(), for callers that wait in another way. The caller must

@@ -41,8 +41,9 @@ struct bus_connection {
 int bus_connection_open(struct bus_connection *c, const struct bus_address *to, bool unix_fds);
 void bus_connection_close(struct bus_connection *c);
 
-/* Append what a connection sends first: the authentication and the call Hello; and a request
- * for the signals that match the rule. The bus answers in the order of the calls. */
+/* bus_connection_hello() appends what a connection sends first: the authentication and the call
+ * Hello. bus_write_match() appends a request for the signals that match the rule. The bus
+ * answers in the order of the calls. */
 void bus_connection_hello(const struct bus_connection *c, struct buf *out, uint32_t serial);
 void bus_write_match(struct buf *out, uint32_t serial, const char *rule);
 

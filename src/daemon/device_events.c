@@ -122,8 +122,8 @@ static bool was_called(const struct view *v, unsigned call)
 }
 
 /* Returns the name of the NVML call that reads a figure, such as "nvmlDeviceGetPowerUsage". If
- * that call was never made, the backend uses its older variant, and this name is returned. For
- * another backend, returns the name of the backend. */
+ * that call was never made, returns the name of its older variant, which the backend then uses.
+ * For another backend, returns the name of the backend. */
 static const char *query_call_name(const struct view *v, const struct gw_device *d,
 				   unsigned figure)
 {

@@ -390,9 +390,9 @@ void workload_account_configure(struct workload_account *a,
 	a->config = *config;
 }
 
-/* Logs once that the state of a GPU is too large for a stored document. Only names of
- * hundreds of bytes with control characters, which JSON writes as six bytes each, make
- * WORKLOAD_ROWS_MAX rows so large. */
+/* Logs once that the state of a GPU is too large for a stored document. WORKLOAD_ROWS_MAX rows
+ * are so large only if their names have hundreds of control characters, because JSON writes
+ * each of them as six bytes. */
 static void account_too_large(struct workload_account *a, struct account_gpu *g, bool on)
 {
 	char line[400];

@@ -82,8 +82,8 @@ void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);
 
 /* Call it when another GPU takes position i. Stores the rows of the old GPU and loads those
- * of the new one. uuid is NULL if the new GPU has none. counter_j is its stored energy
- * count. */
+ * of the new one. uuid is NULL if the new GPU has none. counter_j is the stored energy
+ * count of the new GPU. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
 /* Adds what the store has about GPU i. Call it when the store becomes readable after the

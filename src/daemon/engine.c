@@ -60,8 +60,8 @@ struct engine {
 	struct metering *metering; /* The meter that the view uses. NULL if there is none. */
 	bool retiring;
 	struct driver_events driver;
-	/* The number of failed attempts to initialise NVML at the last tick. The context
-	 * counts them. */
+	/* Number of failed attempts to initialise NVML, as the context counted them until the
+	 * last tick. */
 	unsigned long init_failures;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
 	/* Monotonic time of the last event "a driver is being removed". 0 if there was none. */

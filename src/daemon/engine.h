@@ -35,12 +35,12 @@ struct engine_config {
 	const char *cache_dir;
 	struct loop *loop;
 	struct store *store; /* Borrowed. */
-	/* Called for each new view, in which snap may be NULL. Data of the previous view may
-	 * be freed when this function returns. */
+	/* Called for each new view. view.snap may be NULL. Data of the previous view may be
+	 * freed when this function returns. */
 	void (*changed)(void *arg);
 	/* Called after `changed`, as soon as the counters of the view are stored. The view
-	 * may then be sent to clients. If the next view comes before that, it is called once
-	 * for both views. */
+	 * may then be sent to clients. If the next view comes before that, one call is for
+	 * both views. */
 	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);

@@ -196,7 +196,7 @@ void fleet_watch_tick(struct fleet_watch *w)
 	mailbox_lock(&w->box);
 	asking = w->asking;
 	if (!asking)
-		/* Takes an answer that came after a client looked for the last time. */
+		/* Takes an answer that arrived after the last look of a client. */
 		watch_take(w);
 	mailbox_unlock(&w->box);
 	if (asking)
@@ -204,5 +204,5 @@ void fleet_watch_tick(struct fleet_watch *w)
 	fleet_free(w->last.fleet);
 	w->last = (struct fleet_state){ .fleet = NULL };
 	w->asked_ns = 0;
-	malloc_trim(0); /* The answers of a large fleet take megabytes. */
+	malloc_trim(0); /* Returns the megabytes that the answers of a large fleet took. */
 }

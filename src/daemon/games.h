@@ -1,4 +1,5 @@
-/* games: processes registered as games, until they unregister, exit or their time is over.
+/* games: processes that are registered as games, until they unregister, exit or reach their
+ * time limit.
  *
  * GameMode's scripts and launchers register games with gpuward guard game. Each game is
  * identified by its process: the end of one game does not end another, and a crashed game is

@@ -627,8 +627,8 @@ static void warn_hook(struct config_reader *r, const struct guard_entry *e, enum
 			    key_name(key), path);
 }
 
-/* Recommends larger pages at the first checkpoint worker. They are a setting of this
- * machine. */
+/* Recommends larger memory pages if this machine has small ones and a worker is checkpointed.
+ * Only the first such worker gets the warning, because the setting applies to the machine. */
 static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 {
 	char advice[MOVE_ADVICE_SIZE];

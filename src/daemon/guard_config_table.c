@@ -571,9 +571,9 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 		warn_gpu(r, e, GUARD_KEY_match_gpu, guard_entry_text(e, GUARD_KEY_match_gpu));
 }
 
-/* Warns if a rule has a container id that never matches, because it is not an id. Also warns
- * about an id of less than 4 characters: the beginning of an id is enough for a match, so such
- * an id matches many containers. */
+/* Warns if match.container of a rule is not an id, because the rule then never matches. Also
+ * warns about an id of less than 4 characters: the beginning of an id is enough for a match, so
+ * such an id matches many containers. */
 static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
 	const char *s = guard_entry_text(e, GUARD_KEY_match_container);

@@ -43,7 +43,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
 }
 
-#define SCENES_KEY "guard-all/looks" /* Key of the number of scenes in the store. */
+#define SCENES_KEY "guard-all/looks" /* Store key of the number of scenes. */
 
 /* Returns a hash of the processes on the GPUs. A different set almost certainly has another
  * hash. */
@@ -131,7 +131,7 @@ static void outcomes_ready(void *arg, int fd, uint32_t events)
 	scene_thread_trigger(g->scenes);
 }
 
-/* Keeps counters that must not fall when the service restarts. The store may become readable
+/* Stores counters that must not restart at 0 with the service. The store may become readable
  * after the first scenes. */
 static void keep_counts(struct guard_service *g)
 {

@@ -60,8 +60,8 @@ static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
-/* Raises each sum to at least the sum of the current workers, because a store of an earlier
- * version has no sums. */
+/* Raises each total to the sum of the current workers' counts, if the total is less: a store of
+ * an earlier version has no totals. */
 static void sum_up(struct guard_counters *t)
 {
 	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
@@ -116,7 +116,7 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
-	store_commit(s); /* Clients see the counts when they are stored. */
+	store_commit(s); /* The service shows clients only counts that are stored. */
 }
 
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -361,7 +361,7 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
-	/* g->view may be older than the policy. */
+	/* g->view is not used, because it may be older than the policy. */
 	guard_view_cause(&(struct guard_view){ .policy = &g->settings->policy,
 					       .guard = g->guard,
 					       .requested = g->requested },

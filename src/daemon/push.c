@@ -170,7 +170,7 @@ const struct view_push *push_look(struct push *p)
 	mailbox_unlock(&p->sender);
 	log_problem(p, &p->main.problem, p->main.shown.problem, "; samples wait in the queue",
 		    p->main.shown.success_wall_ns ? "push: the server accepts samples again"
-						  /* This server has accepted no sample yet. */
+						  /* Not "again": none was accepted before. */
 						  : "");
 	log_problem(p, &p->main.queue_problem, p->main.shown.queue_problem, "",
 		    "push: the queue takes records again");

@@ -55,9 +55,9 @@ void push_free(struct push *p);
  * next call. */
 const struct view_push *push_look(struct push *p);
 
-/* Returns the delay before attempt n + 1 after n failures: from one second (or the interval, if
- * that is shorter) to one minute (or four intervals, if that is shorter). chance is from 0 to
- * 1. */
+/* Returns the delay before the next attempt. It begins with one second (or the interval, if
+ * that is shorter), doubles with each failure, and ends at one minute (or four intervals, if
+ * that is shorter). chance, from 0 to 1, changes it by up to 25 %. */
 uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
 
 /* The file for node_exporter's textfile collector. It is replaced by a rename, so that a

@@ -169,7 +169,7 @@ static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, un
 	return at;
 }
 
-/* Appends the series to the page. */
+/* Appends the name and the labels of a sample to out as a series. */
 static struct push_series series_add(struct buf *out, const struct metric *m, const char *base,
 				     const char *more)
 {

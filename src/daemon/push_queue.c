@@ -41,7 +41,7 @@ struct push_queue {
 	uint64_t front; /* Position of the next record in the first segment. */
 	uint64_t next_number;
 	int active; /* Descriptor of the last segment, open for writing. -1 if there is none. */
-	/* Records, or the name of the last segment, may not be on disk yet. */
+	/* It is possible that records, or the name of the last segment, are not on disk yet. */
 	bool unsynced, unsynced_name;
 	int state; /* Descriptor of the file "state", which is also the lock of the folder. */
 	uint64_t state_writes;

@@ -14,8 +14,8 @@
 struct push_queue;
 
 /* Opens the folder, or creates it (mode 0700), and reads all segments, which can take
- * seconds. limit is the maximum size of all segments together. message gets a sentence after
- * an error, and a notice of one or several lines, or "", after success. Returns 0,
+ * seconds. limit is the maximum size of all segments together. After an error, message gets a
+ * sentence; after success, a notice of one or several lines, or "". Returns 0,
  * -GW_E_STATE (another process uses the folder) or an error of file_replace(). */
 int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, char *message,
 		    size_t size);

@@ -216,7 +216,8 @@ static void store_pending(struct push *p, struct push_pending *x)
 	behind = p->status.queue_bytes > PUSH_RECORD_HEAD + x->r.n;
 	mailbox_wake(&p->sender);
 	mailbox_unlock(&p->sender);
-	/* The sender is late: a request takes longer than the interval, or fails. */
+	/* If records wait, because a request takes longer than the interval or fails, they must
+	 * survive a loss of power. */
 	if (behind)
 		push_queue_sync(p->queue);
 }

@@ -618,7 +618,7 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
 	if (until_ns > r->watch.until_ns) {
-		/* If the reader rests, the next round is far away. */
+		/* If the reader rests, its next round is far away and must come earlier. */
 		r->watch.repaced = clock_mono_ns(r->clock) >= r->watch.until_ns;
 		r->watch.until_ns = until_ns;
 	}
@@ -628,8 +628,8 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 	mailbox_unlock(&r->box);
 }
 
-/* Returns 0, or -GW_E_STATE if the queue is full. The kernel reports a driver change once per
- * GPU; one request is sufficient. */
+/* Adds a job. A driver change is added only once, although the kernel reports it once per GPU.
+ * Returns 0, or -GW_E_STATE if the queue is full. */
 static int add_job(struct reader *r, struct job job)
 {
 	int err = 0;
@@ -638,8 +638,7 @@ static int add_job(struct reader *r, struct job job)
 	if (!job.fn && (job.request == READER_CAME || job.request == READER_GONE) &&
 	    r->jobs > 0 && !r->job[r->jobs - 1].fn &&
 	    r->job[r->jobs - 1].request == job.request)
-		/* The same request is added again below, so that it runs only once. */
-		r->jobs--;
+		r->jobs--; /* The last job is the same request: replace it. */
 	if (r->jobs < JOBS)
 		r->job[r->jobs++] = job;
 	else

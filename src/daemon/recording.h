@@ -23,8 +23,8 @@ void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
 /* Writes the policy that applies to the following lines. Call it after recording_begin() or
  * recording_swap(). */
 void recording_policy(struct buf *out, const struct policy *p);
-/* Writes the state of a running guard. Call it after the workers and the inputs that apply
- * when the recording begins. */
+/* Writes the state of a running guard. Call it after the lines of the workers and of the inputs
+ * that apply when the recording begins. */
 void recording_state(struct buf *out, const struct guard *g);
 /* Writes one worker. Call it once per worker after recording_begin() or recording_swap().
  * Later lines name a worker by its position. record is what the guard knows about the
@@ -105,10 +105,10 @@ void recording_reader_free(struct recording_reader *r);
  * -GW_E_NOMEM. */
 int recording_read(struct recording_reader *r, const char *line);
 
-/* Reads the last complete scene of a recording, or of a part of one, as the guard of the policy p
- * observes it. Lines that are neither scenes nor names of workers are skipped. Returns 0,
- * -GW_E_NOMEM, or -GW_E_PARSE with the number of the wrong line; line 0: there is no complete
- * scene. */
+/* Reads the last complete scene in lines, which are a recording or a part of one. *ret is the
+ * scene that a guard with the policy p observes. Lines that are neither scenes nor names of
+ * workers are skipped. Returns 0, -GW_E_NOMEM, or -GW_E_PARSE with the number of the wrong line
+ * in *ret_line, or with 0 if there is no complete scene. */
 int recording_last_scene(const char *lines, const struct policy *p, struct scene *ret,
 			 unsigned *ret_line);
 

@@ -390,7 +390,7 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	t->swapping = false;
 	err = t->coming ? swap_to(t, now_ns)
 			: swap_without(t, known_workers(t) & ~t->known, now_ns);
-	if (err) { /* The guard may still borrow the policy that is freed here. */
+	if (err) { /* Free the guard, too: it may still borrow the policy that is freed here. */
 		guard_free(t->guard);
 		t->guard = NULL;
 		drop_policy(&t->coming);

@@ -204,8 +204,7 @@ static void check_store(struct service *s)
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
-/* Returns memory to the kernel that was needed only for the start, or only for a client that
- * has left. */
+/* Gives memory back to the kernel, after the start or after a client has left. */
 static void trim_memory(void)
 {
 	malloc_trim(0);
@@ -712,8 +711,7 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	/* The guard's last events still cause new views. These must not use the freed
-	 * module. */
+	/* The guard's last events cause new views, which must not use the freed module. */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* This event comes after the guard's last events. */

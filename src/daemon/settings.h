@@ -1,5 +1,5 @@
-/* settings: changes settings of GPUs, and restores the old values when the service stops, or
- * after a crash when it starts again.
+/* settings: changes settings of GPUs. Unless an order has `keep`, the old value is restored
+ * when the service stops. If the service crashes, the old value is restored at the next start.
  *
  * Settings are changed on the reader thread, because a driver call may hang. Only the main
  * thread uses the store and the log, so the reader thread sends it what to store and to log.
@@ -29,8 +29,8 @@ struct settings_config {
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int settings_new(const struct settings_config *config, struct settings **ret);
 
-/* Loads the changed settings when the store became readable late (store_news()). No setting
- * has changed in between, because a setting is changed only if the store has its old value. */
+/* Loads the same settings when the store becomes readable late (store_news()). No setting has
+ * changed in between, because a setting is changed only if the store has its old value. */
 void settings_load(struct settings *s);
 
 /* Handles the remaining messages of the reader and frees s. Call it after the reader

@@ -49,8 +49,8 @@ static bool copy_text(char *out, size_t size, const char *text)
 	return !text[used];
 }
 
-/* True if the list "a|b*" has this word. '*' at the end of an entry matches any further
- * characters. */
+/* True if an entry of a list such as "a|b*" matches this word. '*' at the end of an entry
+ * matches any further characters. */
 static bool list_has(const char *list, const char *word, size_t n)
 {
 	for (size_t len; list && *list; list += len + (list[len] == '|')) {

@@ -21,7 +21,8 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 void store_close(struct store *s);
 
 /* store_state() returns "ok", or why nothing is stored (disk full, read-only, ...); the string
- * is valid until store_close(). These three functions may be called from any thread. */
+ * is valid until store_close(). store_bytes() returns the size of the file, store_dropped() the
+ * number of dropped records. All three may be called from any thread. */
 const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
@@ -36,8 +37,8 @@ bool store_notice(struct store *s, char *out, size_t size);
 bool store_lasting(struct store *s);
 
 /* True if another gpuward used the file at the start. The guard then only observes, even if the
- * GPU locks (guard_service_lock.c) show no other gpuward. Otherwise its orders would be in no
- * journal, and the other guard would undo them. */
+ * GPU locks (guard_service_lock.c) show no other gpuward: if it acted, its orders would be in
+ * no journal, and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
 /* Returns the value that the count had at the start. Returns 0 if the store has no such
@@ -56,10 +57,10 @@ bool store_news(struct store *s);
 void store_set_count(struct store *s, const char *key, double value);
 
 /* Prepares the event ids of this run. Call it once, before the first event. Ids grow across
- * restarts, because clients resume from the last id that they received. They continue above the
- * last id in the file and above wall_ns in milliseconds: an earlier run that could not write
- * the file used ids that are not in it, but none above the time of its end, because events
- * are rarer than one per millisecond. */
+ * restarts, because clients resume from the last id that they received. So they continue above
+ * the last id in the file, and above wall_ns in milliseconds. The second condition is for ids
+ * of an earlier run that could not write the file: none is above the time at which that run
+ * ended, because events are rarer than one per millisecond. */
 void store_begin_event_ids(struct store *s, uint64_t wall_ns);
 /* Adds an event. Returns its id; e->id is not used. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
@@ -83,9 +84,9 @@ int store_put_row(struct store *s, const char *kind, const char *id, const char 
  * -GW_E_IO. */
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
-/* Calls each() with every document that matches, until each() returns false: first those that
- * are not written yet, the latest first, then those of the file, the largest id first. Returns
- * their number, or -GW_E_IO. */
+/* Calls each() with every document that matches, until each() returns false. Documents that are
+ * not written yet come first, from the latest to the earliest. Then come those of the file,
+ * from the largest id to the smallest. Returns their number, or -GW_E_IO. */
 int store_find_documents(struct store *s, const struct view_find *f, view_found_fn *each,
 			 void *arg);
 /* Works like store_each_document(), but reads a file without opening a store. Another process

@@ -10,9 +10,8 @@
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 
-/* Steps: up / down is the distance between two values. A column can use a step if all its
- * values are integer multiples of the step. Its kind is KIND_STEPS + row * 2, plus one if a
- * value takes two bytes. */
+/* A step is up / down. A column can use a step if all its values are integer multiples of it.
+ * The kind of the column is KIND_STEPS + row * 2, plus one if each value takes two bytes. */
 static const struct {
 	double up, down;
 } steps[STEPS] = { { 1, 1 }, { 1, 100 }, { 1e6, 1 }, { 1048576, 1 }, { 1, 1000 } };

@@ -97,7 +97,8 @@ struct counter {
 	double start;     /* Value in the file at the start. */
 	double pending;   /* The last value that the caller set, plus `base`. */
 	double committed; /* Value at the last store_commit(). Negative if there was none. */
-	/* Value in the file that the caller has not added yet; see store_news(). */
+	/* A file that became readable late had this value. The caller has not added it to its
+	 * own count yet; see store_news(). */
 	double base;
 	/* Value in the batch that is being written. Negative if there is none. */
 	double writing;

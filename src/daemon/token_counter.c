@@ -171,7 +171,8 @@ static void row_read(void *arg, const char *id, const char *text)
 	}
 	if (r) {
 		r->counted = json_doc_true(doc, "counted");
-		/* Store the row again, because it may have another number than in the store. */
+		/* Store the row again, because its number may differ from the number in the
+		 * store. */
 		r->changed = true;
 		model_energy_restored(r);
 	}
@@ -300,8 +301,8 @@ static void token_news(void *arg, int fd, uint32_t events)
 	mailbox_unlock(&t->box);
 }
 
-/* True if a process works according to its own figures, because the GPU may be busy with
- * another server. */
+/* True if the process works. Its own figures decide, if they are known. The GPU's utilisation
+ * is the last resort, because another server may cause it. */
 static bool process_works(const struct gw_process *p, const struct gw_device *d)
 {
 	double ratio = NAN;

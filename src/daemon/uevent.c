@@ -70,8 +70,8 @@ static bool is_card_of_pci(const char *path)
 	       at + n == drm;
 }
 
-/* True if the event is about a GPU or its driver. The removal of a /dev/dri node counts,
- * because it comes before the removal of its GPU, when the node can still be closed. The
+/* True if the event is about a GPU or its driver. The removal of a /dev/dri node counts: it
+ * comes before the removal of the GPU, so the service can still close the node in time. The
  * addition of a node does not count, because the addition of its GPU is enough. */
 static bool is_relevant(const char *subsystem, const char *path, const char *pci_class,
 			bool gone)

@@ -18,9 +18,9 @@ enum uevent_news uevent_read(const char *message, size_t size);
 
 struct uevent;
 
-/* Starts receiving. Calls moved with gone = false when a driver or GPU was added (once for many
- * events), and with gone = true when one is being removed. Returns 0, or -GW_E_NOMEM or
- * -GW_E_IO if kernel events are not available. */
+/* Starts receiving. Calls moved(arg, false) after a driver or GPU was added (once for many
+ * events), and moved(arg, true) while one is being removed. Returns 0, -GW_E_NOMEM, or -GW_E_IO
+ * if kernel events are not available. */
 int uevent_new(struct loop *loop, void (*moved)(void *arg, bool gone), void *arg,
 	       struct uevent **ret);
 void uevent_free(struct uevent *u); /* u may be NULL. */

@@ -32,7 +32,7 @@ struct row {
 	/* Monotonic time of the next lookup. UINT64_MAX if all names are known. */
 	uint64_t due_ns;
 	unsigned tries;
-	uint64_t used; /* Counter of uses at the last use of this row. */
+	uint64_t used; /* Value of workload_names.uses when this row was last used. */
 };
 
 struct workload_names {
@@ -388,8 +388,8 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* How the names of each kind are found. NULL if the path of the control group has the only
- * name. A function returns true if all names are known. Otherwise it is called again later. */
+/* How the names of each kind are found. NULL if the only name is in the path of the control
+ * group. A function returns true if all names are known. Otherwise it is called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,
 	[WORKLOAD_DOCKER] = look_docker,

@@ -41,7 +41,7 @@ void workload_names_free(struct workload_names *n); /* n may be NULL. */
 
 /* Finds the workload of a process: its identity, and its names as far as they are known now.
  * Always fills *ret. Call it once for a new process, and again at each tick while
- * !workload_is_named(ret). Answers of 256 workloads are cached. An unknown name is looked up
+ * !workload_is_named(ret). Answers for 256 workloads are cached. An unknown name is looked up
  * again after 2 s, after 10 s and then every minute. */
 void workload_names_resolve(struct workload_names *n, const struct gw_process *p,
 			    struct workload *ret);

@@ -51,16 +51,16 @@ struct backend;
 struct device {
 	struct backend *backend; /* borrowed */
 	struct report r;         /* written only by the thread that reads the hardware */
-	/* Points to own_call or, while the backend opens, to the backend's `call`. The value
-	 * there is the name of the running vendor call; NULL: no call is running. */
+	/* *call is the name of the vendor call that is running; NULL: none. It is stored in
+	 * own_call or, while the backend opens, in the backend's `call`. */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
-	/* End of the previous vendor call, which counts as the start of the next call if there
-	 * is no other work in between. This saves one clock reading per call. 0: the next call
+	/* End of the previous vendor call. If there is no other work in between, it counts as
+	 * the start of the next call, which saves one clock reading per call. 0: the next call
 	 * reads the clock. */
 	uint64_t series_ns;
-	bool fresh; /* The GPU was opened and its name is not known yet: the next read reads it. */
+	bool fresh; /* The GPU was opened, and its name is not known yet: read() must get it. */
 	void *priv; /* private data of the backend; backend_ops.close frees it */
 };
 
@@ -177,10 +177,10 @@ struct backend_ops {
 	bool (*present)(struct backend *b);
 
 	/* Finds and opens the GPUs. Calls backend_slot() for each GPU, in the driver's order,
-	 * and sets UUID and PCI id. Either also sets name and memory, or sets d->fresh. If
-	 * opening fails or there is no GPU, open() sets the cause with backend_fail() and
-	 * returns 0. The only error that it returns is -GW_E_NOMEM. It may be called again
-	 * after close(): a GPU with a known UUID keeps its slot. */
+	 * and sets UUID and PCI id. Also sets name and memory, or sets d->fresh if read() must
+	 * get them. If opening fails or there is no GPU, open() sets the cause with
+	 * backend_fail() and returns 0. The only error that it returns is -GW_E_NOMEM. It may
+	 * be called again after close(): a GPU with a known UUID keeps its slot. */
 	int (*open)(struct backend *b);
 
 	/* Closes every handle and frees every priv; the slots stay. Safe after a failed open. */
@@ -211,13 +211,14 @@ struct backend_ops {
 
 	/* Reads the mean utilisation per process since since_us (driver timestamps, wall-clock
 	 * microseconds). Fills at most cap rows, one per pid, with the time of its newest
-	 * sample. Drops rows with values over 100 %, with old timestamps, or that occur twice.
+	 * sample. Ignores samples with a value over 100 % or an old timestamp, and counts
+	 * repeated samples once.
 	 *
 	 * The mean covers only samples that name the process: the driver reports no sample in
 	 * which the process was idle. Two processes that had the same pid share a row. With
-	 * since_us 0, the mean covers the whole history that the driver keeps. After the wall
-	 * clock steps back, no sample is newer than since_us. Returns the number of rows, or
-	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
+	 * since_us 0, the mean covers the whole history that the driver keeps. If the wall
+	 * clock was set back after since_us, no sample is newer than since_us. Returns the
+	 * number of rows, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 

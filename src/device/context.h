@@ -110,7 +110,7 @@ struct gw_ctx {
 	unsigned slots, slots_cap; /* number of slots, and for how many there is memory */
 	unsigned opens;            /* how often a backend was opened */
 	unsigned generation;       /* increases when devices or causes may have changed */
-	bool fresh;                /* Devices were opened whose names are not read yet. */
+	bool fresh;                /* The names of new devices are not read yet. */
 	unsigned cuda_numbered;    /* generation for which the CUDA ordinals were computed */
 	struct host host;
 	struct host_report host_report; /* values of the machine, read at host_ns */
@@ -136,16 +136,16 @@ int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
  * -GW_E_ARG. */
 int context_fail_size(struct gw_ctx *ctx, const char *type, size_t given, size_t known);
 
-/* Works like gw_open(), with a clock from the caller, which must outlive the context. */
+/* Works like gw_open(), with the caller's clock. The clock must outlive the context. */
 int context_open(const struct gw_options *options, const struct clock *clock,
 		 struct gw_ctx **ret_ctx);
 
 /* Opens the backends that are due. Needs the lock. Returns 0 or -GW_E_NOMEM. */
 int context_refresh(struct gw_ctx *ctx);
 
-/* Informs the context that a driver was loaded (gone false) or is about to be unloaded (gone
- * true). After a load the next refresh tries every backend. Before an unload the open backends
- * are closed; they are tried again some seconds later. */
+/* If `gone` is false, a driver was loaded: the next refresh tries every backend. If `gone` is
+ * true, a driver is about to be unloaded: the open backends are closed, and tried again some
+ * seconds later. */
 void context_driver_changed(struct gw_ctx *ctx, bool gone);
 
 /* Take and give back the exclusive use of a slot's device. Call without the lock. */

@@ -51,9 +51,9 @@ struct call_cost {
 	uint32_t code[CALL_COST_CODES];
 };
 
-/* Lists the calls that were made at least once, at most max, in the order of the backend's
- * table. Returns their number; 0 if ctx is NULL. Needs no lock and may be called from any
- * thread while ctx is open. */
+/* Lists at most max calls that were made at least once, in the order of the backend's table.
+ * Returns their number; 0 if ctx is NULL. Needs no lock and may be called from any thread while
+ * ctx is open. */
 unsigned call_cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max);
 
 /* Returns the name of a code, such as "GPU_IS_LOST"; "UNKNOWN" for the last code and larger

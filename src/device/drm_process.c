@@ -25,7 +25,8 @@
 /* Maximum number of clients per GPU. If there are more, no utilisation is reported. */
 #define USE_CLIENTS_MAX 1024
 
-/* The keys that report the memory of a client. The first key that the driver writes is used. */
+/* The keys that report the memory of a client. If the driver writes several of them, the first
+ * one in this order is used. */
 enum { RESIDENT, MEMORY, TOTAL, KEYS };
 static const char *const keys[KEYS] = { "drm-resident-", "drm-memory-", "drm-total-" };
 

@@ -482,7 +482,7 @@ static bool is_mounted_over(const char *line)
 }
 
 /* Finds the container runtime in the list of mounts. Only mounts over the container's own files
- * count, because the host also sees the mounts of the container storage. */
+ * count: the mounts of the container storage are visible on the host, too. */
 static bool container_by_mounts(const struct root *root, char *out, size_t size)
 {
 	static const struct pattern source[] = {

@@ -11,8 +11,8 @@
 
 struct host {
 	const struct root *root;
-	/* Clock ticks of all CPUs up to the previous reading: those in which a CPU was busy, and
-	 * all. total is 0 before the first reading. */
+	/* Clock ticks of all CPUs up to the previous reading: `busy` counts those in which a
+	 * CPU was busy, `total` counts all. `total` is 0 before the first reading. */
 	uint64_t busy, total;
 };
 

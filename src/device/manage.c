@@ -104,8 +104,8 @@ struct manage_job {
 	const struct root *root;
 	double target[2];
 	enum manage_action action;
-	/* The caller sets STEP_CANCELLED when it stops waiting; a step that has not started
-	 * then does not start. */
+	/* The caller sets STEP_CANCELLED when it stops waiting. A step that has not started by
+	 * then is not carried out. */
 	_Atomic int step;
 };
 

@@ -70,7 +70,8 @@ struct manage_order {
 enum manage_outcome {
 	MANAGE_UNCHANGED,
 	MANAGE_FOREIGN, /* Not restored, because someone else changed the setting. */
-	/* The call that sets has not returned: the setting may have changed, or may change. */
+	/* The call that sets the value has not returned: it may have changed, or may still
+	 * change. */
 	MANAGE_UNCERTAIN,
 	MANAGE_CHANGED, /* The driver accepted the change. */
 };
@@ -105,8 +106,8 @@ struct manage_keeper {
  * -GW_E_ARG: the driver does not accept the value; the message has the bounds.
  * -GW_E_STATE: not possible now: the driver is released, the GPU is in use, someone else
  * changed the setting, or the change had no effect.
- * -GW_E_TIMEOUT: a call has not returned; `outcome` is MANAGE_UNCERTAIN if it was the call that sets.
- * Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
+ * -GW_E_TIMEOUT: a call has not returned; if it was the call that sets the value, `outcome` is
+ * MANAGE_UNCERTAIN. Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
 int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	       const struct manage_keeper *keeper, struct manage_result *ret);
 

@@ -124,9 +124,10 @@ static bool find_symbols(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* Writes the driver version to which the library belongs. The call needs no initialisation; it
- * reports the version after the number of the CUDA release: "13.580.159.04". If the call fails,
- * takes the version from the file name (".../libnvidia-ml.so.580.159.04"). */
+/* Writes the version of the driver that the library belongs to. The call needs no
+ * initialisation; it reports the version after the number of the CUDA release: "13.580.159.04".
+ * If the call fails, takes the version from the file name
+ * (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
 {
 	const struct nvml *n = b->priv;
@@ -665,8 +666,8 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* If the driver did not open again, its earlier devices stay in the list; this marks their
- * values as absent. */
+/* Marks the devices' values as absent: if the driver did not open again, its earlier devices
+ * stay in the list. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {

@@ -82,9 +82,9 @@ struct nvml_meaning {
 };
 const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
 
-/* Loads the library that the options name. Without such an option, loads the first library that
- * is not a stub from the folders in which drivers and container runtimes put it. Returns its
- * handle and sets b->library_path, or returns NULL and sets the cause. */
+/* Loads the library that the options name. Without such an option, searches the folders in
+ * which drivers and container runtimes put the library, and loads the first one that is not a
+ * stub. Returns its handle and sets b->library_path, or returns NULL and sets the cause. */
 void *nvml_library_open(struct backend *b);
 
 /* For a container without the library, writes which setting of the container runtime is missing

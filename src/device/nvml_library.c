@@ -23,11 +23,12 @@
 #define NVML_TRIPLET "x86_64-linux-gnu"
 #endif
 
-/* The loader searches the first name in its cache and its folders. The paths are for containers
- * in which the loader does not search the right folder. The NVIDIA runtime mounts the library
- * into the library folder of Debian or of other systems, and GKE into /usr/local/nvidia. The
- * driver container of the GPU operator has its own tree below /run/nvidia/driver. The name
- * without a version is last, because it is usually the toolkit's stub. */
+/* The loader looks for the first name in its cache and its folders. The paths are for
+ * containers in which the loader does not search the right folder. The NVIDIA runtime mounts
+ * the library into the library folder of Debian or of other systems, and GKE into
+ * /usr/local/nvidia. The driver container of the GPU operator has its own tree below
+ * /run/nvidia/driver. The name without a version is last, because it is usually the toolkit's
+ * stub. */
 static const char *const candidates[] = {
 	"libnvidia-ml.so.1",
 	"/usr/lib/" NVML_TRIPLET "/libnvidia-ml.so.1",

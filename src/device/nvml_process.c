@@ -1,9 +1,10 @@
 /* nvml_process: the driver's process lists in any of their layouts, and utilisation per
  * process.
  *
- * Under the same symbol an entry has had 16, 24 and 32 bytes (drivers 535.43 to 535.98, and
- * 550.127 in a container). So we measure the length of an entry: we fill the array with a
- * pattern before the call, and the bytes that the driver overwrote show the length. */
+ * Under the same symbol, different drivers use entries of 16, 24 or 32 bytes (seen with 535.43
+ * to 535.98, and with 550.127 in a container). So we measure the length of an entry: we fill
+ * the array with a pattern before the call, and the bytes that the driver overwrote show the
+ * length. */
 #include "nvml.h"
 
 #include "base/array.h"

@@ -39,7 +39,7 @@ static inline double nvml_scaled(double raw, double scale)
 	return scale < 1 ? raw / (double)(int64_t)(1 / scale + 0.5) : raw * scale;
 }
 
-/* True if a number from the driver is a value and not a placeholder; max: from the row. */
+/* True if a number from the driver is a value and not a placeholder. `max` is from the row. */
 static inline bool nvml_is_value(double raw, double max)
 {
 	return max == 0 ? raw == raw : raw >= -max && raw <= max;

@@ -1,9 +1,9 @@
 /* nvsmi: the backend for NVIDIA GPUs if NVIDIA's library cannot be loaded.
  *
  * One run of nvidia-smi prints the values of all GPUs. Each device uses the output of a run at
- * most once, so one run per round of readings is enough. Another nvidia-smi process keeps
- * running (nvsmi_stream.c) and prints power samples and the values that are read at every tick.
- * If this process fails, each round needs one run, which is then also a power sample. */
+ * most once. So a round in which every device is read needs one run. Another nvidia-smi process
+ * keeps running (nvsmi_stream.c) and prints power samples and the values that are read at every
+ * tick. If this process fails, each round needs one run, which is then also a power sample. */
 #include "nvsmi.h"
 
 #include "backend.h"

@@ -26,7 +26,7 @@ struct proc {
 	/* Path of the control group. A process can have one path per hierarchy. This is the
 	 * path of a Slurm job if there is one. Otherwise it is the path in the unified
 	 * hierarchy or, if that path is "/" or missing, the longest path. A path that does not
-	 * fit is cut; the path of a pod in a container has 400 bytes. */
+	 * fit is cut; a pod inside a container has a path of 400 bytes. */
 	char cgroup[512];
 	/* First 12 digits of the id of the container, or its name. "": no container. */
 	char container[72];

@@ -135,8 +135,8 @@ static bool wants_use(const struct slot *s)
 }
 
 /* Lists the processes on the GPU of one slot. Here `tiers` of the slot is a set of enum
- * gw_process_want, and now_ns is the wall time since which utilisation is read, in
- * microseconds. */
+ * gw_process_want, and now_ns is the wall time, in microseconds, from which on utilisation is
+ * read. */
 static void list_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -369,7 +369,7 @@ static int collect_entries(struct gw_process_list *l, const struct take *t)
 	return keep_marks(l, t->mono_ns);
 }
 
-/* Returns the wall time since which utilisation is read, in microseconds. */
+/* Returns the wall time, in microseconds, from which on utilisation is read. */
 static uint64_t use_since_us(const struct take *t)
 {
 	uint64_t span = SM_WINDOW_NS;

@@ -1,10 +1,10 @@
 /* process_list: lists the processes on each GPU as the driver reports them, the memory in use,
  * and the utilisation per process. It does not read /proc.
  *
- * A list costs 250 us on an H200 at ten per second, the memory alone only 70 us. A process that
- * starts or ends changes the memory in use. So the previous list is used again for at most half
- * a second, as long as exactly the same number of bytes is in use. Calls run on the call
- * threads of the context. */
+ * On an H200 that is read ten times per second, a list costs 250 us, and the memory in use
+ * alone only 70 us. A process that starts or ends changes the memory in use. So the previous
+ * list is used again for at most half a second, as long as exactly the same number of bytes is
+ * in use. Calls run on the call threads of the context. */
 #ifndef GW_DEVICE_PROCESS_LIST_H
 #define GW_DEVICE_PROCESS_LIST_H
 

@@ -27,8 +27,8 @@ struct sampler_device {
 /* Initialises sd for the GPU at this position of a snapshot. Returns 0 or -GW_E_NODEV. */
 int sampler_device_init(struct sampler_device *sd, struct gw_ctx *ctx, unsigned position);
 
-/* Reads the tiers that are due or, with force, all of them, and copies the known values.
- * Searches for a driver that went away at most once per second. */
+/* Reads the tiers that are due or, with force, all of them, and copies the known values. At
+ * most once per second, searches for a driver that went away. */
 void sampler_device_read(struct sampler_device *sd, unsigned tiers, bool force,
 			 struct report *ret);
 

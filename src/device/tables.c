@@ -1,5 +1,5 @@
-/* tables: makes the arrays that gpuward.h declares from the .def files, and the names of enum
- * values. */
+/* tables: makes from the .def files the tables that gpuward.h gives access to, and the names of
+ * enum values. */
 #include "tables.h"
 
 #include "context.h"

@@ -36,8 +36,8 @@ struct workload {
 };
 
 /* Finds the workload from the path of a control group (the text after the second colon of
- * /proc/PID/cgroup). uid is the owner of the process, which is stored as the user of a job; -1:
- * unknown. Always fills *ret; the kind is WORKLOAD_NONE if the path names no workload.
+ * /proc/PID/cgroup). uid is the owner of the process (-1: unknown); it is stored as the user of
+ * a job. Always fills *ret; the kind is WORKLOAD_NONE if the path names no workload.
  *
  * The path is read from the root, and the first group of a known kind decides: a container that
  * runs inside a job belongs to the job, and groups below a pod or a job are ignored. The owner

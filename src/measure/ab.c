@@ -26,8 +26,8 @@
  * The number of analyses selects the row: with five analyses, row five. Alpha is from our own
  * simulation: the 5 % quantile of the smallest p value over the analyses in 10^6 normal
  * experiments (0.04976, 0.02917, 0.02113, 0.01655, 0.01367, 0.01165, 0.01015, 0.00895, 0.00800,
- * 0.00726), rounded down. If the last analysis is earlier than in the table because of
- * pairs_max, it shares more of its data with the analysis before it, so the same alpha is
+ * 0.00726), rounded down. With a small pairs_max the last analysis is earlier than in the
+ * table. It then shares more of its data with the analysis before it, so the same alpha is
  * slightly stricter than necessary. */
 static const struct {
 	unsigned pairs;
@@ -157,9 +157,9 @@ static struct ab_interval exp_interval(double low, double high)
 
 /* Returns the union of the BCa interval and the t interval. BCa alone finds a difference
  * between a command and itself too often: the pairs are symmetric, so a skew comes from a few
- * disturbed runs, and BCa moves the interval towards these runs. Simulated with 5 % of the runs
- * 10 % too high, noise of 1 % and five interim checks, BCa alone found a difference in 13.8 %
- * of the comparisons; t alone, or the union, in 3.2 %. */
+ * disturbed runs, and BCa moves the interval towards these runs. In a simulation with noise of
+ * 1 %, five interim checks, and 5 % of the runs 10 % too high, BCa alone found a difference in
+ * 13.8 % of the comparisons; t alone and the union found one in 3.2 %. */
 static struct ab_interval union_of(struct ab_interval x, struct ab_interval y)
 {
 	return (struct ab_interval){ fmin(x.low, y.low), fmax(x.high, y.high) };

@@ -97,12 +97,12 @@ bool ab_next(const struct ab *ab, struct ab_step *ret);
  * requested one. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
-/* Why the comparison ended. If it ended as soon as a 95 % interval excludes 0, it would find a
- * difference in 16 of 100 comparisons of a command with itself. Therefore the data are analysed
- * only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs (those below pairs_max), and after
- * pairs_max pairs. The intervals are wider, so that all analyses together are wrong in 5 of 100
- * comparisons. The width depends on the number of analyses: the table in ab.c has alpha 0.0136
- * for the five analyses of 40 pairs. */
+/* Why the comparison ended. A comparison that ended as soon as a 95 % interval excludes 0 would
+ * find a difference between a command and itself in 16 of 100 cases. Therefore the data are
+ * analysed only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs (those below pairs_max),
+ * and after pairs_max pairs. The intervals are wider, so that all analyses together are wrong
+ * in 5 of 100 comparisons. The width depends on the number of analyses: the table in ab.c has
+ * alpha 0.0136 for the five analyses of 40 pairs. */
 enum ab_outcome {
 	AB_RUNNING,
 	AB_DECIDED, /* the interval lies on one side of the threshold */
@@ -176,9 +176,10 @@ const struct ab_estimate *ab_last_interim(const struct ab *ab);
 
 enum ab_outcome ab_outcome(const struct ab *ab);
 
-/* Returns the exit code of `gpuward ab`. 12: too many runs were invalid. 13: other processes
- * used the GPU. With a gate, 0: the gate passed; 10: the gate failed; 11: the comparison is
- * inconclusive. Without a gate, 0. Returns -GW_E_STATE while the comparison runs. */
+/* Returns the exit code of `gpuward ab`: 12 if too many runs were invalid, and 13 if other
+ * processes used the GPU. Otherwise, with a gate: 0 if it passed, 10 if it failed, 11 if the
+ * comparison is inconclusive; without a gate: 0. Returns -GW_E_STATE while the comparison
+ * runs. */
 int ab_exit_code(const struct ab *ab);
 
 #endif

@@ -1,9 +1,9 @@
 /* attribute: shares the energy of one GPU among its processes.
  *
  * It takes intervals of about a second, each with the energy of the device and the processes on
- * it, and splits them into rows that add up to the device. Energy that cannot be assigned is
- * its own row (`unattributed`) and is never spread over the visible processes. Pure: nothing is
- * allocated, and no share is below 0. */
+ * it, and splits them into rows that add up to the energy of the device. Energy that cannot be
+ * assigned is its own row (`unattributed`) and is never spread over the visible processes.
+ * Pure: nothing is allocated, and no share is below 0. */
 #ifndef GW_MEASURE_ATTRIBUTE_H
 #define GW_MEASURE_ATTRIBUTE_H
 

@@ -31,8 +31,8 @@
 
 /* Clock reasons that count as throttling: slowdown, sync boost, thermal, brake. Idle,
  * application clocks and display are normal for an idle GPU. The power cap does not count: an
- * H200 reports it for a while after a load, at 80 of 700 W, and a GPU that is really at its cap
- * is visibly busy. */
+ * H200 reports it for a while after a load, when it uses only 80 W of its cap of 700 W, and a
+ * GPU that is really at its cap is visibly busy. */
 #define THROTTLED UINT64_C(0xf8)
 
 const char *gw_baseline_kind_name(unsigned kind)
@@ -279,11 +279,11 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Returns the part of the uncertainty of the net energy that the gain causes and that the gross
- * energy does not have yet. In the gross energy the gain counts for the distance from the pivot
- * of the calibration, in the net energy for the distance from the baseline. The parts are added
- * in quadrature, so this one is the root of the difference of the squares, or 0 if that is
- * negative. */
+/* Returns what must be added in quadrature to the uncertainty of the gross energy, so that its
+ * part from the gain is right for the net energy. This part is the uncertainty of the gain
+ * times a distance: from the pivot of the calibration for the gross energy, from the baseline
+ * for the net energy. So the addition is the root of the difference of the squares, or 0 if
+ * that is negative. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;

@@ -3,7 +3,8 @@
  * There are three kinds, which are never mixed: no program has a context on the GPU; a program
  * has a context but is idle; the GPU is idle just after a load. A baseline is stored per uuid,
  * driver, vbios, kind, power limit and persistence. By default it is used for an hour by the
- * wall clock, and only while the temperature is within 10 degrees of its own. */
+ * wall clock, and only while the GPU's temperature is at most 10 degrees above or below that of
+ * the baseline. */
 #ifndef GW_MEASURE_BASELINE_H
 #define GW_MEASURE_BASELINE_H
 

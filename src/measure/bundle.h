@@ -62,7 +62,7 @@ void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *l
 int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, char *message,
 		size_t size);
 
-/* Ends the bundle: writes everything to disk, and the checksums. Returns 0, or the first error
+/* Ends the bundle: writes all data to disk, then the checksums. Returns 0, or the first error
  * since bundle_create(), with a message. */
 int bundle_close(struct bundle *b, char *message, size_t size);
 
@@ -113,8 +113,9 @@ int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bund
 int bundle_check_unchanged(const char *dir, char *message, size_t size);
 
 /* Calls visit() with the power samples of one device (monotonic time and watts), for replay.
- * *ret_simulated: the samples are from a simulated GPU. Returns the same as bundle_recompute();
- * -GW_E_NODEV: no such device; -GW_E_PARSE: the times of the samples go back. */
+ * *ret_simulated is true if the GPU was simulated. Returns the same as bundle_recompute(),
+ * -GW_E_NODEV if there is no such device, or -GW_E_PARSE if the times of the samples go
+ * back. */
 int bundle_power(const char *dir, unsigned device,
 		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, bool *ret_simulated, char *message, size_t size);

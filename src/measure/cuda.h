@@ -1,4 +1,4 @@
-/* cuda: runs a load on a GPU, which keeps the whole GPU busy with arithmetic for a given time.
+/* cuda: runs a load that keeps a whole GPU busy with arithmetic for a given time.
  *
  * It opens libcuda.so.1 at run time and loads a kernel as PTX, so no toolkit is needed. The
  * kernel reads the clock of the GPU and ends by itself, so that no load keeps running if the
@@ -15,9 +15,9 @@
 
 struct cuda_load;
 
-/* Creates a context on the GPU with this PCI id. Returns 0, or with a message -GW_E_NOSUPPORT
- * (no libcuda, or libcuda does not see this GPU), -GW_E_IO (a call failed) or -GW_E_NOMEM. The
- * caller owns *ret. */
+/* Creates a context on the GPU with this PCI id. Returns 0, and the caller owns *ret. Otherwise
+ * writes a message and returns -GW_E_NOSUPPORT (no libcuda, or libcuda does not see this GPU),
+ * -GW_E_IO (a call failed) or -GW_E_NOMEM. */
 int cuda_load_open(const char *pci, const struct clock *clock, struct cuda_load **ret,
 		   char *message, size_t size);
 void cuda_load_close(struct cuda_load *c);
@@ -37,7 +37,7 @@ struct cuda_drive {
 	struct cuda_load *load;
 };
 
-/* Prepares d. libcuda is not opened until drive.open() is called. clock: the clock of the
+/* Prepares d. libcuda is not opened until drive.open() is called. `clock` is the clock of the
  * context with the measured GPU. */
 void cuda_drive_init(struct cuda_drive *d, const struct clock *clock);
 

@@ -21,14 +21,15 @@ double normal_quantile(double p);
  * (normal). */
 double student_quantile(double p, double df);
 
-/* Returns the factor k of a two-sided interval, mean -+ k * u. The interval does not contain the
- * true value with probability alpha. The result is student_quantile(1 - alpha/2, df), but without
+/* Returns the factor k of a two-sided interval, mean -+ k * u. The interval misses the true
+ * value with probability alpha. The result is student_quantile(1 - alpha/2, df), but without
  * the loss of digits in 1 - alpha/2. */
 double student_factor(double alpha, double df);
 
-/* Returns the degrees of freedom of a sum of n independent variances of means, by
- * Welch-Satterthwaite: u2[i] (that is s^2/n) with df[i] degrees each; INFINITY for a known
- * component. NAN if the sum is 0. */
+/* Returns the degrees of freedom of the sum of n independent variances of means, by
+ * Welch-Satterthwaite. u2[i] is a variance (s^2 divided by the number of values), and df[i] its
+ * degrees of freedom: INFINITY if the variance is known exactly. Returns NAN if the sum is
+ * 0. */
 double welch_df(const double *u2, const double *df, size_t n);
 
 #endif

@@ -164,8 +164,8 @@ int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
 		/* Before the first sample nothing was measured. */
 		energy_at_sample(s, n, ret);
 		if (before <= ENERGY_HOLE_STEPS * e->set.spacing_s) {
-			/* This time is too short to be a gap, so the first sample stands for
-			 * it. */
+			/* This time is too short to be a gap: assume the power of the first
+			 * sample. */
 			ret->joules -= before * s->w;
 			ret->square -= before * sq(s->w);
 		} else {

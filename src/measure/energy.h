@@ -37,11 +37,11 @@ enum energy_shape {
 struct energy_setup {
 	struct sensor sensor;
 	enum energy_shape shape;
-	double spacing_s;    /* planned time between samples */
-	double window_s;     /* averaging window of one sample, or its time constant */
-	double lag_s;        /* delay of the samples */
-	double look_ratio;   /* share of the time in which the sensor measures, 0 to 1 */
-	bool counter;        /* there is an energy counter, and it can be trusted */
+	double spacing_s;  /* planned time between samples */
+	double window_s;   /* averaging window of one sample, or time constant of the filter */
+	double lag_s;      /* delay of the samples */
+	double look_ratio; /* share of the time in which the sensor measures, 0 to 1 */
+	bool counter;      /* there is an energy counter, and it can be trusted */
 	enum gw_absence why; /* why there are neither samples nor a counter */
 	bool mig;            /* the board is split into MIG instances */
 	double limit_w;      /* power limit of the board; NAN: unknown */
@@ -152,12 +152,13 @@ void energy_note(struct energy *e, uint64_t t_ns, unsigned code);
  * if t is before the oldest sample that is kept. */
 int energy_at(const struct energy *e, uint64_t t_ns, struct energy_point *ret);
 
-/* Opens a window in the caller's memory. hint_period_s: period of the load, or NAN. */
+/* Opens a window in the caller's memory. hint_period_s is the period of the load; NAN:
+ * unknown. */
 void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s);
 void energy_close(struct energy_window *w, uint64_t end_ns);
 
-/* Adds the samples since the last call to the window. Call it at least every 30 s. Returns true
- * if the window is closed and samples cover its end. */
+/* Adds to the window the samples that arrived since the last call. Call it at least every 30 s.
+ * Returns true if the window is closed and samples cover its end. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
 
 /* energy_is_near() returns true if the window is shorter than the spacing of samples and a

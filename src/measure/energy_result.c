@@ -12,7 +12,7 @@
 /* Relative uncertainty of samples that no counter verifies. On an H200, samples and counter
  * differed by up to 1.5 %. */
 #define UNANCHORED    0.01
-#define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the readings of a ratio */
+#define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the two readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
 #define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
 /* The difference between counter and samples depends on the load. On an H200 it varies by this
@@ -231,9 +231,9 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = hypot(m->counter_u, lateness_u(e, w));
 }
 
-/* Computes the energy from the counter alone, if no samples cover the boundaries. Multiplies
- * the mean power between the counter readings nearest to the start and to the end of the window
- * by the length of the window. */
+/* Computes the energy from the counter alone, if no samples cover the boundaries: takes the
+ * mean power between the two counter readings nearest to the start and to the end of the
+ * window, and multiplies it by the length of the window. */
 static void bare_counter(const struct energy *e, const struct energy_window *w,
 			 const struct gw_energy *r, struct meters *m)
 {
@@ -264,8 +264,8 @@ static double least_gaps_u(const struct energy_window *w, const struct gw_energy
 	return r->coverage_ratio < COVERAGE_FILL ? gap_energy(w) / sqrt(3) : 0;
 }
 
-/* Returns the part of the changes at the sampling rate that passes the filter of the sensor.
- * These changes cause the error of a sum of samples. */
+/* Returns the share of fast power changes (as fast as the sampling) that passes the filter of
+ * the sensor. These changes cause the error of a sum of samples. */
 static double energy_leak(const struct energy *e)
 {
 	double x = e->set.window_s / e->set.spacing_s;
@@ -326,8 +326,8 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 }
 
 /* Chooses between the results of the counter and of the samples, by the smaller uncertainty.
- * The counter is chosen if the uncertainties are equal or if both disagree, because a counter
- * is used at all only if reading does not disturb it and it never decreased. */
+ * The counter is also chosen if the uncertainties are equal or if the results disagree, because
+ * a counter is used at all only if reading does not disturb it and it never decreased. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {
@@ -356,7 +356,8 @@ static void energy_choose(const struct energy *e, const struct energy_window *w,
 	if (samples) {
 		r->anchor_ratio =
 			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
-		/* Without a counter, anchor_u is 0: the uncertainty of the gain covers it. */
+		/* Without a counter, anchor_u is 0, because the uncertainty of the gain
+		 * contains this error. */
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
 	if (counter &&
@@ -606,8 +607,8 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		energy_take_read(e, w->end_ns, &w->end);
 		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
-		/* If more is missing, nothing is filled, and the interval includes the energy that
-		 * the gaps may contain. */
+		/* If more than a tenth of the window is missing, its energy is not estimated,
+		 * and the interval includes the energy that the gaps may contain. */
 		r->gap_joules = r->coverage_ratio >= COVERAGE_FILL ? gap_energy(w) : 0;
 		w->period_s = energy_period(e, w);
 		r->load_period_seconds = w->period_s;

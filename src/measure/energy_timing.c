@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The fit uses readings of this time. The phase of the updates drifts by 1e-4, which is 6 ms in
- * this time. */
+/* The fit uses the readings of the last FIT_NS. In this time the phase of the updates drifts by
+ * 6 ms (a ratio of 1e-4). */
 #define FIT_NS    (60 * NS_PER_S)
 #define FIT_READS 6   /* the fit needs this many readings */
 #define FIT_STEPS 100 /* number of phases that the first search tries */
@@ -137,8 +137,8 @@ static void search_phase(const struct energy *e, const struct energy_read *const
 }
 
 /* Updates of the counter have a fixed phase on the monotonic clock (1 ms of jitter on an H200).
- * Readings at varying times show the phase: with the right phase, counter against integral is a
- * straight line. */
+ * Readings at varying times show the phase: if the phase is right, the counter plotted over the
+ * integral of the power is a straight line. */
 void energy_find_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];

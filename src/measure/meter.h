@@ -20,7 +20,7 @@ typedef void meter_event_fn(void *arg, unsigned device, const struct event *e);
 struct meter_config {
 	const struct gw_meter_options *options; /* NULL: defaults */
 	/* Called once per device before its first event, with the way in which the device will
-	 * be measured. position: index in snapshots. May be NULL. */
+	 * be measured. `position` is the GPU's index in snapshots. May be NULL. */
 	void (*on_setup)(void *arg, unsigned device, unsigned position,
 			 const struct energy_setup *setup);
 	meter_event_fn *on_event; /* may be NULL */
@@ -47,7 +47,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
 /* Sets further processes that are part of the measurement: from now on, these processes and
- * their descendants are not foreign.  They replace the processes of the last call.  count: at
+ * their descendants are not foreign. They replace the processes of the last call. `count` is at
  * most METER_SERVERS. */
 void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
 
@@ -92,8 +92,8 @@ bool window_done(struct gw_window *w);
 void window_hurry(struct gw_window *w);
 
 /* window_evidence() writes the evidence for a code; window_processes() returns the energy per
- * process. Call them only after gw_window_wait(). e: the energy of the window, or of a part of
- * it. */
+ * process. Call them only after gw_window_wait(). `e` is the energy of the window, or of a part
+ * of it. */
 void window_evidence(const struct gw_window *w, unsigned device, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);

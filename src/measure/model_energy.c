@@ -303,8 +303,8 @@ static void row_charge(struct model_row *r, const struct model_pending *p, doubl
 	r->changed = true;
 }
 
-/* Charges the energy of one process to its model. If no model runs in this process alone, the
- * models without a process of their own share the energy by their tokens. */
+/* Charges the energy of one process to its model. If the process does not belong to one model,
+ * the models without a process of their own share its energy by their tokens. */
 static void settle_process(struct model_energy *m, const struct model_worker *w,
 			   const struct settlement *s, const struct model_pending *p)
 {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds. A process's share of the power is its mean over the last one to two spans of this
- * length. */
+/* Length of a span in seconds. A process's share of the power is its mean over the last one to
+ * two spans. */
 #define POWER_SPAN_S 3
 
 /* Key of the row that sums all processes without their own row. No process has pid 0. */

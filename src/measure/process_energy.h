@@ -32,9 +32,9 @@ struct process_energy {
 		uint64_t seen;
 	} row[ATTRIBUTE_ROWS]; /* same indices as shares.row */
 	uint64_t steps;
-	/* The counter at two recent times, the older one first, and the time of the newer one.
-	 * A share of the power is the mean since the older time, because the joules of a GPU
-	 * arrive in batches. */
+	/* The joules of the counter at two recent times, the older one first, and its seconds
+	 * at the newer one. A share of the power is the mean since the older time, because the
+	 * joules of a GPU arrive in batches. */
 	double mark_j[2], mark_s;
 	double former_joules;  /* joules of rows that were freed */
 	double earlier_joules; /* value of the counter at the first process_energy_add() */
@@ -56,9 +56,9 @@ struct process_energy_sums {
 void process_energy_init(struct process_energy *e, double no_context_w, double context_w);
 
 /* Divides the increase of the counter since the last call among the processes that are on the
- * GPU now. The first call only stores the counter. uses: each process once. hidden: there may
- * be processes that are not in `uses`, as in attribute_add(). If there are more than
- * PROCESS_ENERGY_ROWS processes, the part of those without a row is unattributed. If the
+ * GPU now. The first call only stores the counter. `uses` has each process once. If `hidden` is
+ * true, there may be processes that are not in `uses`, as in attribute_add(). If there are more
+ * than PROCESS_ENERGY_ROWS processes, the part of those without a row is unattributed. If the
  * counter decreased, nothing is divided, and the next call continues from the new value. */
 void process_energy_add(struct process_energy *e, double counter_j, double counter_s,
 			const struct attribute_use *uses, size_t n, bool hidden);
@@ -67,7 +67,7 @@ void process_energy_add(struct process_energy *e, double counter_j, double count
 void process_energy_shift(struct process_energy *e, double joules, double seconds);
 
 /* Returns the row of a process; NULL: the process has no row. Sets *ret_ratio to the process's
- * share of the GPU's energy in the last seconds; NAN: unknown. */
+ * share of the GPU's energy in about the last 3 to 6 s; NAN: unknown. */
 const struct attribute_row *process_energy_find(const struct process_energy *e,
 						struct proc_id id, double *ret_ratio);
 

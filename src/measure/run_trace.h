@@ -1,9 +1,10 @@
 /* run_trace: power and other values over time during a run, for its plots.
  *
- * The meter's threads add the values, so nothing is allocated during a run. There is memory for
- * RUN_TRACE_POINTS of power and of the other values per device. When the memory is full, half of
- * the points are removed: for power, the lowest and highest sample of each group stay; for the
- * other values, every second reading stays. Joules are never computed from a trace. */
+ * The meter's threads add the values, so nothing is allocated during a run. Per device there is
+ * memory for RUN_TRACE_POINTS points of power, and as many of the other values. When the memory
+ * is full, half of the points are removed: for power, the lowest and highest sample of each
+ * group stay; for the other values, every second reading stays. Joules are never computed from
+ * a trace. */
 #ifndef GW_MEASURE_RUN_TRACE_H
 #define GW_MEASURE_RUN_TRACE_H
 

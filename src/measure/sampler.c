@@ -116,7 +116,7 @@ static void choose_ring(struct sampler *s)
 	s->ring.fetched = n;
 	s->ring.fetched_ns = now_ns(s);
 	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
-		spacing = sensor->ring.period_s; /* the driver was loaded a moment ago */
+		spacing = sensor->ring.period_s; /* the driver was just loaded */
 	if (text && n >= 0)
 		use_ring(s, SHAPE_TEXT, 0.1);
 	else if (!text && spacing <= COARSE_S)

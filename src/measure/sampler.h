@@ -43,8 +43,8 @@ struct sampler_due {
 	uint64_t processes_ns; /* the processes on the GPU */
 };
 
-/* The driver's power ring buffer. Each read returns the whole ring; only entries that the read
- * before did not have are processed. */
+/* The driver's power ring buffer. Each read returns the whole ring; only entries that the
+ * previous read did not return are processed. */
 struct sampler_ring {
 	struct power_sample entry[SAMPLER_RING];
 	int fetched;         /* number of entries that are not processed yet */
@@ -55,8 +55,8 @@ struct sampler_ring {
 	bool offset_known;
 	bool broken;         /* the driver no longer returns the ring buffer */
 	uint64_t last_ns;    /* monotonic time of the newest sample */
-	uint64_t covered_ns; /* a sample with this timestamp covers the last end of a window */
-	/* The sample that covers the last end of a window is available by this time. */
+	uint64_t covered_ns; /* a sample at this time covers the newest end of a window */
+	/* The sample that covers the newest end of a window is available by this time. */
 	uint64_t drain_until_ns;
 };
 
@@ -110,13 +110,13 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 void sampler_done(struct sampler *s);
 
 /* Takes the readings that are due, and returns the time of the next reading (monotonic ns).
- * active: a window is open. */
+ * `active` is true if a window is open. */
 uint64_t sampler_step(struct sampler *s, bool active);
 
 /* Takes the readings for a boundary: a window begins (end_ns is 0), or a window ended at
  * end_ns. After the end of a window, a caller waits for the sample that covers the end, so the
- * sampler reads this sample as soon as it can be available. brief: the window has ended and is
- * so short that a counter reading would not improve its result. */
+ * sampler reads this sample as soon as it can be available. `brief` is true if the window has
+ * ended and is so short that a counter reading would not improve its result. */
 void sampler_boundary(struct sampler *s, uint64_t end_ns, bool brief);
 
 #endif

@@ -38,8 +38,9 @@ struct sensor_source {
 	enum sensor_model model;
 	double period_s; /* time between new values */
 	double window_s; /* averaging window of one value, or the time constant */
-	/* Delay of the values; the times of samples are corrected for it. For a boxcar: half
-	 * its window plus the delay. For a low-pass: the time constant plus the delay. */
+	/* By how much the values are late; the times of samples are corrected for it. It is the
+	 * delay until a value appears, plus half the window of a boxcar or the time constant of
+	 * a low-pass filter. */
 	double lag_s;
 	/* number of observed changes from which period_s was computed; 0: it is assumed */
 	unsigned changes;
@@ -49,7 +50,7 @@ struct sensor_source {
 /* The test of one rate of reading the counter. NAN: not tested, or no result. */
 struct sensor_rate {
 	double every_s;     /* mean time between readings */
-	double counter_w;   /* mean power by the counter, read at this rate */
+	double counter_w;   /* mean power by the counter when it is read at this rate */
 	double reference_w; /* mean power by the samples at the same time */
 };
 
@@ -150,14 +151,14 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 int sensor_compose(struct buf *out, const struct sensor *s);
 int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
 
-/* Writes s completely or not at all; creates dir. Returns 0, or with a message an error of
- * sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
+/* Writes s completely or not at all; creates dir. Returns 0. Otherwise writes a message and
+ * returns an error of sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size);
 
 /* Fills in s from the file for s->uuid, driver and vbios. Returns 0, or -GW_E_NOENT if there is no
- * such file. Otherwise s is unchanged, and it returns with a message: -GW_E_PARSE (the file is
- * ignored, because it is truncated, changed or of another version), -GW_E_PERM, -GW_E_IO or
- * -GW_E_NOMEM. */
+ * such file. Every other error comes with a message: -GW_E_PARSE (the file is ignored, because
+ * it is truncated, changed or of another version), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. After
+ * an error s is unchanged. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
 /* The functions that run our own load on the GPU. The load ends at its end time even if the program
@@ -183,9 +184,9 @@ struct sensor_plan {
 /* Measures the properties of the sensor, on the calling thread and on the device's clock. This
  * takes about half a minute, and about one more minute if plan->drive is given. For at most 35
  * s it reads the counter more often than other code may. Returns 0 and *ret, with origin
- * SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise *ret is unchanged, and it returns with a message:
- * -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power), -GW_E_STATE (a drive is given
- * and another process is on the GPU), or the drive's error. */
+ * SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise leaves *ret unchanged, writes a message and
+ * returns -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power), -GW_E_STATE (a drive
+ * is given and another process is on the GPU), or the drive's error. */
 int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size);
 

@@ -216,9 +216,10 @@ static bool has_enough(const struct recorder_trace *t, const struct sensor_sourc
 	return s->why != GW_HAVE || t->n > SENSOR_CHANGES;
 }
 
-/* Chooses the polling period. Some drivers update a value only when it is read. Its update period is
- * then measured too long, by up to one polling period, so a value that is cheap to read is polled
- * more often. Each read from nvidia-smi starts a program, so it is polled less often. */
+/* Chooses the polling period. Some drivers update a value only when it is read. The measured
+ * update period is then too long by up to one polling period. So a value that is cheap to read
+ * is polled more often. Each read from nvidia-smi starts a program, so it is polled less
+ * often. */
 static void choose_poll(struct recorder *w)
 {
 	recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
@@ -422,9 +423,9 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 
 enum verdict { SAFE, DISTURBED, UNKNOWN };
 
-/* Decides whether reading the counter at one rate disturbs the counter: compares its energy
- * with that of the reference. If the power changes, the comparison is less strict, because
- * counter and reference differ at a boundary of the window. */
+/* Decides whether reading the counter at one rate disturbs the counter: compares the counter's
+ * energy with that of the reference. If the power changes, the comparison is less strict,
+ * because counter and reference differ at a boundary of the window. */
 static enum verdict judge_rate(struct learn *l, const struct fit_period *tick, unsigned which,
 			       double every_s, double length_s)
 {

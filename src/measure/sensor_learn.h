@@ -78,8 +78,8 @@ struct learn {
 /* Reports the current activity and the completed share of the work to plan->progress(). */
 void learn_progress(const struct learn *l, const char *what);
 
-/* Computes the period of a polled source from its trace, if the trace has more changes than the
- * last time. */
+/* Computes the period of a polled source from its trace, if the trace has more changes than at
+ * the last call. */
 void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor_source *s);
 
 /* Approximate duration of sensor_active() in seconds. */
@@ -90,8 +90,8 @@ void learn_period(struct learn *l, const struct recorder_trace *t, struct sensor
 int sensor_active_alone(struct learn *l);
 
 /* Uses the plan's drive to correct model, window and lag of each source and the counter's lag,
- * and sets SENSOR_ACTIVE. Returns 0, or with a sentence in l->message -GW_E_STATE (another
- * process is on the GPU), -GW_E_NOMEM, -GW_E_LOST or the drive's error. */
+ * and sets SENSOR_ACTIVE. Returns 0. Otherwise writes a sentence to l->message and returns
+ * -GW_E_STATE (another process is on the GPU), -GW_E_NOMEM, -GW_E_LOST or the drive's error. */
 int sensor_active(struct learn *l);
 
 #endif

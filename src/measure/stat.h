@@ -50,8 +50,8 @@ double moments_variance_in_time(const struct moments *m);
 struct run_mean {
 	struct moments moments; /* of the values */
 	/* Private: */
-	double own2_sum;   /* sum of squares of the uncertainties that differ; NAN: unknown */
-	double shared_sum; /* sum of the uncertainties that are the same; NAN: unknown */
+	double own2_sum;   /* sum of the squares of u_own; NAN: unknown */
+	double shared_sum; /* sum of the shared uncertainties; NAN: unknown */
 };
 
 void run_mean_init(struct run_mean *m);
@@ -68,13 +68,14 @@ double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
 /* Returns half the width of the 95 % interval for comparisons with runs that have the same
- * shared error. Two or more runs: Student's t times the standard error. The own uncertainty is
- * not added, because the scatter of the runs contains it. One run: its own uncertainty. */
+ * shared error. For two or more runs it is Student's t times the standard error; their own
+ * uncertainty is not added, because the scatter of the runs contains it. For one run it is the
+ * normal factor times the run's own uncertainty. */
 double run_mean_reach_own(const struct run_mean *m);
 
-/* Returns half the width of the 95 % interval of the true value: the reach above, and the
- * normal factor times the shared uncertainty, in quadrature. The interval contains the true
- * value in 95 % of the cases or slightly more. NAN: unknown. */
+/* Returns half the width of the 95 % interval of the true value: run_mean_reach_own() and the
+ * normal factor times the shared uncertainty, added in quadrature. The interval contains the
+ * true value in 95 % of the cases or slightly more. NAN: unknown. */
 double run_mean_reach(const struct run_mean *m);
 
 /* Seconds at each power, in buckets. The upper edge of a bucket is HISTOGRAM_STEP times the
@@ -150,23 +151,23 @@ struct bootstrap {
 	double acceleration;                    /* acceleration of BCa (a) */
 };
 
-/* Computes two intervals of the mean of x from the same resamples; each does not contain the
- * true mean with probability alpha (two-sided). They are the percentile interval, and BCa
- * (Efron 1987), which corrects for bias and skew.
- * Both treat the sample as the population and are too short for few values: with 10 normal
- * values a nominal 95 % covers 90 %. As Hesterberg (2015) proposes, BCa is taken at the wider
- * level at which a bootstrap of normal data agrees with Student's t; the percentile interval is
- * unchanged.
+/* Computes two intervals of the mean of x from the same resamples; each misses the true mean
+ * with probability alpha (two-sided). They are the percentile interval, and BCa (Efron 1987),
+ * which corrects for bias and skew.
+ * Both treat the sample as the population. So they are too short for few values: with 10 normal
+ * values, a nominal interval of 95 % contains the mean in 90 % of the cases. As Hesterberg
+ * (2015) proposes, BCa is taken at the wider level at which a bootstrap of normal data agrees
+ * with Student's t; the percentile interval is unchanged.
  * The same arguments, seed included, give the same bits. scratch needs `resamples` elements. If
- * all values are equal, the intervals have no width. Returns 0, or -GW_E_ARG: fewer than two
- * values, fewer than 100 resamples, alpha not in (0, 1). */
+ * all values are equal, the intervals have no width. Returns 0, or -GW_E_ARG for fewer than two
+ * values, fewer than 100 resamples, or an alpha that is not between 0 and 1. */
 int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, uint64_t seed,
 		   double *scratch, struct bootstrap *ret);
 
-/* Compares results that were measured separately; ab.h compares pairs. Everything is
- * computed on logarithms, so that ratios of 2 and 1/2 are equally far from 1, and the gain
- * error of the board, which is the same factor in both results, cancels. Changes are relative
- * (0.02 is two percent more than the first), and NAN is unknown. */
+/* Compares results that were measured separately; ab.h compares pairs. Everything is computed
+ * on logarithms. So ratios of 2 and 1/2 are equally far from 1, and the gain error of the board
+ * cancels, because it is the same factor in both results. Changes are relative (0.02 is two
+ * percent more than the first), and NAN is unknown. */
 
 /* One arm of a comparison: the same quantity (joules, seconds, watts; above 0), measured once
  * or in several runs. */
@@ -210,13 +211,13 @@ struct compare_change {
  * unknown, so there is no verdict.
  *
  * u_extra_log is a standard uncertainty of ln(ratio) that more runs do not reduce, such as
- * compare_offset(); 0: none; NAN: unknown, then there is no interval. Scatter is multiplied by
- * Student's factor, stated uncertainty by the normal one; the root of the sum of squares is
- * half the interval on logarithms. alpha: the probability that the interval does not contain
- * the true value, 0.05 for 95 %.
+ * compare_offset(); 0 means none; NAN means unknown, and then there is no interval. Scatter is
+ * multiplied by Student's factor, stated uncertainty by the normal one; the root of the sum of
+ * squares is half the interval on logarithms. alpha is the probability that the interval does
+ * not contain the true value: 0.05 for 95 %.
  *
- * Returns 0, or -GW_E_ARG: no run, a value that is not finite and above 0, a negative
- * uncertainty, alpha not in (0, 1). */
+ * Returns 0, or -GW_E_ARG for an arm without runs, a value that is not finite or not above 0, a
+ * negative uncertainty, or an alpha that is not between 0 and 1. */
 int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 		 double u_extra_log, double alpha, struct compare_change *ret);
 

@@ -55,8 +55,8 @@ static int row_find(const struct workload_energy *e, unsigned gpu, const struct 
 	return -1;
 }
 
-/* Returns the joules of a row that its own series counts. If the row has no series, the series
- * "other" counts them. */
+/* Returns the joules of the row that count in its own series or, if it has none, in the series
+ * "other". */
 static double row_series_j(const struct workload_row *r)
 {
 	return r->joules - r->series_from_j;
@@ -179,7 +179,7 @@ static void row_add_process(struct workload_row *r, const struct workload_use *u
 /* Ends the tick of a row that has processes. */
 static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 {
-	if (r->sm_ratio > 1) /* The readings of processes overlap in time. */
+	if (r->sm_ratio > 1) /* a sum of readings that overlap in time */
 		r->sm_ratio = 1;
 	r->end_wall_ns = s->wall_ns;
 	r->gpu_seconds += s->seconds;
@@ -339,7 +339,7 @@ static void series_end(struct workload_row *r, double *to)
 	r->has_series = false;
 }
 
-/* Returns the row with a series that has the labels of row i, or NULL. */
+/* Returns the row that has a series with the same labels as row i, or NULL. */
 static struct workload_row *series_with_labels(struct workload_energy *e, unsigned i)
 {
 	for (unsigned k = 0; k < e->count; k++)

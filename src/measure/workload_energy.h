@@ -123,9 +123,9 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 void workload_energy_age(struct workload_energy *e, uint64_t wall_ns, double keep_s);
 
 /* Restores the rests and the counter that an earlier run stored for GPU i;
- * workload_energy_restore_row() restores the rows. counter_j: the counter at the end of that
- * run, which is at least stored->counter_j. The difference is idle energy if the GPU was empty
- * when the run stored its state, otherwise unattributed energy. stored NULL: nothing was
+ * workload_energy_restore_row() restores the rows. counter_j is the counter at the end of that
+ * run; it is at least stored->counter_j. The difference is idle energy if the GPU was empty
+ * when the run stored its state, otherwise unattributed energy. `stored` is NULL if nothing was
  * stored. May also be called after the first ticks, if the store became readable late. */
 void workload_energy_restore(struct workload_energy *e, unsigned i,
 			     const struct workload_gpu *stored, double counter_j);
