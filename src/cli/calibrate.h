@@ -27,8 +27,8 @@
 #define POWER_RECORD_POINTS 16384
 
 struct power_record_point {
-	/* joules is the energy since the first sample. hole_s is the time without samples since
-	 * then. */
+	/* Sums since the first sample: joules is the energy, and hole_s is the length of the
+	 * gaps over which the energy is unknown. */
 	double t_s, joules, hole_s;
 };
 

@@ -33,8 +33,8 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 const struct option cli_common_options[] = {
 	OPTION_ROW(LIST, 0, "gpu", AT(gpu), "SEL",
 		   "only these GPUs: an index, a UUID or its beginning (at least 4 characters "
-		   "after GPU-), a PCI id, cuda:N, or visible; separate several by commas, or "
-		   "repeat the option"),
+		   "after GPU-), a PCI id, cuda:N, or visible (the GPUs in "
+		   "CUDA_VISIBLE_DEVICES); separate several by commas, or repeat the option"),
 	OPTION_ROW(FLAG, 'j', "json", AT(json), NULL, "print JSON"),
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
 	  "auto, all, "
