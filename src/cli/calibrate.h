@@ -21,8 +21,8 @@
 
 /* The power of a GPU's sensor over a whole session, stored as points of a running integral. The
  * mean power between two points is exact. If the memory is full, every other point is dropped,
- * but no energy is lost. The size of the memory is fixed, because the meter's thread writes to
- * it. Use it from one thread at a time. */
+ * but no energy is lost. The memory has a fixed size, because the meter's thread, which writes
+ * to it, must not wait for an allocation. Use it from one thread at a time. */
 
 #define POWER_RECORD_POINTS 16384
 

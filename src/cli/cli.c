@@ -41,7 +41,8 @@ const struct option cli_common_options[] = {
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
 	  "or none; auto uses the first backend that finds a GPU",
-	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
+	  /* This row does not use OPTION_ROW(), because the arguments of a macro cannot contain
+	   * #include. */
 	  backends, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),

@@ -469,7 +469,7 @@ static bool has_checkpoint_worker(void)
 	return found;
 }
 
-/* If a worker of kind checkpoint is configured, prints a note if larger memory pages would make
+/* Prints a note if a worker of kind checkpoint is configured and larger memory pages would make
  * checkpoints faster. */
 static void print_pages(const struct cli *c)
 {

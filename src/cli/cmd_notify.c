@@ -498,8 +498,8 @@ static int stream_read(struct notifier *n)
 	return got == 0 ? -1 : found;
 }
 
-/* Handles the data that has arrived on the stream. If the stream has ended, for example because
- * the service restarts, closes it, and follow() opens it again. */
+/* Handles the data that has arrived on the stream. Closes the stream if it has ended, for
+ * example because the service restarts; follow() then opens it again. */
 static void stream_handle(struct notifier *n)
 {
 	int got = stream_read(n);

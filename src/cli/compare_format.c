@@ -488,8 +488,8 @@ static void add_gain_text(struct notes *n, const struct comparison *c)
 			 comparison_has(c, METRIC_NET) ? ", except in net energy" : "");
 }
 
-/* Adds a note for each row whose power and energy are sums over several GPUs; one note if that
- * is true for all rows. */
+/* Adds a note for each row with power and energy summed over several GPUs; a single note if all
+ * rows have the same number of GPUs. */
 static void note_sums(struct notes *n, const struct comparison *c)
 {
 	const size_t first = comparison_gpus(&c->rows[0]);

@@ -359,7 +359,7 @@ static bool is_clean(const char *s, size_t n)
 	return true;
 }
 
-/* Returns true if a port follows the host, which may be an address in brackets. */
+/* Returns true if the host, which may be an address in brackets, is followed by a port. */
 static bool has_port(const char *host, size_t n)
 {
 	const char *bracket = memchr(host, ']', n);
