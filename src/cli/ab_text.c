@@ -101,7 +101,7 @@ static void print_noise(const struct ab_report *r)
 	struct buf b;
 
 	if (isnan(aa->sd_log)) {
-		row("Noise", "unknown: A was not compared with itself in at least two pairs");
+		row("Noise", "unknown: A was compared with itself in fewer than two pairs");
 		return;
 	}
 	buf_init_fixed(&b, text, sizeof(text));

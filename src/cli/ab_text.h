@@ -11,8 +11,8 @@
 /* Writes a ratio and its interval as a change: "+2.1 % (+1.0 to +3.2 %)". */
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
 
-/* Writes the smallest effect that the planned number of pairs can show.  It is known after A
- * was compared with itself; before that, writes "". */
+/* Writes a sentence with the smallest effect that the largest number of pairs (--pairs-max) can
+ * show.  Writes "" before A was compared with itself. */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
 /* Prints the whole result on standard output.  a and b are the command lines of A and B.  gpus

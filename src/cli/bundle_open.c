@@ -19,7 +19,8 @@ static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 /* One window of one GPU. */
 struct rebuilt_window {
-	unsigned id; /* Windows with the same id belong to one run, one per GPU. */
+	/* The windows with the same id are those of one run: one window per GPU. */
+	unsigned id;
 	/* The evidence for the codes is written from this window. */
 	struct tracked_window window;
 	struct measured_device d;
@@ -185,9 +186,9 @@ static int write_result(struct rebuild *p, struct buf *out)
 
 /* Computes the result of a bundle from its samples and writes it to out, as
  * docs/schema/measure.json describes.  This is for a measurement that was killed, or that could
- * not write because its disk failed.  Fields that the samples do not contain (environment,
- * counts, baselines, host) are null.  Returns the same as bundle_recompute(), with a sentence
- * in message. */
+ * not write its result because the disk failed.  Fields that the samples do not contain
+ * (environment, counts, baselines, host) are null.  Returns the same as bundle_recompute(),
+ * with a sentence in message. */
 static int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
 			  char *message, size_t size)
 {

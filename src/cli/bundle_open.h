@@ -32,8 +32,8 @@ struct bundle_opened {
 	unsigned notes;
 };
 
-/* Returns true if window a is shorter than window b and lies inside it. If both are on the same
- * GPU, a is a part of b that the command marked. */
+/* Returns true if window a is shorter than window b and lies inside it. Of two such windows on
+ * the same GPU, a is a part of b that the command marked. */
 bool bundle_is_inside(const struct gw_energy *a, const struct gw_energy *b);
 
 /* Calls say() with a sentence for each problem of the files: not complete, changed, or with lines

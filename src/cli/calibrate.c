@@ -192,8 +192,8 @@ static double median_spacing(const struct trace_point *trace, size_t n)
 	return ret;
 }
 
-/* Returns how many points of the trace the record must cover at a lag.  With fewer points, the
- * end of the trace may correlate by chance. */
+/* Returns the smallest number of points that the record must cover at a lag.  A lag with fewer
+ * points is not considered, because the end of the trace may correlate by chance. */
 static size_t least_points(const struct task *t)
 {
 	size_t most = 0;
@@ -284,7 +284,8 @@ static double autocorrelation(const double *r, size_t n, size_t apart)
 /* Estimates the correlation of neighbouring errors, from 0 to RHO_MOST.  Noise may hide a slow
  * drift between neighbours.  Therefore residuals at larger distances are also used, if they
  * correlate more than by chance.  The residuals of a fit correlate less than the errors
- * (Kendall), so the estimate is increased.  Half a standard deviation is added, too. */
+ * (Kendall), so the estimate is increased.  Half of the standard deviation of the estimate is
+ * added, too. */
 static double error_correlation(const double *r, size_t n)
 {
 	double many = (double)n, rho = fmax(autocorrelation(r, n, 1), 0);
@@ -304,8 +305,9 @@ static double error_correlation(const double *r, size_t n)
  * these readings and the fitted line are wrong, too. The effect is largest where the load
  * changes fast. */
 struct slope {
-	/* `mean` is the mean of d reading / d lag. dd and xd are sums of products of the
-	 * deviations. */
+	/* `mean` is the mean of the derivative of the reading by the lag. dd is the sum of the
+	 * squared deviations of this derivative from `mean`. xd is the sum of its products with
+	 * the deviations of the readings from their mean. */
 	double mean, dd, xd;
 };
 

@@ -21,14 +21,14 @@
 
 /* The power of a GPU's sensor over a whole session, stored as points of a running integral. The
  * mean power between two points is exact. If the memory is full, every other point is dropped,
- * but no energy is lost. The size of the memory is fixed, because the meter's thread writes to
- * it. Use it from one thread at a time. */
+ * but no energy is lost. The memory has a fixed size, because the meter's thread, which writes
+ * to it, must not wait for an allocation. Use it from one thread at a time. */
 
 #define POWER_RECORD_POINTS 16384
 
 struct power_record_point {
-	/* joules is the energy since the first sample. hole_s is the time without samples since
-	 * then. */
+	/* Sums since the first sample: joules is the energy, and hole_s is the length of the
+	 * gaps over which the energy is unknown. */
 	double t_s, joules, hole_s;
 };
 

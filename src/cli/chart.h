@@ -11,7 +11,7 @@ struct chart {
 	struct plot_line *lines;
 	char (*names)[CHART_NAME];
 	size_t n;
-	/* Power limit of the GPU. NAN: it is unknown, or there are several lines. */
+	/* Power limit of the GPU. NAN: it is unknown, or the chart has several lines. */
 	double limit_w;
 };
 

@@ -115,8 +115,8 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 	return NULL;
 }
 
-/* Returns 0 if the request succeeded and the reply has this status.  Otherwise returns an error with
- * a sentence in message. */
+/* Returns 0 if the request succeeded (err is 0) and the reply has this status.  Otherwise
+ * returns an error with a sentence in message. */
 static int check_reply(struct clean_room *r, int err, int status, char *message, size_t size)
 {
 	if (!err && r->remote.status == status && r->remote.reply)

@@ -40,12 +40,12 @@ int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct
 /* Releases the workers and reports those that did not stay away.  Later calls do nothing. */
 void clean_room_end(struct clean_room *r);
 
-/* Returns the record for the result.  It is valid from clean_room_end() to clean_room_free().  r
- * may be NULL. */
+/* Returns the record for the result.  It is valid from clean_room_end() to clean_room_free().
+ * r may be NULL. */
 const struct measured_room *clean_room_record(const struct clean_room *r);
 
-/* Prints a row per worker: "ollama was kept off the GPUs". r may be NULL; indent has the same meaning as
- * in term_row(). */
+/* Prints a row per worker: "ollama was kept off the GPUs". r may be NULL; indent has the same
+ * meaning as in term_row(). */
 void clean_room_print(const struct measured_room *r, unsigned indent);
 
 void clean_room_free(struct clean_room *r); /* Also calls clean_room_end(). r may be NULL. */

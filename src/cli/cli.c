@@ -33,15 +33,16 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 const struct option cli_common_options[] = {
 	OPTION_ROW(LIST, 0, "gpu", AT(gpu), "SEL",
 		   "only these GPUs: an index, a UUID or its beginning (at least 4 characters "
-		   "after GPU-), a PCI id, cuda:N, or visible; separate several by commas, or "
-		   "repeat the option"),
+		   "after GPU-), a PCI id, cuda:N, or visible (the GPUs in "
+		   "CUDA_VISIBLE_DEVICES); separate several by commas, or repeat the option"),
 	OPTION_ROW(FLAG, 'j', "json", AT(json), NULL, "print JSON"),
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
 	  "auto, all, "
 #define GW_BACKEND(symbol, name, modules, help) name ", "
 #include <gpuward/backend.def>
 	  "or none; auto uses the first backend that finds a GPU",
-	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
+	  /* This row does not use OPTION_ROW(), because the arguments of a macro cannot contain
+	   * #include. */
 	  backends, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
 		   "use this libnvidia-ml.so.1"),

@@ -63,8 +63,8 @@ struct command {
 	 * commands. If it is not 0, the first argument ends the options of gpuward. */
 	unsigned runs;
 	/* Prints the help of the subcommand `word`, or the list of subcommands if word is NULL.
-	 * Returns false if there is no such subcommand. The pointer is NULL if the command has
-	 * no subcommands. */
+	 * Returns false if there is no such subcommand. `help` itself is NULL if the command
+	 * has no subcommands. */
 	bool (*help)(const char *word);
 	int (*run)(struct cli *c); /* returns an exit code */
 };
@@ -105,7 +105,7 @@ void cli_close(struct cli *c);
  * driver. */
 bool cli_hung(const struct cli *c);
 
-/* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU. */
+/* Matches --gpu against the snapshot.  Returns EXIT_OK, EXIT_USAGE or EXIT_NO_GPU. */
 int cli_select(struct cli *c);
 
 /* Returns the next selected device, or NULL after the last one. Set *at to 0 before the first
@@ -119,8 +119,8 @@ int cli_device_exit_code(const struct cli *c);
 /* Prints a note if the GPUs are simulated. If something is wrong, also prints what it is and
  * what to do about it. */
 void cli_print_status(const struct cli *c);
-/* On a machine without a GPU, prints how to use simulated ones; not with --quiet, --simulate or
- * --root. cli_print_status() calls this too. */
+/* On a machine without a GPU, prints how to use simulated ones. Prints nothing with --quiet,
+ * --simulate or --root. cli_print_status() calls this function. */
 void cli_print_try(const struct cli *c);
 
 /* A JSON document for standard output. Call cli_document_begin(), write into doc.json, then

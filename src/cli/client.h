@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A way to end a wait early, for example after Ctrl-C. When requested() returns true, at most
- * 0.4 s remain until the deadline. So a reply that is on its way still arrives, and a silent
- * server does not block the program. */
+/* A way to end a wait early, for example after Ctrl-C. When requested() returns true, the wait
+ * continues for at most 0.4 s: a reply that is on its way still arrives, and a silent server
+ * does not block the program. */
 struct deadline_stop {
 	bool (*requested)(void *arg);
 	void *arg;

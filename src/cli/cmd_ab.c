@@ -173,7 +173,8 @@ struct comparison {
 	uint64_t begin_ns; /* Monotonic time at which the current run started. */
 	char line[160];    /* First part of the progress line. */
 	char why[512];     /* Why the last unusable run could not be used. */
-	/* The program already warned that the command marks several parts with this name. */
+	/* Per command: gpuward already warned that it marks several parts with the name of
+	 * --part. */
 	bool parts_reported[2];
 };
 
@@ -471,7 +472,7 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	const char *part = x->o->session.part;
 	const struct progress_marks_window *w;
 	struct runner_run run;
-	unsigned parts = 0; /* Number of parts with this name. */
+	unsigned parts = 0; /* Number of parts with the name `part`. */
 	int code = run_command(x, step->command, &run);
 
 	if (code != EXIT_OK)

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define LEAST_S   10  /* Shortest measurement in seconds. */
-#define MOST_S    30  /* Longest measurement in seconds, unless --time is given. */
+#define MOST_S    30  /* Longest measurement in seconds if --time is not given. */
 #define LONGEST_S 600 /* Largest value of --time in seconds. */
 #define HALF_W    1.0 /* The measurement ends when the mean is known within this many watts. */
 #define DRAW_NS   (200 * NS_PER_MS)
@@ -129,9 +129,10 @@ static void measure_job(struct job *j)
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
 	if (!*j->dir)
-		snprintf(j->message, sizeof(j->message),
-			 "it cannot be saved: neither XDG_CACHE_HOME nor HOME is set to a "
-			 "folder");
+		snprintf(
+			j->message, sizeof(j->message),
+			"it was measured, but cannot be saved: neither XDG_CACHE_HOME nor HOME "
+			"is set to a folder");
 	else
 		j->kept = baseline_save(&j->b, j->dir, j->message, sizeof(j->message)) == 0;
 }
@@ -187,8 +188,8 @@ static void start_job(struct cli *c, struct job *j)
 	}
 }
 
-/* Shows the progress of the job that needs the most time, in one line. Returns how many jobs
- * still run. */
+/* Shows the progress of one job in a line: the running job that has measured for the shortest
+ * time. Returns how many jobs still run. */
 static unsigned draw_progress(const struct jobs *all, bool show)
 {
 	unsigned running = 0;
@@ -352,8 +353,8 @@ static int print_json(const struct cli *c, const struct jobs *all)
 	return cli_document_end(&doc);
 }
 
-/* Lists the requested baselines.  Without --kind, these are all kinds if --show is given, else
- * only no-context. */
+/* Makes one job per GPU and requested kind of baseline.  Without --kind, these are all kinds if
+ * --show is given, else only no-context. */
 static int list_jobs(struct cli *c, struct jobs *all)
 {
 	const char *kind = given(c)->kind;

@@ -126,8 +126,8 @@ struct text_facts {
 static void text_facts(const struct compare_view *v, const struct comparison_row *row,
 		       struct text_facts *f)
 {
-	/* Mark single rows only if some rows are real. If all are simulated, a line above the
-	 * table says so. */
+	/* Mark the simulated rows only if other rows are real. If all rows are simulated, a
+	 * line above the table says so. */
 	bool marked = row->simulated && comparison_simulated(v->c) < v->c->nrows;
 	bool valid = strcmp(compare_row_state(row), "valid") == 0;
 	const char *room = comparison_has_rooms(v->c) ? comparison_room(row) : NULL;
@@ -407,7 +407,7 @@ static int check_usable(const struct comparison *c)
 	return cli_fail("no usable run: all runs are invalid, or the results are empty");
 }
 
-/* The formats that are documents. write_text() writes the format "text". */
+/* All formats except "text", which write_text() writes. */
 #define DOCUMENTS(X)                    \
 	X("markdown", compare_markdown) \
 	X("csv", compare_csv)           \

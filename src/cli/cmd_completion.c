@@ -1,9 +1,9 @@
 /* completion: prints a completion script for bash, zsh or fish.
  *
- * The script is made from the option tables that the parser uses. How the value of an option is
- * completed follows from its type and its metavar; how arguments are completed follows from the
- * usage line of the command or of the subcommand of `guard`. In a usage line, a word in lower
- * case is a word that the user can type. */
+ * The script is made from the option tables that the parser uses. The type and the metavar of
+ * an option decide how its value is completed. The usage line of the command, or of the
+ * subcommand of `guard`, decides how arguments are completed; in it, a word in lower case is a
+ * word that the user can type. */
 #include "cli.h"
 #include "guard_subcommand.h"
 
@@ -62,8 +62,8 @@ struct around {
 };
 
 /* Prints the part of a script that completes the value of an option. If the allowed words are
- * known, prints them between the two texts of `one`; if the value can be a list of words,
- * between those of `list`. If the words are not known, prints texts[] for the kind of value. */
+ * known, prints them between the two texts of `list` if the value is a list of words, or else
+ * of `one`. If the words are not known, prints texts[] for the kind of value. */
 static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {
@@ -347,7 +347,7 @@ static void print_zsh(void)
 	       "\"$@\"\n");
 }
 
-/* Prints a fish condition that excludes the commands that do not accept a common option. */
+/* Prints a fish condition that is false for the commands without this common option. */
 static void fish_unless(const struct option *o)
 {
 	bool any = false;

@@ -195,8 +195,8 @@ static void diff_notes(const struct diff *d, void (*say)(void *ctx, const char *
 	else if (!isnan(energy->change))
 		say(ctx,
 		    "Intervals are 95 %. Intervals of energies include the gain and offset "
-		    "error of the sensor. In a change on one GPU the gain error cancels, "
-		    "except in net energy.");
+		    "error of the sensor. The gain error cancels in the changes, except in net "
+		    "energy.");
 	note_baseline(d, say, ctx);
 	if (!isnan(energy->change))
 		note_runs(d, energy, say, ctx);
@@ -255,7 +255,7 @@ static void number_text(const struct diff_row *row, double v, char *out, size_t 
 }
 
 /* Adds the interval to the value: "2.083 kJ ±0.112". Adds both ends instead if the interval is
- * not symmetric because it was cut at 0. */
+ * not symmetric because it was cut at 0. Adds nothing if both ends look equal. */
 static void add_interval(const struct diff_row *row, const struct diff_value *v,
 			 char out[static CELL])
 {
@@ -368,8 +368,8 @@ static unsigned room_for_changes(const struct table *t)
 	return width && left[CHANGE] ? width : 0;
 }
 
-/* Fills a table with the rows from `first` on that have the same section and GPU.  Returns the
- * index of the next row. */
+/* Fills a table with row `first` and the rows after it that have the same section and GPU.
+ * Returns the index of the next row. */
 static size_t fill_section(struct table *t, const struct diff *d, size_t first,
 			   const struct bundle_opened *a, const struct bundle_opened *b,
 			   bool all, enum detail detail)
@@ -385,8 +385,9 @@ static size_t fill_section(struct table *t, const struct diff *d, size_t first,
 	return i;
 }
 
-/* Prints the rows from `first` on that have the same section and GPU. Returns the index of the
- * next row. *wide is the largest terminal width that any table has needed so far. */
+/* Prints row `first` and the rows after it that have the same section and GPU. Returns the
+ * index of the next row. *wide is the largest terminal width that any table has needed so
+ * far. */
 static size_t print_section(const struct diff *d, size_t first, const struct bundle_opened *a,
 			    const struct bundle_opened *b, bool all, unsigned *wide)
 {

@@ -98,8 +98,8 @@ static void check_units(struct privilege_check *l, struct render_privilege *p)
 			   "this user is not root and needs a polkit rule to stop units");
 }
 
-/* Returns the first GPU without persistence mode, or NULL. On such a GPU, a checkpointed process
- * would be lost. */
+/* Returns the first GPU without persistence mode, or NULL. On such a GPU, a checkpointed
+ * process would be lost. */
 static const struct gw_device *without_persistence(const struct cli *c)
 {
 	double v;
@@ -113,7 +113,8 @@ static const struct gw_device *without_persistence(const struct cli *c)
 	return NULL;
 }
 
-/* Returns false if this machine has no NVIDIA GPU. Returns true if its driver does not work. */
+/* Returns false if this machine certainly has no NVIDIA GPU. Returns true even if a problem,
+ * such as a broken driver, hides the GPUs. */
 static bool may_have_nvidia(const struct cli *c)
 {
 	const enum gw_cause cause = gw_snapshot_status(c->snap)->cause;
@@ -468,7 +469,7 @@ static bool has_checkpoint_worker(void)
 	return found;
 }
 
-/* If a worker of kind checkpoint is configured, prints a note if larger memory pages would make
+/* Prints a note if a worker of kind checkpoint is configured and larger memory pages would make
  * checkpoints faster. */
 static void print_pages(const struct cli *c)
 {

@@ -101,7 +101,7 @@ static void add_states(struct buf *line, const struct fleet_total *t)
 	buf_adds(line, ")");
 }
 
-/* Adds " (of N nodes)" if the sum in the text before covers only N nodes and not all. */
+/* Adds " (of N nodes)" if the sum at the end of the line covers only N of the nodes. */
 static void add_of(struct buf *line, const struct fleet_total *t, unsigned nodes)
 {
 	if (nodes < t->nodes)
@@ -512,14 +512,14 @@ static const struct option options[] = {
 		   "PEM file with the certificates that are trusted for HTTPS (default: "
 		   "ca_file in [fleet], else the certificates of the system)"),
 	OPTION_ROW(TEXT, 0, "job", AT(job), "REGEX",
-		   "only jobs of Prometheus with this name (default: job in [fleet], else all "
-		   "jobs with a name that ends with gpuward)"),
+		   "only Prometheus jobs with a name that matches REGEX (default: job in "
+		   "[fleet], else all jobs with a name that ends with gpuward)"),
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
-		   "only nodes with this text in the label \"instance\""),
+		   "only nodes with a match for REGEX in the label \"instance\""),
 	OPTION_ROW(TEXT, 0, "range", AT(range), "TIME",
 		   "how far back energy and tokens are counted, from 1m to 31d (default: 1d)"),
 	OPTION_ROW(TEXT, 0, "fits", AT(fits), "SIZE",
-		   "list only the nodes on which a job with this much memory per GPU fits, "
+		   "list only nodes with room for a job that needs this much memory per GPU, "
 		   "such as 40G"),
 	OPTION_COUNT_ROW("gpus", AT(gpus), "number of GPUs that the job needs on one node", 1,
 			 64, 1),

@@ -111,7 +111,7 @@ static size_t add_local_time(struct buf *out, const char *text)
 	return (size_t)(end + 1 - text);
 }
 
-/* Copies a sentence of the service and makes it easier to read: writes local times, "GPU 0"
+/* Copies a sentence from the service and makes it easier to read: writes local times, "GPU 0"
  * instead of a UUID, and words instead of the names that JSON uses. */
 static const char *plain_text(const struct gpu_names *g, const char *in, char *out, size_t size)
 {
@@ -153,7 +153,8 @@ static const struct table_column columns[] = {
 };
 enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 
-/* Sets a cell to a time such as "12 s", "3 min" or "2.5 h", or to `zero` if the time is 0. */
+/* Sets a cell to the time at `key`, such as "12 s", "3 min" or "2.5 h", or to "-" if there is
+ * none. */
 static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key)
 {
@@ -361,8 +362,8 @@ static void print_limits(const struct remote *r, const char *name)
 	}
 }
 
-/* Prints the memory that is reserved. A worker that was already off the GPU when the reservation
- * was made does not have the reason "reserved", but it cannot return. */
+/* Prints the reserved memory. A worker has the reason "reserved" only if it was on the GPU when
+ * the reservation was made, but the reservation also keeps other workers from returning. */
 static void print_reservations(const struct gpu_names *g, const struct json_doc *reply)
 {
 	for (size_t i = 0; i < json_doc_count(reply, "reservations"); i++) {
@@ -673,7 +674,8 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Holds all workers, or the named worker, active, so that other programs do not move them. */
+/* Holds all workers, or only the named worker, active, so that they stay on the GPU when other
+ * programs need it. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	struct given *g = c->own;

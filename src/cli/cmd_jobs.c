@@ -40,13 +40,14 @@ static const struct option options[] = {
 #include "device/workload.def"
 #undef WORKLOAD
 	  "or none (processes without a workload)",
-	  /* not OPTION_ROW(), because the arguments of a macro cannot contain #include */
+	  /* This row does not use OPTION_ROW(), because the arguments of a macro cannot contain
+	   * #include. */
 	  kinds, NULL, 0, 0, 0, NULL },
 	OPTION_ROW(TEXT, 0, "name", AT(name), "NAME",
 		   "only workloads with this name; * and ? match any characters"),
 	OPTION_ROW(TEXT, 0, "since", AT(since), "TIME",
-		   "only workloads that still run or ended after this time: 2h or 7d for a "
-		   "time before now, or 2026-01-31T12:00:00Z"),
+		   "only workloads that still run or ended after this time: a time before now "
+		   "such as 2h or 7d, or 2026-01-31T12:00:00Z"),
 	OPTION_ROW(FLAG, 0, "running", AT(running), NULL, "only workloads that still run"),
 	OPTION_COUNT_ROW("limit", AT(limit), "list only the latest N workloads, at most 5000",
 			 1, 5000, 1000),

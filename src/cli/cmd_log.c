@@ -66,10 +66,12 @@ struct row {
  * the members after `ring` only after the sampler's thread has ended. */
 struct source {
 	struct log_run *run;
-	/* Number of rows that were written to the ring, and that were read from it. */
+	/* `head` is the number of rows that were written to the ring, `tail` the number of rows
+	 * that were read from it. */
 	atomic_uint head, tail;
-	/* Number of ticks that have a sample, number of all ticks (including those that the
-	 * sampler missed), and number of lines that the reader of the output did not get. */
+	/* Numbers of ticks: `collected` have a sample; `slots` are all ticks, including those
+	 * that the sampler missed; `dropped` have a sample, but the reader of the output did
+	 * not get their lines. */
 	atomic_ulong collected, slots, dropped;
 	unsigned long written; /* Tick of the last line. Only the main thread uses it. */
 	struct row ring[ROWS];
@@ -105,7 +107,7 @@ struct log_run {
 	int error;              /* errno of the first write that failed. */
 	bool show;              /* Print the progress. */
 	bool draws;             /* The progress is one line that is overwritten. */
-	bool warned_slow;       /* The program already warned about a slow reader. */
+	bool warned_slow;       /* gpuward already warned about a slow reader. */
 	unsigned long reported; /* Number of ticks at the last progress line. */
 	uint64_t drawn_ns;      /* Time of the last progress line. */
 	double program_s; /* CPU time of nvidia-smi in seconds. NAN: nvidia-smi is not used. */
@@ -174,8 +176,8 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 		s->gone++;
 	}
 	atomic_fetch_add(&s->collected, 1);
-	/* This must come after push_row(): the writing thread ends when all ticks are counted,
-	 * so the last row must already be in the ring. */
+	/* This must come after push_row(): the main thread stops writing when all ticks are
+	 * counted, so the last row must already be in the ring. */
 	atomic_store(&s->slots, tick);
 	eventfd_write(run->wake, 1);
 }
@@ -313,7 +315,8 @@ static struct source *next_source(struct log_run *run)
 	return first && !is_row_awaited(run, first, behind) ? next : NULL;
 }
 
-/* Writes the lines of one tick together, in the order of the GPUs. */
+/* Writes the rows that need not wait. The lines of one tick are together, in the order of the
+ * GPUs. */
 static void write_rows(struct log_run *run)
 {
 	struct source *s;

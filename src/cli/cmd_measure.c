@@ -29,10 +29,10 @@ struct measurement {
 	uint64_t host_ns;
 	struct run_baseline *baseline; /* One baseline per device. */
 	struct run_progress progress;
-	bool cooldown_reported; /* The program already reported the current wait. */
-	/* The program already warned that the iteration numbers are not consecutive. */
+	bool cooldown_reported; /* gpuward already reported the current wait. */
+	/* gpuward already warned that the iteration numbers are not consecutive. */
 	bool numbers_reported;
-	bool shared_reported;  /* The program already warned that another process uses a GPU. */
+	bool shared_reported;  /* gpuward already warned that another process uses a GPU. */
 	bool known;            /* The GPU values for the result were read. */
 	struct bundle *bundle; /* The bundle that is written. NULL: --bundle is not given. */
 	/* The connection to the service that measures. NULL: this process measures. */
@@ -193,8 +193,8 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->work.tokens);
 }
 
-/* Warns if the iteration numbers are not consecutive, because one line then perhaps stands for
- * several iterations. */
+/* Warns if the iteration numbers are not consecutive, because a line may then stand for several
+ * iterations. */
 static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
 {

@@ -44,7 +44,7 @@ struct shown {
 
 struct desktop {
 	struct bus_connection bus;
-	uint32_t serial; /* number of the next call */
+	uint32_t serial; /* serial number of the next call */
 	struct shown shown[SHOWN];
 	unsigned next;     /* index in shown[] for the next notification, modulo SHOWN */
 	char refusal[200]; /* error of the last notification; "": it was shown */
@@ -53,9 +53,9 @@ struct desktop {
 	void *arg;
 };
 
-/* Writes the address of the session bus: the first entry of DBUS_SESSION_BUS_ADDRESS or, if
- * that is not set, the socket "bus" in the folder XDG_RUNTIME_DIR. Returns false if the address
- * cannot be used. */
+/* Writes the address of the session bus: the one in DBUS_SESSION_BUS_ADDRESS or, if that is not
+ * set, the socket "bus" in the folder XDG_RUNTIME_DIR (default: /run/user/UID). Returns false
+ * if the address cannot be used. */
 static bool session_address(struct bus_address *ret)
 {
 	const char *run = getenv("XDG_RUNTIME_DIR");
@@ -244,7 +244,7 @@ struct notifier {
 	uint64_t retry_ns; /* time at which to connect to the stream again */
 	uint64_t wait_ns;  /* last wait before an attempt to connect; it doubles each time */
 	int64_t last;      /* id of the latest decision that was handled */
-	bool begun;        /* the decisions before the start of this program are known */
+	bool begun;        /* `last` is known, so decisions with a higher id are new */
 	bool quiet;
 	bool lost_printed; /* the user knows that no service answers */
 };
@@ -498,8 +498,8 @@ static int stream_read(struct notifier *n)
 	return got == 0 ? -1 : found;
 }
 
-/* Handles the data that has arrived on the stream. If the stream has ended, for example because
- * the service restarts, closes it, and follow() opens it again. */
+/* Handles the data that has arrived on the stream. Closes the stream if it has ended, for
+ * example because the service restarts; follow() then opens it again. */
 static void stream_handle(struct notifier *n)
 {
 	int got = stream_read(n);

@@ -81,7 +81,8 @@ static void value_text(const struct comparison *c, const struct comparison_row *
 		buf_adds(out, size);
 	else if (m == METRIC_POWER && !isnan(row->power_sd_w))
 		buf_addf(out,
-			 "%.*f %s <span title=\"standard deviation of the load\">(%.*f)</span>",
+			 "%.*f %s <span title=\"standard deviation of the power over "
+			 "time\">(%.*f)</span>",
 			 s.decimals, comparison_scaled(&s, f->mean), s.unit, s.decimals,
 			 comparison_scaled(&s, row->power_sd_w));
 	else

@@ -18,8 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define ROUND_S   60.0 /* longest time that one request asks the service to wait for memory */
-#define MARGIN_NS (20 * NS_PER_S) /* the reply may take this much longer */
+#define ROUND_S   60.0 /* longest wait for memory, in seconds, that one request asks for */
+#define MARGIN_NS (20 * NS_PER_S) /* the reply may take this much longer than the wait */
 
 extern char **environ;
 
@@ -185,8 +185,8 @@ static void release_reservation(const struct cli *c, struct remote *r,
 }
 
 /* Waits for the program and returns its exit status as a shell does. Forwards signals to the
- * program. Signals from the terminal (SI_KERNEL) are not forwarded, because the program gets
- * them from the terminal, too. */
+ * program, except signals from the terminal (SI_KERNEL), because the terminal itself sends them
+ * to the program. */
 static int wait_for_program(pid_t pid, const sigset_t *set)
 {
 	siginfo_t s;

@@ -146,7 +146,8 @@ static void find_port(struct machine *m, const struct root *root, const struct c
 	}
 }
 
-/* Returns SETUP_THEIRS if gpuward.d contains a file that a person wrote or changed. */
+/* Returns SETUP_THEIRS if gpuward.d contains a file that a person wrote or changed, otherwise
+ * the state of setup.toml. */
 static enum setup_file look_at_drop_ins(const struct machine *m)
 {
 	enum setup_file found = SETUP_ABSENT;
@@ -429,8 +430,8 @@ static int refuse(const struct cli *c)
 	if (g->dry_run)
 		return EXIT_OK;
 	if (c->simulate)
-		cli_error("setup starts a service for real GPUs, so nothing was changed "
-			  "because of --simulate; docs/GUARD.md, \"Try it on a simulated "
+		cli_error("setup starts a service for real GPUs only, but --simulate is given: "
+			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated "
 			  "card\", shows how to try the guard without setup");
 	else if (geteuid() != 0 && !c->root)
 		cli_error("only root can write %s and start the service, so nothing was "

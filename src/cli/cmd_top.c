@@ -64,8 +64,8 @@ static bool process_facts(int64_t pid, uint64_t *ret_start_ticks, int64_t *ret_u
 	return true;
 }
 
-/* Returns true if the process is on this machine and belongs to this user. Otherwise writes the
- * reason to message. */
+/* Returns true if the process still runs on this machine and belongs to this user. Otherwise
+ * writes the reason to message. */
 static bool may_end(const struct top_model *m, const struct top_process *p, char *message,
 		    size_t size)
 {
@@ -90,8 +90,8 @@ static bool may_end(const struct top_model *m, const struct top_process *p, char
 	return false;
 }
 
-/* Sends SIGTERM through a pidfd. The pidfd always means the same process, even if another
- * process gets the pid later. Therefore may_end() is called after the pidfd was opened. */
+/* Sends SIGTERM through a pidfd. The pidfd is opened before may_end() is called: it always
+ * means the process that may_end() checks, even if another process gets the pid later. */
 static void end_process(const struct top_model *m, const struct top_process *p, char *message,
 			size_t size)
 {
@@ -272,8 +272,8 @@ static int draw(struct top *t)
 	return 0;
 }
 
-/* Returns the time until the screen must be drawn again if there is no new model, in
- * milliseconds; -1: no limit. The age of old figures changes every second. */
+/* Returns how many milliseconds to wait for a new model before the screen is drawn again; -1:
+ * no limit. If the figures are old, the screen shows their age, which changes every second. */
 static int top_wait_ms(const struct top *t)
 {
 	if (t->ui.paused)

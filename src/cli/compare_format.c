@@ -38,7 +38,7 @@ bool comparison_has_rooms(const struct comparison *c)
 	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
 }
 
-/* Returns the largest of the three numbers; NAN if none is known. */
+/* Returns the largest absolute value of the three numbers; NAN if none is known. */
 static double size_of(const struct gw_interval *v)
 {
 	return fmax(fabs(v->best), fmax(fabs(v->low), fabs(v->high)));
@@ -201,7 +201,8 @@ int comparison_change_decimals(const struct compare_change *c)
 		decimals++;
 	while (decimals < CHANGE_DECIMALS_MAX && change_is_flat(c, decimals))
 		decimals++;
-	/* No number of decimals shows the width. Do not print digits that mean nothing. */
+	/* Even with the most decimals, both ends look equal. Do not print digits that mean
+	 * nothing. */
 	if (change_is_flat(c, decimals) && comparison_per_cent(nearest, least) != 0)
 		return least;
 	return decimals;
@@ -465,9 +466,9 @@ static bool has_trials(const struct comparison *c)
 	return false;
 }
 
-/* Adds a text about the gain error of the sensor. The error cancels in the change from one row to
- * another if both have the same GPU and the same calibration; the text says whether such rows
- * exist. It never cancels in net energy. */
+/* Adds a text about the gain error of the sensor. The error cancels in the change from one row
+ * to another if both have the same GPU and the same calibration; the text mentions this only if
+ * there are such rows. The error never cancels in net energy. */
 static void add_gain_text(struct notes *n, const struct comparison *c)
 {
 	bool cancels = false, scales = false;
@@ -487,8 +488,8 @@ static void add_gain_text(struct notes *n, const struct comparison *c)
 			 comparison_has(c, METRIC_NET) ? ", except in net energy" : "");
 }
 
-/* Adds a note for each row whose power and energy are sums over several GPUs; one note if that
- * is true for all rows. */
+/* Adds a note for each row with power and energy summed over several GPUs; a single note if all
+ * rows have the same number of GPUs. */
 static void note_sums(struct notes *n, const struct comparison *c)
 {
 	const size_t first = comparison_gpus(&c->rows[0]);

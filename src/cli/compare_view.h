@@ -1,9 +1,8 @@
-/* compare_view: the rows and columns that `gpuward compare` shows, and the formats that are
- * documents.
+/* compare_view: the rows and columns that `gpuward compare` shows, and all formats except text.
  *
- * cmd_compare.c prints the table for a terminal. compare_format.c has the texts of values,
- * changes and notes, and writes Markdown, CSV and JSON.  compare_paper.c writes what goes into a
- * paper: a LaTeX table and sentences. */
+ * cmd_compare.c prints the table for a terminal.  compare_format.c has the texts of values,
+ * changes and notes, and writes Markdown, CSV and JSON.  compare_paper.c writes what goes into
+ * a paper: a LaTeX table and sentences. */
 #ifndef GW_CLI_COMPARE_VIEW_H
 #define GW_CLI_COMPARE_VIEW_H
 

@@ -167,8 +167,8 @@ static void add_run(struct run_mean *mean, const struct comparison *c,
 		if (!(own <= all))
 			own = 0;
 	}
-	/* The interval of the energy per iteration or token can be wider than the interval of
-	 * the energy, because it includes the uncertainty of the count. */
+	/* The energy per iteration or token can have a wider interval than the energy of the
+	 * run, because the uncertainty of the count widens it. */
 	if (m == METRIC_ENERGY)
 		all = larger_known(all,
 				   relative_u(&r->run->work.energy_per_iteration_j) * fabs(v));

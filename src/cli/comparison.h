@@ -2,7 +2,7 @@
  * with means, intervals and changes.
  *
  * A row has one label and, if the runs measured a marked part, one part.  Its trials are the
- * runs of all files with this label, without invalid runs.  The gain error of the sensor cancels
+ * runs with this label in all files, except invalid runs.  The gain error of the sensor cancels
  * in a change on the same GPU with the same calibration; otherwise the interval of the change
  * includes it.  compare_format.c has the functions that write texts. */
 #ifndef GW_CLI_COMPARISON_H
@@ -155,8 +155,8 @@ struct comparison_scale {
 };
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
 /* Returns a scale that suits all n intervals (NAN: unknown). Their typical size decides the
- * prefix of the unit, which is "s", "W" or "J". Numbers have about four digits, or more if two
- * digits of the narrowest interval's half width would not be visible otherwise. */
+ * prefix of the unit, which is "s", "W" or "J". Numbers have about four digits. They have more
+ * if this is necessary to show two digits of the half width of the narrowest interval. */
 struct comparison_scale comparison_scale_of(const struct gw_interval *v, size_t n,
 					    const char *unit);
 /* Returns the value multiplied by the factor of the scale.  Returns 0 instead of a number that

@@ -57,8 +57,8 @@ static const struct counter_series *find_series(const struct counter_reading *r,
 	return NULL;
 }
 
-/* Adds a series to a reading that has a value. If the series is not a valid count, the value of
- * the reading becomes NAN. */
+/* Adds a series to a reading. If the series is not a valid count, marks the reading as failed:
+ * its value becomes NAN, and later series are ignored. */
 static void counter_add(struct counter_reading *r, uint64_t id, double value)
 {
 	char number[NUMBER_SIZE] = "not a number (NaN)";
@@ -359,7 +359,7 @@ static bool is_clean(const char *s, size_t n)
 	return true;
 }
 
-/* Returns true if a port follows the host, which may be an address in brackets. */
+/* Returns true if the host, which may be an address in brackets, is followed by a port. */
 static bool has_port(const char *host, size_t n)
 {
 	const char *bracket = memchr(host, ']', n);
@@ -457,7 +457,7 @@ static void describe_error(const char *address, int err, struct counter_reading 
 }
 
 /* Stores the error: the status and the text of the server. Adds advice if the server requires a
- * key, or if the text is one of two texts that a llama.cpp router with several models sends. */
+ * key, or if the text is one of two errors of a llama.cpp router with several models. */
 static void describe_status(const struct url_parts *u, int status, const struct buf *body,
 			    struct counter_reading *ret)
 {

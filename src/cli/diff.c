@@ -18,8 +18,8 @@
 
 #define NONE ((size_t)-1)
 
-/* One GPU, which is at position a in the runs of A and at position b in the runs of B (NONE:
- * the runs do not have this GPU), and the index to show. */
+/* One GPU: its position `a` in the runs of A and `b` in the runs of B (NONE: the runs do not
+ * have this GPU), and the index to show. */
 struct gpu {
 	size_t a, b;
 	int number;
@@ -214,7 +214,8 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The interval is known only from the samples. It is 0 if there are no samples. */
+	/* The time between two readings is known only from the samples. It is 0 if there are no
+	 * samples. */
 	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
 	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
@@ -508,8 +509,7 @@ static void add_headline(struct diff *d, const char *key, const char *title,
 	row->headline = true;
 }
 
-/* Returns the value of the first run. It is used if all runs are invalid: then the value is
- * shown, but not compared. */
+/* Returns the value of one run. It is shown, but not compared, if all runs are invalid. */
 static struct diff_value spoilt_value(const struct result_run *run, enum comparison_metric m,
 				      bool each)
 {

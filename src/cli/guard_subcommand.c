@@ -559,8 +559,8 @@ static void print_waiting(struct replay *r)
 	r->waiting_count = 0;
 }
 
-/* Prints the decisions that followed from the last line of the recording. Decisions before the
- * first scene are kept until that scene is read, because only a scene contains the date. */
+/* Prints the decisions that the latest line of the recording caused. Decisions before the first
+ * scene are kept until that scene is read, because only a scene contains the date. */
 static void print_decisions(struct replay *r)
 {
 	struct guard_decision d;

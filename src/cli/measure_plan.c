@@ -44,9 +44,10 @@ const struct option measure_plan_options[] = {
 	OPTION_OPTIONAL_ROW(0, "baseline", AT(baseline), "WHICH",
 			    "which idle power to subtract, for the energy above idle. auto: a "
 			    "stored value if it fits, else measure it first (up to 30 s); new: "
-			    "always measure it; kept: a stored value even if it is old or from "
-			    "another temperature, with a warning; none: nothing is subtracted. "
-			    "Without this option, a stored value is used if it fits",
+			    "always measure it; kept: a stored value even if it is old or was "
+			    "measured at another temperature, with a warning; none: nothing "
+			    "is subtracted. Without this option, a stored value is used if it "
+			    "fits",
 			    "auto"),
 	SESSION_EXCLUSIVE(struct measure_options, session),
 	OPTION_ROW(FLAG, 0, "service", AT(service), NULL,

@@ -220,8 +220,8 @@ static bool request_for_gpus(struct measure_remote *t, const char *what)
 	return !err && t->remote.status == 200 && t->remote.reply;
 }
 
-/* Returns true if the service and this program run on the same machine, because their boot ids
- * are equal. Also returns true if one of the boot ids is unknown. */
+/* Compares boot ids. Returns false if they show that the service runs on another machine than
+ * this program; true if it runs on the same machine, or if one of the boot ids is unknown. */
 static bool same_boot(const struct json_doc *environment)
 {
 	const char *theirs = json_doc_string(environment, "host.boot_id");

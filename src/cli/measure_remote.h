@@ -41,7 +41,8 @@ int measure_remote_begin(struct measure_remote *t, const char *label);
  * runs. */
 void measure_remote_renew(struct measure_remote *t);
 
-/* Deletes the window without a result, for example because the command could not be started. */
+/* Deletes the window, which then has no result. Call it, for example, if the command could not
+ * be started. */
 void measure_remote_forget(struct measure_remote *t);
 
 /* Requests the end of the window.  The window ends when the request arrives.

@@ -219,8 +219,8 @@ void figure_line(const char *key, const char *fmt, ...)
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
 	} else {
-		/* If a value has a line of its own, it is not wrapped in its middle, so that it
-		 * can be copied. */
+		/* The value gets a line of its own, so that it is wrapped as little as possible
+		 * and can be copied. */
 		printf("  %s\n", key);
 		term_wrap("", 4, text, term_width());
 	}
@@ -367,7 +367,7 @@ static bool is_forbidden(uint32_t code)
 	       (code >= 0x7f && code < 0xa0) || (code & 0xfffe) == 0xfffe;
 }
 
-/* Adds the escaped character at s.  Returns its length in bytes. */
+/* Adds the character at s, escaped.  Returns how many bytes of s it has. */
 static size_t add_character(struct buf *out, const char *s)
 {
 	const char *ref = markup_reference(*s);

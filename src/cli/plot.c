@@ -237,8 +237,8 @@ static void column_draw(struct column *c, struct pen *p)
 	c->n = 0;
 }
 
-/* Returns the longest gap in seconds that a line is drawn across: ten times the mean distance
- * of two points. */
+/* Returns the longest gap, in seconds, across which the line is drawn: ten times the mean time
+ * between neighbouring points. */
 static double hole_of(const struct plot_line *l)
 {
 	return l->n > 2 ? 10 * fabs(l->t[l->n - 1] - l->t[0]) / (double)(l->n - 1) : INFINITY;

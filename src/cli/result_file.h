@@ -104,7 +104,8 @@ struct result_sum {
 
 /* The work of a run, and the time and energy per unit of work. */
 struct result_work {
-	/* Iterations and tokens of this run; if the run does not state them, of the result. */
+	/* Iterations and tokens of this run. If the run does not state them, those of the
+	 * result. */
 	double iterations, tokens;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval energy_per_iteration_j, energy_per_token_j;

@@ -159,8 +159,8 @@ void run_result_codes(struct measured_run *r, unsigned i, run_result_evidence *e
 	}
 }
 
-/* Adds a code if the baseline is too old or from another temperature. The energy above the
- * baseline is then suspect. */
+/* Adds a code if the baseline is too old or was measured at another temperature. The energy
+ * above the baseline is then suspect. */
 static void baseline_code(struct measured_run *r, const struct run_baseline *b, int device)
 {
 	struct gw_energy *e = &r->device[device].energy;

@@ -15,8 +15,8 @@ enum run_baseline_mode {
 	RUN_BASELINE_AUTO, /* Use a stored baseline if one fits, else measure one. */
 	RUN_BASELINE_NEW,  /* Always measure a new baseline. */
 	RUN_BASELINE_NONE,
-	/* Use a stored baseline even if it is too old or from another temperature, else
-	 * none. */
+	/* Use a stored baseline even if it is too old or was measured at another temperature,
+	 * else none. */
 	RUN_BASELINE_OLD,
 };
 
@@ -24,7 +24,7 @@ enum run_baseline_mode {
 struct run_baseline {
 	bool have;
 	struct baseline b;
-	/* The baseline is too old or from another temperature. `why` has the details. */
+	/* The baseline is too old or was measured at another temperature; `why` says which. */
 	bool stale;
 	char why[200]; /* Why there is no baseline. "": none was requested. */
 };
@@ -37,8 +37,8 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 
 #define RUN_RESULT_TRIALS 1000 /* largest number of runs in a result */
 
-/* Writes the evidence for a code of device i. The caller passes the pointer that is stored next
- * to the function as `of`; see run_result_remote. */
+/* Writes the evidence for a code of device i. `of` is the pointer that is stored next to the
+ * function, as in run_result_remote. */
 typedef void run_result_evidence(const void *of, unsigned i, const struct gw_energy *e,
 				 unsigned code, char *out, size_t size);
 

@@ -58,8 +58,8 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored)
 	each_descriptor(note_open, in);
 }
 
-/* Sets FD_CLOEXEC on a descriptor that gpuward opened.  The driver's library opens devices
- * without this flag. */
+/* Sets FD_CLOEXEC on a descriptor that gpuward opened, because the driver's library opens
+ * devices without this flag. */
 static void close_on_exec(void *arg, int fd)
 {
 	const struct runner_inherit *in = arg;
@@ -268,8 +268,8 @@ static int spawn_marked(const struct runner *r, char *const argv[], int mark_fd,
 	return err;
 }
 
-/* Reads what the command has written to the pipe, at most as much as a full pipe holds.
- * Therefore a command that never stops writing cannot block gpuward. */
+/* Reads what the command has written to the pipe. One call reads at most as much as a full pipe
+ * holds, so that a command that never stops writing cannot block gpuward. */
 static void read_marks(struct child *s, struct progress_marks *marks)
 {
 	char text[4096];
@@ -537,8 +537,8 @@ static void tail_append(struct tail *t, const char *text, size_t n)
 	t->fill += n;
 }
 
-/* Reads what the command has written to the pipe, at most as much as a full pipe holds.
- * Therefore a command that never stops writing cannot block gpuward. */
+/* Reads what the command has written to the pipe. One call reads at most as much as a full pipe
+ * holds, so that a command that never stops writing cannot block gpuward. */
 void tail_drain(struct tail *t)
 {
 	char text[4096];

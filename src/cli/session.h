@@ -117,7 +117,8 @@ struct run_progress {
 	/* Private: */
 	bool on, terminal, shown;
 	uint64_t begin_ns;
-	/* Number of samples at the start of the run, and number of lines printed so far. */
+	/* `samples` is the number of samples at the start of the run, `lines` the number of
+	 * lines printed so far. */
 	uint64_t samples, lines;
 };
 

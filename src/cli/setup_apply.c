@@ -257,7 +257,8 @@ static int record(const struct setup_place *at, const struct setup_step *s,
 	struct entry *e = find_entry(m, s->path);
 
 	if (folder && (e || exists(at, s->path)))
-		/* Setup did not create this folder, so undo must not remove it. */
+		/* Either the manifest already lists this folder, or setup did not create it and
+		 * undo must not remove it. */
 		return EXIT_OK;
 	if (!e && m->count == ENTRIES)
 		return cli_fail("%s lists too many steps; run sudo gpuward setup --undo, then "

@@ -226,8 +226,8 @@ int setup_compare(int folder, const char *name, const char *const sum[2])
 	return SETUP_CHANGED;
 }
 
-/* Returns 0 if this user may create the folders and the file of path that do not exist, or an
- * errno. */
+/* Returns 0 if this user may create the file at path, and those of its folders that do not
+ * exist yet. Otherwise returns an errno. */
 static int may_create(const struct setup_place *at, const char *path)
 {
 	const size_t home = strlen(at->prefix) + strlen(at->home);

@@ -58,7 +58,7 @@ struct setup_contents {
 	bool replaces; /* true: replace an existing file; false: an existing file is an error */
 };
 
-/* Writes a file; it is complete or does not exist. Returns 0 or an errno. */
+/* Writes a file completely or not at all. Returns 0 or an errno. */
 int setup_put(const char *path, const struct setup_contents *c);
 
 enum setup_home_verb {

@@ -15,7 +15,7 @@
 #define CONFIG_MAX       (64u << 10)
 #define PATTERN_MAX      200
 #define NAME_PATTERN_MAX 121
-#define NO_KIND          WORKER_KINDS /* no kind of worker can move the server */
+#define NO_KIND          WORKER_KINDS /* the guard cannot move the server */
 
 const struct setup_what_words setup_whats[SETUP_WHAT_COUNT] = {
 #define X(name, word, plan, done) [STEP_##name] = { word, plan, done },
@@ -148,7 +148,7 @@ static void write_match(struct buf *out, const struct setup_servers *all,
 	}
 }
 
-/* Returns the kind that stops units. */
+/* Returns the kind of worker that the guard moves by stopping its unit. */
 static unsigned unit_kind(void)
 {
 	unsigned k = 0;
@@ -172,7 +172,7 @@ static bool can_be_named(const struct setup_server *s)
 	}
 }
 
-/* Returns the kind of worker that can move this server, or NO_KIND. */
+/* Returns the kind of worker with which the guard can move this server, or NO_KIND. */
 static unsigned moving_kind(const struct setup_server *s)
 {
 	if (!can_be_named(s))

@@ -65,7 +65,7 @@ struct off {
 	char name[128], state[16];
 	bool held;    /* a person holds the worker, or has evicted it */
 	bool out;     /* the guard has moved it off its GPU, or is doing so */
-	bool returns; /* it is off its GPU only because of that person, and would return */
+	bool returns; /* only that person keeps it off its GPU: it returns after a release */
 };
 
 static bool is_out(const struct json_doc *w)

@@ -61,8 +61,8 @@ static bool want_color(const char *mode)
 	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
 
-/* Checks only the environment variables: setlocale() would load 350 KB of tables for the same
- * answer. */
+/* Returns true if the environment variables select UTF-8. Does not call setlocale(), which
+ * would load 350 KB of tables for the same answer. */
 static bool want_utf8(void)
 {
 	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };

@@ -10,8 +10,8 @@
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BAD, TERM_MARK };
 
 /* Decides whether to use colours. color_mode is "always", "never", "auto" or NULL, which means
- * "auto". In the mode "auto", the environment variables NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR
- * and TERM decide, and whether the output is a terminal. */
+ * "auto". The mode "auto" considers the environment variables NO_COLOR, CLICOLOR_FORCE,
+ * FORCE_COLOR and TERM, and whether the output is a terminal. */
 void term_init(const char *color_mode);
 
 /* Sends the output of this module to standard error, or to standard output again. Colours and

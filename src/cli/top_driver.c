@@ -16,7 +16,7 @@
 #define ENERGY_NS (20 * NS_PER_S)
 /* Time between two readings of the process lists (PROCESSES_NS) and of the SM utilisation of
  * the processes (SM_NS). The driver needs 0.03 ms for a list, but 2 ms per GPU for the
- * utilisation, which is a mean over the last seconds. */
+ * utilisation, which is a mean over at least 3 s. */
 #define PROCESSES_NS (1900 * NS_PER_MS)
 /* With these times, the utilisation is read with every second list. With more than FEW_GPUS
  * GPUs, lists are read less often, so the utilisation is read with every list. */

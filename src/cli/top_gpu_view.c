@@ -51,7 +51,7 @@ struct gauge {
 	char text[48], short_text[48]; /* the value; short_text is for narrow graphs */
 };
 
-/* Returns a if it is known and positive, else b if it is, else c. */
+/* Returns the first of a and b that is known and positive, or else c. */
 static double first_known(double a, double b, double c)
 {
 	return !isnan(a) && a > 0 ? a : !isnan(b) && b > 0 ? b : c;

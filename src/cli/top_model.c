@@ -505,8 +505,8 @@ int top_read_guard(struct top_model *m, const struct json_doc *doc)
 	return 0;
 }
 
-/* Returns the state of a worker for the column GUARD. A state that the worker has only in a dry
- * run is "(dry run)". */
+/* Returns the state of a worker for the column GUARD, or "(dry run)" if the worker is in this
+ * state only in a dry run. */
 static const char *worker_state(const struct top_model *m, const char *name)
 {
 	for (unsigned i = 0; i < m->workers; i++)

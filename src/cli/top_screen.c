@@ -583,7 +583,7 @@ static void draw_help(struct canvas *c)
 		"up, down         move the cursor; also PgUp, PgDn, Home, End",
 		"Tab              move between the GPUs and the processes",
 		"Enter            zoom: all figures of one GPU; Esc shows all GPUs again",
-		"left, right      in the zoom: show the previous or next GPU; else as < and >",
+		"left, right      in the zoom: previous or next GPU; elsewhere like < and >",
 		"< and >          sort by the previous or next column; r reverses the order",
 		"/                show only processes that contain a text",
 		"space            pause: nothing is read until space is pressed again",
@@ -594,13 +594,12 @@ static void draw_help(struct canvas *c)
 		"the temperature limit, where the driver begins to reduce the clocks. A gap "
 		"means",
 		"that nothing was read.",
-		"SM% is the mean of the last seconds, read every 4 s. One full core is 100 "
-		"CPU%.",
+		"SM% is a mean of at least 3 s, read every 4 s. One full core is 100 CPU%.",
 		"Energy of a GPU: measured during the time that is shown next to it. Without a",
 		"service, it can be 20 s old.",
 		"Energy of a process: measured since the service first saw the process.",
 		"- means unknown; the zoom says why.",
-		"hidden: ... in the last line: columns for which the terminal is too narrow.",
+		"After \"hidden:\", the last line lists the columns that do not fit.",
 	};
 
 	for (unsigned i = 0; i < COUNT(lines) && i < c->rows; i++)

@@ -14,7 +14,7 @@
 
 enum top_focus { TOP_FOCUS_PROCESSES, TOP_FOCUS_GPUS };
 
-/* What the screen waits for: the last line shows a question, or the help covers the screen. */
+/* The question in the last line of the screen, or the help, which covers the whole screen. */
 enum top_prompt { TOP_PROMPT_NONE, TOP_PROMPT_FILTER, TOP_PROMPT_KILL, TOP_PROMPT_HELP };
 
 /* Identifies the process at the cursor, so that it is found after the model was read again. */

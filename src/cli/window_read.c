@@ -148,8 +148,8 @@ static const char *model_name(unsigned i)
 	return sensor_model_name((enum sensor_model)i);
 }
 
-/* Returns GW_HAVE if the sensor has the source with this row of kind WHY. Otherwise returns the
- * reason that the first figure of the source has. */
+/* Returns GW_HAVE if the sensor has the power source that the row `why` is about. Otherwise
+ * returns the absence reason of the first figure of this source. */
 static enum gw_absence absence(const struct json_doc *o, const struct sensor_field *why)
 {
 	const struct sensor_field *figure = why;

@@ -105,7 +105,7 @@ static const char *read_key(struct allow_rule *r, const char *word)
 			       ? NULL
 			       : "cgroup= needs an absolute path below /";
 	if (strncmp(word, "uid=", 4) != 0)
-		return "select a process with exe=, cgroup= and uid=";
+		return "this is not exe=, cgroup= or uid=";
 	r->uid = uid_of(word + 4);
 	return r->uid == NO_SUCH ? "there is no such user" : NULL;
 }
@@ -190,7 +190,8 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	const char *why = fd < 0 ? strerror(errno) : refuse_file(fd);
-	static char text[FILE_MAX]; /* Static, because each request has its own process. */
+	/* This may be static, because the companion has no threads. */
+	static char text[FILE_MAX];
 	ssize_t n = -1;
 
 	ret->path = path;

@@ -41,8 +41,8 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size);
 /* Reads the rules from `text`, which it changes. path is used in messages only. */
 int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size);
 
-/* Checks whether this user may send requests. Returns 0, or -GW_E_PERM with a sentence that
- * contains the line to add to the file. */
+/* Check whether a rule allows the client, the unit or the process; root is always an allowed
+ * client. Return 0, or -GW_E_PERM with a sentence that contains the line to add to the file. */
 int allow_client(const struct allow *a, uid_t uid, char *message, size_t size);
 int allow_unit(const struct allow *a, const char *unit, char *message, size_t size);
 int allow_process(const struct allow *a, enum allow_kind kind, const struct proc *p,

@@ -68,7 +68,8 @@ static void serve_in_child(struct companion *c, int fd, uid_t uid)
 	_exit(EXIT_SUCCESS);
 }
 
-/* Returns 0, or a negative gw_error with a sentence in why if the client is not allowed. */
+/* Checks whether the client is allowed. Returns 0, or a negative gw_error with a sentence in
+ * why. */
 static int check_peer(const struct companion *c, int fd, uid_t *ret_uid, char *why, size_t size)
 {
 	static struct allow a;

@@ -179,7 +179,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 }
 
 /* Removes targets that have ended, and targets with a pid that was reused. Returns 0, or the
- * error of the first target that is not allowed. */
+ * error of the first other target that cannot be used, for example because it is not
+ * allowed. */
 static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;
@@ -325,7 +326,8 @@ static void describe_request(const struct wire_request *r, char *out, size_t siz
 
 void serve(int fd, uid_t uid, const struct serve_options *o)
 {
-	static struct serving s; /* Static, because each process serves only one request. */
+	/* Each process serves only one request, so this may be static. */
+	static struct serving s;
 	char what[WIRE_UNIT + 32] = "request";
 	int rc;
 
