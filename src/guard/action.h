@@ -18,8 +18,8 @@ struct action;
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
 /* Drops orders that have not begun. Waits for running orders at most timeout_ns, but without
- * limit for a checkpoint. Returns 0, or -GW_E_STATE if an order still runs; that order still
- * uses the memory of the action and of the policy. a may be NULL. */
+ * limit for a checkpoint. Returns 0. Returns -GW_E_STATE and frees nothing if an order still
+ * runs, because the order uses the action and the policy. a may be NULL. */
 int action_free(struct action *a, uint64_t timeout_ns);
 
 /* Replaces the policy, which is borrowed. Worker i takes the notes and callbacks of worker
@@ -46,8 +46,8 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes);
 /* If the service is killed while a worker unloads, the journal must say what to load again. So
  * an eviction first notes what it will unload. If the notes change, the order waits, and
  * notify_fd becomes readable. Then action_learnt() returns true and writes the order to *ret.
- * Write the notes and call action_go_on(). If why_not is NULL, the order continues; otherwise it
- * fails with why_not as its message. */
+ * The caller writes the notes to the journal and calls action_go_on(). If why_not is NULL, the
+ * order continues; otherwise it fails with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 

@@ -86,13 +86,14 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
 
-/* Returns what one process demands, and the most memory that its program ever held (UINT64_MAX:
- * unknown). */
+/* Returns the kind of demand of one process. Sets *ret_most to the most memory that its program
+ * ever held (UINT64_MAX: unknown). */
 enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* True if a demand that has lasted for held_ns and was found in this many scenes is sure. */
+/* True if the demand is sure after it has lasted for held_ns and was found in this many
+ * scenes. */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned scenes);
 

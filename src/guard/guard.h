@@ -95,7 +95,7 @@ struct guard_record {
 	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
-	/* when REASON_MANUAL began; 0: it does not hold */
+	/* when REASON_MANUAL began; 0: the reason does not apply */
 	uint64_t manual_wall_ns;
 	uint64_t wall_ns; /* when the record was made */
 	/* Checkpointed processes. */

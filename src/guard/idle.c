@@ -1,7 +1,7 @@
 /* Unloads idle workers if that saves energy (GUARD.md, Models that idle).
  *
- * Only workers that load their model again when a client requests it are unloaded. They continue
- * to admit new work; if their memory grows, a client made a request, and the worker runs again.
+ * Unloads only workers that load their model again when a client requests it. They continue to
+ * admit new work; if their memory grows, a client made a request, and the worker runs again.
  * The eviction uses only the first level, so it stops no unit. */
 #include "idle.h"
 

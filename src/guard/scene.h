@@ -59,7 +59,7 @@ struct scene_process {
 	unsigned type; /* set of enum gw_process_type */
 	uint64_t bytes;
 	bool bytes_known;
-	/* utilisation over the last seconds; NAN: not requested or not reported */
+	/* utilisation over the last three seconds; NAN: not requested or not reported */
 	double sm_ratio;
 	bool orphan; /* the driver lists the process, but the kernel does not */
 	bool self;   /* the process belongs to the process tree or cgroup of this program */

@@ -285,8 +285,8 @@ static bool still_fits(const struct worker_finder *f, unsigned worker, struct fo
 	return fits != 0;
 }
 
-/* Makes each root that runs another program now a former root. Called if no other process was
- * found instead. */
+/* Turns each root that now runs another program into a former root. Called if no other process
+ * was found instead. */
 static void keep_same_programs(const struct worker_finder *f, struct target *t)
 {
 	for (unsigned i = t->roots; i-- > 0;)
@@ -439,8 +439,9 @@ static bool sockets_changed(const struct worker_finder *f, unsigned worker)
 	       !same_sockets(&now, &f->target[worker].at);
 }
 
-/* Finds the processes that own the port. They replace the earlier roots, unless no owner was
- * found because of a failed reading, or because the owner closed its socket meanwhile. */
+/* Finds the processes that own the port. They replace the earlier roots. The earlier roots stay
+ * if no owner was found because a reading failed, or because the owner closed its socket
+ * meanwhile. */
 static void find_owners(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
