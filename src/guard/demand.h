@@ -47,9 +47,9 @@ struct demand_life {
 	uint64_t start_ticks;
 	uint64_t gpu;        /* demand_hash() of the GPU's UUID */
 	uint64_t exe;        /* demand_exe.exe of its program; 0: unknown */
-	uint64_t first_ns;   /* when it appeared; 0: before the first scene */
+	uint64_t first_ns;   /* when it appeared; 0: it was in the first scene */
 	uint64_t grown_ns;   /* when it last grew; 0: never */
-	uint64_t mark_bytes; /* bytes at the first scene, or when it last grew */
+	uint64_t mark_bytes; /* its bytes when it appeared, or when it last grew */
 	uint64_t peak_bytes; /* the most bytes that it held */
 	double busy_ratio;   /* its last known utilisation */
 	uint64_t busy_ns;    /* when busy_ratio was read; 0: not yet */

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#define HIGH_NS  (5 * NS_PER_S)   /* the power must be above its cap for this time */
+#define HIGH_NS  (5 * NS_PER_S)   /* power above its cap counts after this time */
 #define CLEAR_NS (60 * NS_PER_S)  /* first value of wait_ns; doubled up to MOST_NS */
 #define MOST_NS  (600 * NS_PER_S) /* greatest value of wait_ns */
 /* if a cap is exceeded again within this time, wait_ns is doubled */

@@ -183,13 +183,13 @@ struct guard_decision {
 	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
 	/* The GPU with the demand; without a demand, the worker's first GPU. */
 	char gpu[96];   /* UUID; "": none */
-	unsigned index; /* number of that GPU */
+	unsigned index; /* the driver's number of the GPU */
 	/* processes on this GPU that belong neither to the service nor to a worker */
 	unsigned others;
 	double temperature_c; /* NAN: unknown */
 	/* How an attempt to evict ended with this decision, for counters. */
 	enum guard_result result;
-	unsigned level;       /* level of that attempt */
+	unsigned level;       /* level of the attempt */
 	uint64_t freed_bytes; /* bytes that became free; only for RESULT_FREED */
 	uint64_t freed_ns;    /* for RESULT_FREED: how long the eviction took; 0: dry run */
 	uint32_t blocked;     /* set of enum guard_block: why the worker does not return */
@@ -218,7 +218,7 @@ struct guard_reservation {
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t most_bytes; /* bytes that would be free for it if all movable workers left */
+	uint64_t most_bytes; /* bytes that can become free for the reservation */
 	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };

@@ -114,7 +114,7 @@ struct worker_observed {
 	uint64_t bytes, held[SCENE_GPUS]; /* bytes that the worker holds: all, and per GPU */
 	/* bytes that the worker will need when it returns: see worker_set_need() */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
-	uint64_t dry_bytes; /* bytes that a dry run counts as freed; the worker holds them */
+	uint64_t dry_bytes; /* bytes that a dry run counts as freed, but that are still held */
 };
 
 /* What the guard concludes from demand. Contention is a reason from PHASE_RELEASED on. */
@@ -217,7 +217,7 @@ struct worker_intent {
 enum worker_admission {
 	ADMISSION_OPEN,
 	ADMISSION_CLOSED,     /* the guard ordered the worker to refuse new requests */
-	ADMISSION_UNVERIFIED, /* the guard closed it, but it may be open again */
+	ADMISSION_UNVERIFIED, /* the guard did so, but the worker may accept them again */
 };
 
 enum order_status {
@@ -247,7 +247,7 @@ struct worker_backoff {
 	/* rings with the times of the latest evictions for contention, and of the latest
 	 * reloads while the worker was evicted */
 	uint64_t flap[GUARD_FLAPS], reload[3];
-	unsigned flaps, reloads; /* how many there were in total */
+	unsigned flaps, reloads; /* total numbers of these evictions and reloads */
 	bool storm; /* clients load the worker again and again while it is evicted */
 	/* before this time a contender that fits next to the worker does not move it */
 	uint64_t resident_ns;
@@ -280,7 +280,7 @@ enum worker_condition {
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	CONDITION_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
-	CONDITION_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
+	CONDITION_WITHHELD = 1 << 3,  /* a demand is being ignored because of a display */
 	/* more than STEPS changes follow from one scene, so the worker gets no order */
 	CONDITION_CONTRADICTION = 1 << 4,
 };
@@ -356,7 +356,7 @@ struct reservation {
 	uint64_t most_bytes;
 };
 
-struct guard_queue { /* decisions that were not fetched; if it is full, drops the oldest */
+struct guard_queue { /* decisions that were not fetched; a full queue drops the oldest */
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, count;
 };

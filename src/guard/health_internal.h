@@ -34,7 +34,7 @@ enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS, TRIP_RETURN = TRIPS, TRIPS_A
 /* Where the thermal margin comes from. */
 enum margin_source {
 	MARGIN_UNKNOWN,
-	MARGIN_DRIVER,     /* the driver reports it */
+	MARGIN_DRIVER,     /* the driver reports the margin */
 	MARGIN_THRESHOLDS, /* the driver's temperature limit minus the temperature */
 	MARGIN_OVERRIDE,   /* health_options.absolute_c minus the temperature */
 	MARGIN_FALLBACK    /* health_options.fallback_c minus the temperature */

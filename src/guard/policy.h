@@ -146,9 +146,9 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, verify_ns) \
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
-	V(uint64_t, headroom_bytes) /* at least this much memory is kept free, */ \
-	V(double, headroom_ratio)   /* and at least this share of the board's memory */ \
-	V(uint64_t, min_vram_bytes) /* a contender that holds at least this much is a demand */ \
+	V(uint64_t, headroom_bytes) /* bytes to keep free */ \
+	V(double, headroom_ratio)   /* share of the memory to keep free, if that is more */ \
+	V(uint64_t, min_vram_bytes) /* a contender that holds so many bytes is a demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
 	V(unsigned, max_level) \

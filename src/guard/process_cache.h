@@ -70,7 +70,7 @@ enum process_state {
 };
 
 struct cached_process {
-	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
+	struct proc_id listed; /* the id in the driver's list, of a process or a thread */
 	enum process_state state;
 	struct scene_process process; /* from /proc; the members about the GPU are not set */
 	uint64_t read_ns;             /* when the process was last read; 0: never */

@@ -37,7 +37,7 @@ struct scene_gpu {
 	bool hidden;       /* the GPU may have processes that are not visible (pid namespace) */
 	bool memory_known; /* total_bytes, free_bytes and used_bytes are set */
 	uint64_t total_bytes, free_bytes;
-	uint64_t used_bytes;  /* without the memory that the driver reserves */
+	uint64_t used_bytes;  /* used memory, without what the driver reserves */
 	double temperature_c; /* NAN: unknown */
 	/* degrees below the temperature limit, only for display; NAN: unknown */
 	double margin_c;
@@ -98,7 +98,7 @@ struct scene_root {
 
 struct scene {
 	uint64_t mono_ns, wall_ns;
-	int utc_offset_s; /* local time minus UTC at that moment */
+	int utc_offset_s; /* local time minus UTC when the scene was taken */
 	bool on_battery;
 	uint64_t host_free_bytes; /* memory of the machine that programs can use; 0: unknown */
 	struct scene_gpu gpu[SCENE_GPUS];

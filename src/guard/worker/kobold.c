@@ -17,7 +17,7 @@
  * KoboldCpp was started. */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
-#define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with it */
+#define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with this */
 
 enum kobold_admin { KOBOLD_NO_ADMIN, KOBOLD_ADMIN, KOBOLD_PASSWORD };
 

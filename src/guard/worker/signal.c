@@ -1,8 +1,8 @@
 /* Kind "signal": a worker that unloads and loads when it receives a signal. Also carries out
  * levels 5 and 6 for workers of every kind. No other file signals a process.
  *
- * A signal is sent through a pidfd, and only if the process, read after its pidfd was
- * opened, has the start time in the order and still belongs to the worker
+ * A signal is sent through a pidfd. The start time is read again after the pidfd was opened,
+ * and must be the one in the order. The process must also still belong to the worker
  * (worker_process_belongs). The signalled processes are noted first, because the driver no
  * longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
