@@ -218,7 +218,7 @@ struct guard_reservation {
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t most_bytes; /* bytes that can become free for the reservation */
+	uint64_t most_bytes; /* bytes that are free for it after all movable workers left */
 	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };

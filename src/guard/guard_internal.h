@@ -217,7 +217,7 @@ struct worker_intent {
 enum worker_admission {
 	ADMISSION_OPEN,
 	ADMISSION_CLOSED,     /* the guard ordered the worker to refuse new requests */
-	ADMISSION_UNVERIFIED, /* the guard did so, but the worker may accept them again */
+	ADMISSION_UNVERIFIED, /* closed by an order, but the worker may accept requests */
 };
 
 enum order_status {

@@ -41,7 +41,7 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		h->counts.streams--;
 	}
 	/* A status without our reply means that the library refused the request;
-	 * on_library_log() has counted it. */
+	 * on_library_log() has counted it. Without a status, the client aborted the request. */
 	if (!c->replied && !MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS))
 		h->counts.requests[0]++;
 	call_free(c->call);
