@@ -33,7 +33,7 @@ bool action_idle(struct action *a);
  * outcome of the worker's last order was not fetched; -GW_E_ARG: no such worker; -GW_E_NOMEM:
  * no thread can be started. */
 int action_order(struct action *a, const struct guard_order *o);
-/* Makes the worker's order fail soon, if its adapter waits for the worker. */
+/* If the adapter is waiting for the worker, makes the worker's order fail soon. */
 void action_cancel(struct action *a, unsigned worker);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 
@@ -54,8 +54,8 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not);
 /* Sets the callbacks of a WORKER_CALLBACK; NULL removes them. Returns -GW_E_STATE while an
  * order for this worker runs. */
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c);
-/* Sets the GPU settings that decide whether a process can be checkpointed. They are unknown
- * until this is called. */
+/* Passes on the GPU settings that decide whether a process can be checkpointed. They are
+ * unknown until the first call. */
 void action_set_facts(struct action *a, const struct worker_facts *f);
 
 #endif

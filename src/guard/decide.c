@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define STEPS 16 /* maximum number of steps per scene; more follow only from a defect */
+#define STEPS 16 /* maximum number of steps per scene; only a defect causes more */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {

@@ -1,9 +1,9 @@
 /* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). The module is pure,
  * and its memory has a fixed size.
  *
- * The module remembers for each contender when the contender came, when it last grew and how
- * busy it was. It also remembers the most memory that each program ever held: this predicts the
- * need when the program comes again. The guard decides whether a worker must leave. */
+ * The module remembers for each contender when the contender appeared, when it last grew and
+ * how busy it was. It also remembers the most memory that each program ever held: this predicts
+ * the need when the program runs again. The guard decides whether a worker must leave. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 

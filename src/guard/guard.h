@@ -75,8 +75,8 @@ const char *guard_block_name(unsigned b); /* "backoff", "room", ... */
 /* A person's request that the worker stays evicted, or stays active. */
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
-/* Maximum number of processes of one worker that an order can name. The worker's record has the
- * same limit, so the journal knows every checkpointed process. */
+/* An order can name at most this many processes of a worker. The worker's record has the same
+ * limit, so the journal knows every checkpointed process. */
 #define GUARD_TARGETS 64
 #define GUARD_ROOTS   8 /* maximum number of root processes of a worker */
 
@@ -234,7 +234,7 @@ struct guard_reservation {
 enum guard_kept {
 	KEPT_NOTHING_NEW, /* no record was fetched */
 	KEPT_NOW,         /* all fetched records are on the disk */
-	KEPT_PENDING, /* some are not; orders wait until the caller calls guard_pump_orders() */
+	KEPT_PENDING,     /* some are not on the disk; orders wait for guard_pump_orders() */
 };
 
 struct guard_pump {

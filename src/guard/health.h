@@ -107,7 +107,7 @@ struct health_finding {
 
 struct health_status {
 	enum health_level level;
-	enum health_level heat; /* level by heat alone: OK to EVICT */
+	enum health_level heat; /* level by heat alone: HEALTH_OK to HEALTH_EVICT */
 	bool thermal;           /* the GPU is so hot that workers must leave */
 	bool warm;              /* the GPU is too warm for workers to return */
 	bool quarantine;
@@ -139,10 +139,10 @@ struct health_meaning {
 	} reason[HEALTH_REASONS];
 };
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret);
-/* Returns the time to the next reading: 10 s, or 1 s while the margin is small or a recovery
- * action is awaited. A snapshot reads the HEALTH tier (margin, recovery action) every 10 s and
- * the FAST tier (temperature, hardware slowdown) each time, and corrects the margin by the
- * change of the temperature. */
+/* Returns the time to the next reading: 10 s, or 1 s while the margin is small, the hardware
+ * slows down because of heat, or a recovery action is awaited. A snapshot reads the HEALTH tier
+ * (margin, recovery action) every 10 s and the FAST tier (temperature, hardware slowdown) each
+ * time, and corrects the margin by the change of the temperature. */
 uint64_t health_interval_ns(const struct health *h);
 
 #endif

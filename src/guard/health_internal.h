@@ -124,8 +124,8 @@ void health_update_level(struct health *h, uint64_t now);
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now);
 void health_fault_lost(struct health *h, const struct gw_device *d);
 void health_fault_expire(struct health *h, uint64_t now); /* ends an incident that is over */
-/* The checks of health.c's table of rules. Each returns its level. If the level is not HEALTH_OK,
- * it also writes its finding to *f, which begins zeroed. */
+/* The checks in the table of rules in health.c. Each returns its level. If the level is not
+ * HEALTH_OK, it also writes its finding to *f, which begins zeroed. */
 enum health_level health_check_quarantine(const struct health *h, struct health_finding *f);
 enum health_level health_check_incident(const struct health *h, struct health_finding *f);
 enum health_level health_check_fault(const struct health *h, struct health_finding *f);

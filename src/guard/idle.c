@@ -11,7 +11,7 @@
 
 /* A worker does not count as idle if its utilisation has been unknown for this long. */
 #define UNSEEN_NS (15 * NS_PER_S)
-#define FIGURE_NS (5 * NS_PER_S) /* utilisation is read this often, because it is expensive */
+#define FIGURE_NS (5 * NS_PER_S) /* time between readings of utilisation, which are expensive */
 
 static bool idle_economy(const struct guard_worker *w)
 {

@@ -221,8 +221,8 @@ void policy_init(struct policy *p);
  * policy.standard. */
 void policy_worker_init(struct policy_worker *w);
 
-/* Copies a string, which lives until policy_done(); NULL: out of memory. A policy that only
- * borrows strings does not need policy_done(). */
+/* Copies a string. The copy lives until policy_done(). Returns NULL if out of memory. A policy
+ * that only borrows strings does not need policy_done(). */
 const char *policy_keep(struct policy *p, const char *text, size_t n);
 /* Copies p; *ret owns copies of all strings. Returns 0, or -GW_E_NOMEM with an empty *ret. */
 int policy_copy(struct policy *ret, const struct policy *p);

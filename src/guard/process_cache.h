@@ -31,7 +31,8 @@ struct pidfd_set {
 	struct pollfd fd[PIDFD_SET_MAX];
 	struct {
 		struct proc_id id;
-		bool wanted; /* pidfd_set_has() was called for it since the last pidfd_set_poll() */
+		/* pidfd_set_has() asked for the process since the last pidfd_set_poll() */
+		bool wanted;
 	} of[PIDFD_SET_MAX];
 	unsigned count;
 	unsigned at; /* position where pidfd_set_has() begins to search */

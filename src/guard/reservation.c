@@ -85,8 +85,8 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks the workers that must leave for r, the reservation at place i. Adds its bytes to
- * u->promised. */
+/* Marks the workers that must leave for r, the reservation at place i. Adds the bytes that its
+ * owner has not allocated yet to u->promised. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];

@@ -50,7 +50,7 @@ struct scene_builder_stats {
 	uint64_t scenes;
 	/* processes that the driver listed, but that were no longer in /proc */
 	uint64_t vanished;
-	uint64_t left_out; /* processes that did not fit */
+	uint64_t left_out; /* number of processes that did not fit into a scene */
 	uint64_t searches; /* searches of /proc for workers */
 	unsigned nodes;    /* device nodes that are watched */
 	uint64_t events;   /* opens and closes of the watched device nodes */

@@ -1,5 +1,5 @@
-/* Handles a request: finds its reply in the cache, or validates it, calls the handler and sends
- * the reply.
+/* Handles a request: sends its reply from the cache; or validates the request, calls the
+ * handler and sends the reply.
  *
  * A cached reply is sent without an allocation. All other requests get a struct call. */
 #include "http_impl.h"

@@ -103,7 +103,7 @@ void render_interval(struct json *j, const char *key, const struct gw_interval *
 /* What energy costs in money and CO2, as the user configures it; if nothing is configured, no
  * cost is shown. The energy is that of the GPU boards, not of the whole machine. */
 struct energy_cost {
-	double price_per_kwh;                /* in units of the currency; 0: not configured */
+	double price_per_kwh;                /* price in the currency; 0: not configured */
 	double gco2_per_kwh;                 /* grams of CO2; 0: not configured */
 	char currency[ENERGY_COST_CURRENCY]; /* "": not given */
 };
