@@ -489,9 +489,9 @@ static bool all_free(const struct action *a)
 	return true;
 }
 
-/* Returns where the slot that must move to position `at` is now; the result is `at` or higher.
- * is[k]: the original position of the slot that is at k now. For a new worker, returns a slot
- * that no worker needs. */
+/* Finds the slot that must move to position `at`, and returns its present position, which is
+ * `at` or higher. is[k]: the original position of the slot that is at k now. For a new worker,
+ * returns a slot that no worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {

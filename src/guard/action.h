@@ -18,8 +18,8 @@ struct action;
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
 /* Drops orders that have not begun. Waits for running orders at most timeout_ns, but without
- * limit for a checkpoint. Returns 0, or -GW_E_STATE if an order still runs; that order still
- * uses the memory of the action and of the policy. a may be NULL. */
+ * limit for a checkpoint. Returns 0. Returns -GW_E_STATE and frees nothing if an order still
+ * runs, because the order uses the action and the policy. a may be NULL. */
 int action_free(struct action *a, uint64_t timeout_ns);
 
 /* Replaces the policy, which is borrowed. Worker i takes the notes and callbacks of worker
@@ -33,7 +33,7 @@ bool action_idle(struct action *a);
  * outcome of the worker's last order was not fetched; -GW_E_ARG: no such worker; -GW_E_NOMEM:
  * no thread can be started. */
 int action_order(struct action *a, const struct guard_order *o);
-/* Makes the worker's order fail soon, if its adapter waits for the worker. */
+/* If the adapter is waiting for the worker, makes the worker's order fail soon. */
 void action_cancel(struct action *a, unsigned worker);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 
@@ -46,16 +46,16 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes);
 /* If the service is killed while a worker unloads, the journal must say what to load again. So
  * an eviction first notes what it will unload. If the notes change, the order waits, and
  * notify_fd becomes readable. Then action_learnt() returns true and writes the order to *ret.
- * Write the notes and call action_go_on(). If why_not is NULL, the order continues; otherwise it
- * fails with why_not as its message. */
+ * The caller writes the notes to the journal and calls action_go_on(). If why_not is NULL, the
+ * order continues; otherwise it fails with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 
 /* Sets the callbacks of a WORKER_CALLBACK; NULL removes them. Returns -GW_E_STATE while an
  * order for this worker runs. */
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c);
-/* Sets the GPU settings that decide whether a process can be checkpointed. They are unknown
- * until this is called. */
+/* Passes on the GPU settings that decide whether a process can be checkpointed. They are
+ * unknown until the first call. */
 void action_set_facts(struct action *a, const struct worker_facts *f);
 
 #endif

@@ -200,7 +200,7 @@ static int policy_fill(struct gw_ctx *ctx, const struct gw_guard_options *o, str
 	p->evict_when_blind = o->flags & GW_GUARD_LEAVE_BLIND;
 	p->simulated_too = o->flags & GW_GUARD_SIMULATED;
 	p->restore_on_stop = false;
-	p->user_evictions = 0; /* users are not limited: the program is the only worker */
+	p->user_evictions = 0; /* no limit per user: this program is the only worker */
 	p->poll_ns = o->poll_ns;
 	take_numbers(o, &p->standard);
 	policy_worker_init(w);
@@ -385,7 +385,7 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	if (!ctx || !ret_guard)
 		return context_fail_null(ctx, ctx ? "ret_guard" : "ctx");
 	err = guard_api_new(ctx, options, &g);
-	if (err == -GW_E_ARG || err == -GW_E_SIZE) /* the context already has the sentence */
+	if (err == -GW_E_ARG || err == -GW_E_SIZE) /* the context already has the message */
 		return err;
 	if (err)
 		return context_fail(ctx, err, NULL);
@@ -458,7 +458,7 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 static int stop_failed(struct gw_guard *g)
 {
 	return context_fail(g->ctx, -GW_E_STATE,
-			    "a callback or a driver call has not returned, so its guard "
+			    "a callback or a driver call has not returned, so the guard "
 			    "cannot be freed");
 }
 

@@ -45,7 +45,7 @@ struct guard_api_observer {
 struct guard_api_callback {
 	enum gw_worker_call call; /* the callback that runs now */
 	uint64_t deadline_ns;
-	pthread_t caller; /* the thread that runs it */
+	pthread_t caller; /* the thread that runs the callback */
 };
 
 struct gw_guard {
@@ -64,7 +64,7 @@ struct gw_guard {
 
 	/* Protects the members below. It is never held during a driver call or a callback. */
 	pthread_mutex_t lock;
-	pthread_cond_t news; /* signals that allowed or gone has changed */
+	pthread_cond_t news; /* signals that the member allowed or gone has changed */
 	struct guard *guard;
 	bool stop;        /* the thread must end */
 	bool gone;        /* the thread has ended */

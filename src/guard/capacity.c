@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOPE_NS   (600 * NS_PER_S) /* a slope is fitted to the points of this time */
+#define SLOPE_NS   (600 * NS_PER_S) /* the slope is fitted to the last ten minutes */
 #define SLOPE_MIN  10 /* a slope needs at least this many points, over at least SLOPE_SPAN */
 #define SLOPE_SPAN (30 * NS_PER_S) /* least time from the first to the last point */
 
@@ -161,7 +161,7 @@ uint64_t capacity_available(const struct capacity_gpu *g)
 	return g->free_bytes - kept;
 }
 
-/* Writes a size in the largest unit of which it is at least a tenth. */
+/* Writes a size in the largest unit in which the number is at least 0.1. */
 #define SIZE_TEXT 32
 static const char *size_text(uint64_t bytes, char out[static SIZE_TEXT])
 {

@@ -36,8 +36,8 @@ struct verdict {
 	bool maybe_worker;
 };
 
-/* A policy with compiled regular expressions, for many scenes. Borrows the policy. An
- * expression that does not compile matches nothing; the reader of the configuration already
+/* A policy with its compiled regular expressions, to classify many scenes. Borrows the policy.
+ * An expression that does not compile matches nothing; the reader of the configuration already
  * refuses such an expression. Returns 0 or -GW_E_NOMEM. */
 struct classifier;
 int classifier_new(const struct policy *p, struct classifier **ret);
@@ -91,9 +91,9 @@ bool classify_in_unit(const char *path, const char *unit, bool user);
 void classify_conflict(const struct policy *p, const struct scene_process *one,
 		       const struct verdict *v, char *out, size_t size);
 
-/* True if a worker shares its GPU through NVIDIA's multi-process service (MPS). Such a process
- * cannot be checkpointed, because its memory belongs to the MPS server. v has one verdict per
- * process of s. */
+/* True if a worker shares its GPU through NVIDIA's multi-process service (MPS). A process that
+ * uses MPS cannot be checkpointed, because its memory belongs to the MPS server. v has one
+ * verdict per process of s. */
 bool classify_mps_serves_worker(const struct scene *s, const struct verdict *v);
 
 #endif

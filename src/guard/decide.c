@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define STEPS 16 /* maximum number of steps per scene; more follow only from a defect */
+#define STEPS 16 /* maximum number of steps per scene; only a defect causes more */
 
 static void begin_leaving(struct guard *g, struct guard_worker *w)
 {
@@ -22,8 +22,8 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 /* Rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md: presence of the worker's process. */
 
 /* True if the worker's hook ended the process. Some hooks evict a worker by ending its process;
- * the process may end up to CALL_NS after its memory is free. If the process ends later, the
- * hook is not the cause. */
+ * the process may still live for CALL_NS after its memory is free. If it lives longer, the hook
+ * did not end it. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;

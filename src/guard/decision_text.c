@@ -98,7 +98,7 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
-/* Writes which process was not found, by the worker's match. */
+/* Writes what the worker's match looked for and did not find. */
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 {
 	const struct policy_match *m = &w->policy->match;
@@ -214,7 +214,7 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 	else
 		q->count++;
 	guard_note_since(g, w);
-	memset(d, 0, sizeof(*d)); /* also the padding, because tests compare the bytes */
+	memset(d, 0, sizeof(*d)); /* clears the padding too: tests compare the bytes */
 	d->mono_ns = g->now_ns;
 	d->worker = worker_number(g, w);
 	d->from = from;

@@ -1,9 +1,9 @@
 /* demand: finds the processes that need a GPU (GUARD-MACHINE.md, Demand). The module is pure,
  * and its memory has a fixed size.
  *
- * The module remembers for each contender when the contender came, when it last grew and how
- * busy it was. It also remembers the most memory that each program ever held: this predicts the
- * need when the program comes again. The guard decides whether a worker must leave. */
+ * The module remembers for each contender when the contender appeared, when it last grew and
+ * how busy it was. It also remembers the most memory that each program ever held: this predicts
+ * the need when the program runs again. The guard decides whether a worker must leave. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 
@@ -47,9 +47,9 @@ struct demand_life {
 	uint64_t start_ticks;
 	uint64_t gpu;        /* demand_hash() of the GPU's UUID */
 	uint64_t exe;        /* demand_exe.exe of its program; 0: unknown */
-	uint64_t first_ns;   /* when it appeared; 0: before the first scene */
+	uint64_t first_ns;   /* when it appeared; 0: it was in the first scene */
 	uint64_t grown_ns;   /* when it last grew; 0: never */
-	uint64_t mark_bytes; /* bytes at the first scene, or when it last grew */
+	uint64_t mark_bytes; /* its bytes when it appeared, or when it last grew */
 	uint64_t peak_bytes; /* the most bytes that it held */
 	double busy_ratio;   /* its last known utilisation */
 	uint64_t busy_ns;    /* when busy_ratio was read; 0: not yet */
@@ -86,13 +86,14 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
 
-/* Returns what one process demands, and the most memory that its program ever held (UINT64_MAX:
- * unknown). */
+/* Returns the kind of demand of one process. Sets *ret_most to the most memory that its program
+ * ever held (UINT64_MAX: unknown). */
 enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* True if a demand that has lasted for held_ns and was found in this many scenes is sure. */
+/* True if the demand is sure after it has lasted for held_ns and was found in this many
+ * scenes. */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned scenes);
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define GROWN_BYTES (16 * MIB) /* less is not counted: desktop programs grow all the time */
+#define GROWN_BYTES (16 * MIB) /* smaller growth is ignored: desktop programs always grow */
 
 uint64_t demand_hash(const char *text)
 {

@@ -57,8 +57,8 @@ static bool add_node(void *arg, const char *name)
 	return at->w->nodes < WATCH_NODES;
 }
 
-/* Watches all nodes. To watch a node a second time changes nothing. The kernel ends the watch of
- * a node that is removed. */
+/* Watches all nodes. Watching a node a second time changes nothing. The kernel ends the watch
+ * of a node that is removed. */
 static void add_all_nodes(struct device_node_watch *w)
 {
 	w->nodes = 0;

@@ -32,8 +32,8 @@ struct device_node_watch {
 void device_node_watch_init(struct device_node_watch *w, const struct root *root);
 void device_node_watch_done(struct device_node_watch *w);
 
-/* Reads all events. True if a process opened or closed a GPU, or a GPU is new, and enough time
- * has passed since the last trigger. */
+/* Reads all events. True if enough time has passed since the last trigger, and a process opened
+ * or closed a GPU or a GPU is new. */
 bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns);
 
 /* Returns when a pending event becomes due; 0: none is pending. */

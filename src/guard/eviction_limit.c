@@ -161,9 +161,10 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 			     left, w->demand.strongest.evidence);
 }
 
-/* Damps a demand that must wait (row 11 of GUARD-MACHINE.md), and returns true. A demand that is not urgent and
- * fits next to the worker waits until the worker has been back for min_resident_s, and until
- * post_action_s after the last eviction on the worker's GPUs. */
+/* Damps a demand that must wait (row 11 of GUARD-MACHINE.md), and returns true. A demand waits
+ * if it is not urgent and its contender fits next to the worker. It waits until the worker has
+ * been back for min_resident_s (not if the demand is about memory), and until post_action_s
+ * after the last eviction on the worker's GPUs. */
 bool guard_damp(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;

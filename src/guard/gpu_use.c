@@ -5,14 +5,15 @@
 #include <math.h>
 #include <stdio.h>
 
-#define HIGH_NS  (5 * NS_PER_S)   /* the power must be above its cap for this time */
+#define HIGH_NS  (5 * NS_PER_S)   /* power above its cap counts after this time */
 #define CLEAR_NS (60 * NS_PER_S)  /* first value of wait_ns; doubled up to MOST_NS */
 #define MOST_NS  (600 * NS_PER_S) /* greatest value of wait_ns */
 /* if a cap is exceeded again within this time, wait_ns is doubled */
 #define AGAIN_NS (900 * NS_PER_S)
 #define WH       3600.0 /* joules per watt-hour */
 
-/* Returns the energy since the day or the service began; NAN: unknown. */
+/* Returns the energy since the day began, or since the service started if that was later; NAN:
+ * unknown. */
 static double energy_today_j(struct budget *b, const struct budget_input *in)
 {
 	if (isnan(in->energy_j))

@@ -75,8 +75,8 @@ const char *guard_block_name(unsigned b); /* "backoff", "room", ... */
 /* A person's request that the worker stays evicted, or stays active. */
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
-/* Maximum number of processes of one worker that an order can name. The worker's record has the
- * same limit, so the journal knows every checkpointed process. */
+/* An order can name at most this many processes of a worker. The worker's record has the same
+ * limit, so the journal knows every checkpointed process. */
 #define GUARD_TARGETS 64
 #define GUARD_ROOTS   8 /* maximum number of root processes of a worker */
 
@@ -95,7 +95,7 @@ struct guard_record {
 	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: the hold does not end */
-	/* when REASON_MANUAL began; 0: it does not hold */
+	/* when REASON_MANUAL began; 0: the reason does not apply */
 	uint64_t manual_wall_ns;
 	uint64_t wall_ns; /* when the record was made */
 	/* Checkpointed processes. */
@@ -183,13 +183,13 @@ struct guard_decision {
 	uint64_t next_ns;   /* earliest time at which a timer changes the state; 0: unknown */
 	/* The GPU with the demand; without a demand, the worker's first GPU. */
 	char gpu[96];   /* UUID; "": none */
-	unsigned index; /* number of that GPU */
+	unsigned index; /* the driver's number of the GPU */
 	/* processes on this GPU that belong neither to the service nor to a worker */
 	unsigned others;
 	double temperature_c; /* NAN: unknown */
 	/* How an attempt to evict ended with this decision, for counters. */
 	enum guard_result result;
-	unsigned level;       /* level of that attempt */
+	unsigned level;       /* level of the attempt */
 	uint64_t freed_bytes; /* bytes that became free; only for RESULT_FREED */
 	uint64_t freed_ns;    /* for RESULT_FREED: how long the eviction took; 0: dry run */
 	uint32_t blocked;     /* set of enum guard_block: why the worker does not return */
@@ -218,7 +218,7 @@ struct guard_reservation {
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t most_bytes; /* bytes that would be free for it if all movable workers left */
+	uint64_t most_bytes; /* bytes that are free for it after all movable workers left */
 	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 };
@@ -234,7 +234,7 @@ struct guard_reservation {
 enum guard_kept {
 	KEPT_NOTHING_NEW, /* no record was fetched */
 	KEPT_NOW,         /* all fetched records are on the disk */
-	KEPT_PENDING, /* some are not; orders wait until the caller calls guard_pump_orders() */
+	KEPT_PENDING,     /* some are not on the disk; orders wait for guard_pump_orders() */
 };
 
 struct guard_pump {

@@ -32,14 +32,14 @@
 #define GUARD_FLAPS        8 /* evictions for contention whose times are remembered */
 
 #define BIT(r)   (UINT32_C(1) << (r))
-#define FOR_EVER UINT64_MAX /* the end of a hold or a reservation without end */
+#define FOR_EVER UINT64_MAX /* a hold or a reservation with this end has no end */
 /* Fixed numbers; docs/GUARD-MACHINE.md (Numbers) has the same table for users. */
 #define CALM_SCENES  3              /* scenes without demand that end a suspicion */
 #define RETRIES      2              /* an order is repeated this often at one level */
 #define RETRY_NS     NS_PER_S       /* wait before the first repetition; doubled for the next */
 #define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
-#define UP_NS        (120 * NS_PER_S) /* time limit of a return, and of the check of it */
+#define UP_NS        (120 * NS_PER_S) /* time limit of an order to resume, and of its check */
 #define LONGEST_NS   (600 * NS_PER_S) /* the longest wait before a return */
 #define FLAP_NS      (900 * NS_PER_S) /* a third eviction in this time doubles the quiet time */
 #define RELOAD_NS    (300 * NS_PER_S) /* three reloads within this time are a reload storm */
@@ -77,7 +77,7 @@ struct guard_gpu {
 	char heat_why[160];    /* evidence for heat, used in messages */
 	char foreign[64];      /* name of another service that acts on the GPU; "": none */
 	uint64_t acted_ns;     /* when an eviction on the GPU last ended; 0: never */
-	uint64_t free_bytes;   /* what a dry run evicted counts as free */
+	uint64_t free_bytes;   /* free memory, with what a dry run counts as freed */
 	uint64_t coming_bytes; /* bytes that leaving workers still hold */
 	uint64_t promised;     /* reserved bytes that are not allocated yet */
 	uint32_t reasons;      /* set of the reasons from health and budgets */
@@ -112,9 +112,9 @@ struct worker_observed {
 	/* sets of GPUs: where the worker may be, and where it last was */
 	uint64_t gpus, home;
 	uint64_t bytes, held[SCENE_GPUS]; /* bytes that the worker holds: all, and per GPU */
-	/* the same, for a leaving or evicted worker from the time when its eviction began */
+	/* bytes that the worker will need when it returns: see worker_set_need() */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
-	uint64_t dry_bytes; /* bytes that a dry run counts as freed; the worker holds them */
+	uint64_t dry_bytes; /* bytes that a dry run counts as freed, but that are still held */
 };
 
 /* What the guard concludes from demand. Contention is a reason from PHASE_RELEASED on. */
@@ -132,7 +132,7 @@ struct worker_demand {
 	bool pressing;                /* the last scene has a demand against the worker */
 	struct demand_case strongest; /* strongest demand of the last scene that had a demand */
 	int gpu;                      /* slot of the GPU of the strongest demand */
-	uint64_t since_ns;            /* when the present demand began, or the last one */
+	uint64_t since_ns;            /* when the latest demand began */
 	unsigned scenes;      /* number of scenes with this demand; 0: the demand has ended */
 	uint64_t calm_ns;     /* since when there is no demand; 0: there is a demand */
 	unsigned calm_scenes; /* scenes in a row without a demand */
@@ -140,7 +140,7 @@ struct worker_demand {
 	uint64_t damped_until_ns;
 	/* until when the user who causes the demand must wait; 0: the user need not wait */
 	uint64_t limited_ns;
-	/* scenes in a row without a demand that is ignored because of a display */
+	/* scenes in a row in which no demand was ignored because of a display */
 	unsigned unlimited_scenes;
 };
 
@@ -175,10 +175,11 @@ enum worker_stage {
 	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
 	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
 };
-/* The state of the worker when its return began. It is kept if the worker must leave again before
- * the return is complete. Else: FROM_RUN, or FROM_ABSENT for a started worker without a process. */
+/* The state of the worker when its return began. It is kept if the worker must leave again
+ * before the return is complete. At other times: FROM_RUN, or FROM_ABSENT for a started
+ * worker without a process. */
 enum worker_from {
-	FROM_RUN,     /* with a return: the worker was being evicted, but probably never left */
+	FROM_RUN,     /* during a return: it was being evicted, but probably never left */
 	FROM_RETURN,  /* only in old recordings, for any of the following */
 	FROM_OUT,     /* it was evicted */
 	FROM_STUCK,   /* it did not free its memory */
@@ -216,7 +217,7 @@ struct worker_intent {
 enum worker_admission {
 	ADMISSION_OPEN,
 	ADMISSION_CLOSED,     /* the guard ordered the worker to refuse new requests */
-	ADMISSION_UNVERIFIED, /* the guard closed it, but it may be open again */
+	ADMISSION_UNVERIFIED, /* closed by an order, but the worker may accept requests */
 };
 
 enum order_status {
@@ -246,7 +247,7 @@ struct worker_backoff {
 	/* rings with the times of the latest evictions for contention, and of the latest
 	 * reloads while the worker was evicted */
 	uint64_t flap[GUARD_FLAPS], reload[3];
-	unsigned flaps, reloads; /* how many there were in total */
+	unsigned flaps, reloads; /* total numbers of these evictions and reloads */
 	bool storm; /* clients load the worker again and again while it is evicted */
 	/* before this time a contender that fits next to the worker does not move it */
 	uint64_t resident_ns;
@@ -271,15 +272,15 @@ struct worker_idle {
 	double idle_w, reload_j;
 };
 
-/* Conditions of a worker that last. Each is reported once, when it begins. The values are bits
- * of a set. */
+/* Lasting conditions of a worker. Each is reported once, when it begins. The values are bits of
+ * a set. */
 enum worker_condition {
 	/* one of its GPUs could not be read; when it can be read again, the worker is
 	 * PRESENCE_UNKNOWN */
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	CONDITION_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
-	CONDITION_WITHHELD = 1 << 3,  /* there is a demand that is ignored for that reason */
+	CONDITION_WITHHELD = 1 << 3,  /* a demand is being ignored because of a display */
 	/* more than STEPS changes follow from one scene, so the worker gets no order */
 	CONDITION_CONTRADICTION = 1 << 4,
 };
@@ -355,7 +356,7 @@ struct reservation {
 	uint64_t most_bytes;
 };
 
-struct guard_queue { /* decisions that were not fetched; if it is full, drops the oldest */
+struct guard_queue { /* decisions that were not fetched; a full queue drops the oldest */
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, count;
 };
@@ -523,8 +524,7 @@ void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *wh
 /* Returns a clause about what blocks a return. NULL for BLOCK_ROOM and BLOCK_ENDPOINT: the
  * caller writes figures or a message instead. */
 const char *guard_block_text(enum guard_block b);
-/* Begins the return of a worker if all checks pass. stuck: the worker still holds its memory.
- * quiet_ended: the quiet time has just ended, so the result is always reported. */
+/* Begins the return of a worker if all checks pass. stuck: its memory is not free. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
@@ -571,7 +571,7 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w);
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
-/* Sets g->now_ns, unless it is later: a scene can be older than the outcome before it. */
+/* Moves g->now_ns forward, never back: a scene can be older than the last outcome. */
 void guard_advance(struct guard *g, uint64_t now_ns);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);

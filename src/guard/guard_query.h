@@ -21,7 +21,7 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	enum guard_state state;
 	uint32_t mask; /* set of the reasons that hold */
 	enum guard_hold hold;
-	uint64_t hold_until_ns; /* end of the hold or of an evict request; 0: none has an end */
+	uint64_t hold_until_ns; /* end of the hold or of an evict request; 0: there is none */
 	uint64_t since_ns;      /* since when the worker is in this state */
 	uint64_t next_ns; /* earliest time at which a timer changes the state; 0: unknown */
 	uint64_t resident_bytes; /* GPU memory that the worker holds now */
@@ -140,8 +140,9 @@ bool guard_unsettled(const struct guard *g, unsigned worker);
 /* what_if: finds what a guard would decide in a scene.
  *
  * It uses a separate guard in a dry run. This guard first observes an earlier scene once, so
- * that it knows the workers, and other processes count as new. Then it observes the scene itself
- * for a while. It does not have the holds, timers and history of the running guard. */
+ * that it knows the workers. Then it observes the scene itself for a while; processes that were
+ * not in the earlier scene count as new. It does not have the holds, timers and history of the
+ * running guard. */
 
 #define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 

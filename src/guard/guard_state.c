@@ -28,7 +28,7 @@ static const char *const phases[] = { [PHASE_NONE] = "none", [PHASE_SUSPECTED] =
 	NULL };
 static const char *const persons[] = { [PERSON_NONE] = "none", [PERSON_EVICT] = "evict",
 	[PERSON_HOLD_EVICTED] = "hold-evicted", [PERSON_HOLD_ACTIVE] = "hold-active", NULL };
-/* A stage has two lines, "intent.goal" and then "intent.stage", which decides. */
+/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides. */
 static const char *const goals[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "leave",
 	[STAGE_UNLOAD] = "leave", [STAGE_VERIFY] = "leave", [STAGE_STUCK] = "leave",
 	[STAGE_OUT] = "out", [STAGE_LOAD] = "return", [STAGE_VERIFY_UP] = "return", NULL };
@@ -367,7 +367,8 @@ static void old_found(const struct guard_state_old *o, struct worker_observed *s
 	}
 }
 
-/* The stage of a worker in a state that does not name one, or was left before the end. */
+/* Returns the stage of a worker in a state that names no stage. The flags say whether it came
+ * to this state in the middle of an eviction or of a return. */
 static enum worker_stage old_stage(const struct guard_state_old *o)
 {
 	return !IS(evicted)    ? STAGE_RUN
@@ -517,7 +518,7 @@ static int read_guard(struct guard_state_reader *r, struct guard *g, const char 
 {
 	int err = r->old ? struct_text_read(of_old_guard, g, rest) : -GW_E_NOENT;
 
-	if (!strncmp(rest, "looked\t", 7)) /* skipped: it follows from "looks" */
+	if (!strncmp(rest, "looked\t", 7)) /* "looked" is skipped: it follows from "looks" */
 		return 0;
 	if (err == -GW_E_NOENT)
 		err = struct_text_read(of_guard, g, rest);

@@ -47,14 +47,14 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 struct health_options {
 	/* The defaults are in parentheses. */
 	double warn_c, throttle_c, evict_c; /* margins at which the trips begin (10, 5 and 2) */
-	/* a trip ends when the GPU has been at least clear_c (5) degrees colder than the
-	 * temperature that begins it, for clear_ns (30 s) */
+	/* a trip ends after clear_ns (30 s) in which the GPU was at least clear_c (5) degrees
+	 * colder than the temperature at which the trip begins */
 	double clear_c;
 	uint64_t clear_ns;
 	/* workers leave after this many readings in a row with a margin of evict_c or less
 	 * (4) */
 	unsigned critical;
-	double absolute_c; /* workers leave at this temperature; NAN: the margins decide (NAN) */
+	double absolute_c; /* workers leave at this temperature; default NAN: margins decide */
 	double fallback_c; /* temperature limit of a device that reports no limit (85) */
 	uint64_t clean_ns; /* a quarantine ends after this time without a cause (60 s) */
 	struct xid_rule xid[HEALTH_XIDS];
@@ -107,7 +107,7 @@ struct health_finding {
 
 struct health_status {
 	enum health_level level;
-	enum health_level heat; /* level by heat alone: OK to EVICT */
+	enum health_level heat; /* level by heat alone: HEALTH_OK to HEALTH_EVICT */
 	bool thermal;           /* the GPU is so hot that workers must leave */
 	bool warm;              /* the GPU is too warm for workers to return */
 	bool quarantine;
@@ -116,10 +116,10 @@ struct health_status {
 	/* "margin", "thresholds", "override", "fallback"; "": unknown */
 	const char *margin_source;
 	uint64_t since_ns; /* when this level began; 0: unknown */
-	/* how many Xids occurred since the start, and the number of the last; 0: none */
+	/* how many Xids occurred since the start, and the last Xid; 0: none */
 	unsigned xids, last_xid;
-	/* how many Xids occurred before the start, by the kernel log, and the number of the
-	 * last; 0: none */
+	/* how many Xids occurred before the start, by the kernel log, and the last of them; 0:
+	 * none */
 	unsigned past_xids, last_past_xid;
 	uint64_t last_past_ns;       /* time of last_past_xid */
 	struct health_finding worst; /* the problem that determines the level */
@@ -139,10 +139,10 @@ struct health_meaning {
 	} reason[HEALTH_REASONS];
 };
 void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret);
-/* Returns the time to the next reading: 10 s, or 1 s while the margin is small or a recovery
- * action is awaited. A snapshot reads the HEALTH tier (margin, recovery action) every 10 s and
- * the FAST tier (temperature, hardware slowdown) each time, and corrects the margin by the
- * change of the temperature. */
+/* Returns the time to the next reading: 10 s, or 1 s while the margin is small, the hardware
+ * slows down because of heat, or a recovery action is awaited. A snapshot reads the HEALTH tier
+ * (margin, recovery action) every 10 s and the FAST tier (temperature, hardware slowdown) each
+ * time, and corrects the margin by the change of the temperature. */
 uint64_t health_interval_ns(const struct health *h);
 
 #endif

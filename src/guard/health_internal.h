@@ -34,7 +34,7 @@ enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS, TRIP_RETURN = TRIPS, TRIPS_A
 /* Where the thermal margin comes from. */
 enum margin_source {
 	MARGIN_UNKNOWN,
-	MARGIN_DRIVER,     /* the driver reports it */
+	MARGIN_DRIVER,     /* the driver reports the margin */
 	MARGIN_THRESHOLDS, /* the driver's temperature limit minus the temperature */
 	MARGIN_OVERRIDE,   /* health_options.absolute_c minus the temperature */
 	MARGIN_FALLBACK    /* health_options.fallback_c minus the temperature */
@@ -124,8 +124,8 @@ void health_update_level(struct health *h, uint64_t now);
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now);
 void health_fault_lost(struct health *h, const struct gw_device *d);
 void health_fault_expire(struct health *h, uint64_t now); /* ends an incident that is over */
-/* The checks of health.c's table of rules. Each returns its level. If the level is not HEALTH_OK,
- * it also writes its finding to *f, which begins zeroed. */
+/* The checks in the table of rules in health.c. Each returns its level. If the level is not
+ * HEALTH_OK, it also writes its finding to *f, which begins zeroed. */
 enum health_level health_check_quarantine(const struct health *h, struct health_finding *f);
 enum health_level health_check_incident(const struct health *h, struct health_finding *f);
 enum health_level health_check_fault(const struct health *h, struct health_finding *f);

@@ -1,7 +1,7 @@
 /* Unloads idle workers if that saves energy (GUARD.md, Models that idle).
  *
- * Only workers that load their model again when a client requests it are unloaded. They continue
- * to admit new work; if their memory grows, a client made a request, and the worker runs again.
+ * Unloads only workers that load their model again when a client requests it. They continue to
+ * admit new work; if their memory grows, a client made a request, and the worker runs again.
  * The eviction uses only the first level, so it stops no unit. */
 #include "idle.h"
 
@@ -11,7 +11,7 @@
 
 /* A worker does not count as idle if its utilisation has been unknown for this long. */
 #define UNSEEN_NS (15 * NS_PER_S)
-#define FIGURE_NS (5 * NS_PER_S) /* utilisation is read this often, because it is expensive */
+#define FIGURE_NS (5 * NS_PER_S) /* time between readings of utilisation, which are expensive */
 
 static bool idle_economy(const struct guard_worker *w)
 {

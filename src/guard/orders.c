@@ -56,7 +56,7 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 		*ret_deadline_ns = now_ns + guard_evict_ns(w);
 		return due && kept_out;
 	case STAGE_LOAD:
-		/* A worker that loads when a client requests it only has to admit new work. A
+		/* A worker that loads at the request of a client must only admit new work. A
 		 * worker that was stopped must be started. */
 		*ret = worker_loads_lazily(w) && worker_is_present(w) ? ORDER_OPEN
 								      : ORDER_RESUME;

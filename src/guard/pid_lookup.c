@@ -188,7 +188,7 @@ bool port_owner_known(const struct root *root, const struct port_owners *at, con
 	return root_readlink(root, file, link, sizeof(link)) > 0 && is_one_of(at, link);
 }
 
-struct file_search { /* search in the files of one process */
+struct file_search { /* a search in the open files of one process */
 	const struct root *root;
 	const struct port_owners *at;
 	int64_t pid;

@@ -146,9 +146,9 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, verify_ns) \
 	V(uint64_t, budget_ns) \
 	V(uint64_t, post_ns) \
-	V(uint64_t, headroom_bytes) /* at least this much memory is kept free, */ \
-	V(double, headroom_ratio)   /* and at least this share of the board's memory */ \
-	V(uint64_t, min_vram_bytes) /* a contender that holds at least this much is a demand */ \
+	V(uint64_t, headroom_bytes) /* bytes to keep free */ \
+	V(double, headroom_ratio)   /* share of the memory to keep free, if that is more */ \
+	V(uint64_t, min_vram_bytes) /* a contender that holds so many bytes is a demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
 	V(unsigned, max_level) \
@@ -221,8 +221,8 @@ void policy_init(struct policy *p);
  * policy.standard. */
 void policy_worker_init(struct policy_worker *w);
 
-/* Copies a string, which lives until policy_done(); NULL: out of memory. A policy that only
- * borrows strings does not need policy_done(). */
+/* Copies a string. The copy lives until policy_done(). Returns NULL if out of memory. A policy
+ * that only borrows strings does not need policy_done(). */
 const char *policy_keep(struct policy *p, const char *text, size_t n);
 /* Copies p; *ret owns copies of all strings. Returns 0, or -GW_E_NOMEM with an empty *ret. */
 int policy_copy(struct policy *ret, const struct policy *p);

@@ -31,7 +31,8 @@ struct pidfd_set {
 	struct pollfd fd[PIDFD_SET_MAX];
 	struct {
 		struct proc_id id;
-		bool wanted; /* pidfd_set_has() was called for it since the last pidfd_set_poll() */
+		/* pidfd_set_has() asked for the process since the last pidfd_set_poll() */
+		bool wanted;
 	} of[PIDFD_SET_MAX];
 	unsigned count;
 	unsigned at; /* position where pidfd_set_has() begins to search */
@@ -70,7 +71,7 @@ enum process_state {
 };
 
 struct cached_process {
-	struct proc_id listed; /* as the driver lists it: a process or one of its threads */
+	struct proc_id listed; /* the id in the driver's list, of a process or a thread */
 	enum process_state state;
 	struct scene_process process; /* from /proc; the members about the GPU are not set */
 	uint64_t read_ns;             /* when the process was last read; 0: never */

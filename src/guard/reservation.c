@@ -85,8 +85,8 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks the workers that must leave for r, the reservation at place i. Adds its bytes to
- * u->promised. */
+/* Marks the workers that must leave for r, the reservation at place i. Adds the bytes that its
+ * owner has not allocated yet to u->promised. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
@@ -133,7 +133,7 @@ void guard_update_reservations(struct guard *g)
 	}
 }
 
-/* Returns the GPU on which the most memory can become free that nobody has reserved. */
+/* Returns the GPU on which the most unreserved memory can become free. */
 static int most_free_gpu(const struct guard *g)
 {
 	int best = -1;
@@ -157,7 +157,8 @@ static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
 	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
 }
 
-/* Returns the reservation with this id; 0: the first unused entry. NULL: there is none. */
+/* Returns the reservation with this id; NULL: there is none. With id 0, returns the first
+ * unused entry. */
 static struct reservation *reservation_find(struct guard *g, uint64_t id)
 {
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)

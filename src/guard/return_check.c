@@ -55,7 +55,7 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 
 /* True if only this worker uses or will use the GPU: there is no reservation and no other
  * worker, and every process belongs to this worker, to the desktop or to this program. Then no
- * memory must stay free, so a worker that filled the whole GPU may return. */
+ * headroom is needed, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -185,8 +185,8 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one. Only a new scene shows whether there is room. When the service ends, the guard cannot
- * wait for one. */
+ * last one. Waits for a new scene, because only a new scene shows whether there is room; but
+ * does not wait when the service ends. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -262,7 +262,7 @@ static void back_off(struct guard *g, struct guard_worker *w)
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
  * it left, it probably still runs; then only its memory is checked. If the service ends, such a
- * worker is ordered to admit new work, because the adapter did that only after a successful
+ * worker is ordered to admit new work, because the adapter does that only after a successful
  * resume. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {

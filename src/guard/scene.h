@@ -37,7 +37,7 @@ struct scene_gpu {
 	bool hidden;       /* the GPU may have processes that are not visible (pid namespace) */
 	bool memory_known; /* total_bytes, free_bytes and used_bytes are set */
 	uint64_t total_bytes, free_bytes;
-	uint64_t used_bytes;  /* without the memory that the driver reserves */
+	uint64_t used_bytes;  /* used memory, without what the driver reserves */
 	double temperature_c; /* NAN: unknown */
 	/* degrees below the temperature limit, only for display; NAN: unknown */
 	double margin_c;
@@ -59,7 +59,7 @@ struct scene_process {
 	unsigned type; /* set of enum gw_process_type */
 	uint64_t bytes;
 	bool bytes_known;
-	/* utilisation over the last seconds; NAN: not requested or not reported */
+	/* utilisation over the last three seconds; NAN: not requested or not reported */
 	double sm_ratio;
 	bool orphan; /* the driver lists the process, but the kernel does not */
 	bool self;   /* the process belongs to the process tree or cgroup of this program */
@@ -98,7 +98,7 @@ struct scene_root {
 
 struct scene {
 	uint64_t mono_ns, wall_ns;
-	int utc_offset_s; /* local time minus UTC at that moment */
+	int utc_offset_s; /* local time minus UTC when the scene was taken */
 	bool on_battery;
 	uint64_t host_free_bytes; /* memory of the machine that programs can use; 0: unknown */
 	struct scene_gpu gpu[SCENE_GPUS];

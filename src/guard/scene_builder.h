@@ -42,15 +42,15 @@ void scene_builder_recall(struct scene_builder *b, const struct scene_builder_fo
 
 /* Builds a scene. If `utilisation` is true, sm_ratio says how busy each process was over the
  * last three seconds; otherwise it is NAN. The driver is queried for utilisation at most twice
- * per second (2 ms on an H200). Only one thread at a time may call it. Returns 0 or
- * -GW_E_NOMEM. */
+ * per second; a query takes 2 ms on an H200. Only one thread at a time may call it. Returns 0
+ * or -GW_E_NOMEM. */
 int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisation);
 
 struct scene_builder_stats {
 	uint64_t scenes;
 	/* processes that the driver listed, but that were no longer in /proc */
 	uint64_t vanished;
-	uint64_t left_out; /* processes that did not fit */
+	uint64_t left_out; /* number of processes that did not fit into a scene */
 	uint64_t searches; /* searches of /proc for workers */
 	unsigned nodes;    /* device nodes that are watched */
 	uint64_t events;   /* opens and closes of the watched device nodes */

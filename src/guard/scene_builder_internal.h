@@ -40,7 +40,7 @@ struct scene_builder_own {
 struct scene_builder_draft {
 	struct row row[SCENE_PROCESSES];
 	unsigned rows;
-	unsigned left_out;                              /* rows that did not fit */
+	unsigned left_out;                              /* number of rows that did not fit */
 	struct cached_process *cached[SCENE_PROCESSES]; /* NULL: the process is not cached */
 	int instance[SCENE_PROCESSES];  /* row.instance of each process of the scene */
 	bool memory_failed[SCENE_GPUS]; /* the memory of the GPU could not be read */
@@ -69,7 +69,7 @@ struct scene_builder_use {
 		double sm_ratio;
 	} of[SCENE_PROCESSES];
 	unsigned count;
-	uint64_t mono_ns; /* when the driver reported it */
+	uint64_t mono_ns; /* when the driver reported the utilisation */
 };
 
 /* Counts since the start. */

@@ -140,7 +140,8 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 }
 
 /* Returns a row for a process with this many bytes. If all rows are used, returns the row with
- * the least memory, if that is less than bytes; otherwise NULL: the process is left out. */
+ * the least memory if it has less than `bytes`; else returns NULL, and the process is left
+ * out. */
 static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 {
 	struct row *least = &b->draft.row[0];

@@ -17,12 +17,13 @@
  * times. */
 #define CLOCK_DIFFERENCE_NS NS_PER_S
 
-/* How often each fact is read again. FOUND: the worker has a root. MISSING: it has none. */
+/* Time between two readings of each fact. FOUND: the worker has a root. MISSING: it has
+ * none. */
 #define PIDFILE_NS NS_PER_S
-/* check that a root runs the same program; this reads three files */
+/* whether a root still runs the same program; a check reads three files */
 #define RECHECK_NS    NS_PER_S
-#define PORT_FOUND_NS NS_PER_S /* check that a root has the port; this reads one link */
-/* this reads the kernel's list of sockets, which takes 3 ms */
+#define PORT_FOUND_NS NS_PER_S /* whether a root still has the port; a check reads one link */
+/* which sockets listen on the port; reading the kernel's list takes 3 ms */
 #define PORT_MISSING_NS (5 * NS_PER_S)
 /* used instead of PORT_MISSING_NS if a process is new on a GPU: it may be the worker */
 #define PORT_APPEARED_NS (200 * NS_PER_MS)
@@ -42,8 +43,9 @@ struct target { /* one worker */
 	/* processes that live, but that the match no longer finds */
 	struct found former[WORKER_FINDER_ROOTS];
 	unsigned formers;
-	uint64_t asked_ns;   /* when the pidfile or the port was last read; 0: never */
-	uint64_t checked_ns; /* when roots were last checked for the same program; 0: never */
+	uint64_t asked_ns; /* when the pidfile or the port was last read; 0: never */
+	/* when roots were last checked to run the same program; 0: never */
+	uint64_t checked_ns;
 	/* For a pidfile: when the file was written, and the process that it named then. */
 	struct timespec written;
 	struct proc_id writer;
@@ -285,8 +287,8 @@ static bool still_fits(const struct worker_finder *f, unsigned worker, struct fo
 	return fits != 0;
 }
 
-/* Makes each root that runs another program now a former root. Called if no other process was
- * found instead. */
+/* Turns each root that now runs another program into a former root. Called if no other process
+ * was found instead. */
 static void keep_same_programs(const struct worker_finder *f, struct target *t)
 {
 	for (unsigned i = t->roots; i-- > 0;)
@@ -439,8 +441,9 @@ static bool sockets_changed(const struct worker_finder *f, unsigned worker)
 	       !same_sockets(&now, &f->target[worker].at);
 }
 
-/* Finds the processes that own the port. They replace the earlier roots, unless no owner was
- * found because of a failed reading, or because the owner closed its socket meanwhile. */
+/* Finds the processes that own the port. They replace the earlier roots. The earlier roots stay
+ * if no owner was found because a reading failed, or because the owner closed its socket
+ * meanwhile. */
 static void find_owners(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];

@@ -207,7 +207,7 @@ void worker_stop_returning(struct guard_worker *w)
 
 /* Marks the worker as absent. If the worker is evicted and its process still lives, the intent
  * is kept, because the worker is still evicted when it is found again. But the intent is
- * forgotten if another process replaced it (FOUND_OTHER_LIVES). */
+ * forgotten if another process replaced that process (FOUND_OTHER_LIVES). */
 void worker_set_gone(struct guard *g, struct guard_worker *w)
 {
 	const enum worker_found found = w->observed.found;
@@ -373,7 +373,7 @@ void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
 		w->demand.phase = PHASE_CALMING;
 	else
 		settle_phase(w);
-	w->backoff.blocked = 0; /* so the end of the quiet time is reported */
+	w->backoff.blocked = 0; /* so that the next check reports its result */
 	w->backoff.check_ns = w->since_ns = g->now_ns;
 }
 

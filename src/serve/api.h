@@ -37,7 +37,7 @@ struct api {
 	/* The running simulation, or an ended one whose result was not sent yet. NULL: none. */
 	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
-	struct buf openapi;   /* The OpenAPI document. The first request for it makes it. */
+	struct buf openapi;   /* The OpenAPI document, made at the first request. */
 };
 
 /* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */

@@ -66,7 +66,7 @@ static void ends_text(const struct guard_explanation *why, struct guard_moment n
 {
 	char time[CLOCK_RFC3339_SIZE], left[32];
 
-	if (why->clears_ns <= now.mono_ns) { /* The time is unknown or past. */
+	if (why->clears_ns <= now.mono_ns) { /* The time is unknown, or it has passed. */
 		snprintf(out, size, "%s", why->clears);
 		return;
 	}

@@ -132,7 +132,7 @@ struct fleet_total {
 	/* Sums over the nodes that are up. */
 	double gpus, gpus_up, gpus_down, power_w, energy_j, utilization;
 	double memory_used, memory_total, idle_gpus, idle_w;
-	unsigned power_nodes, energy_nodes; /* number of nodes whose figure is known */
+	unsigned power_nodes, energy_nodes; /* number of nodes with a known power / energy */
 };
 
 struct fleet {
@@ -197,7 +197,7 @@ void fleet_render_fit(struct json *j, const struct fleet *f, double bytes, unsig
 struct fleet_state {
 	struct fleet
 		*fleet;    /* The fleet from the last queries that succeeded. NULL: none yet. */
-	uint64_t mono_ns;  /* monotonic time at which those queries were sent */
+	uint64_t mono_ns;  /* monotonic time at which the queries of `fleet` were sent */
 	bool asking;       /* Queries were sent and are not answered yet. */
 	char problem[500]; /* why the last queries failed; "": they succeeded */
 };

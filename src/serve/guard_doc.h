@@ -62,7 +62,7 @@ void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *
 /* Returns a sentence if no worker is moved even in mode enforce, because the GPUs are
  * simulated; NULL: the mode decides. */
 const char *guard_doc_mode_note(const struct guard_view *g);
-/* Writes the mode in force and the configured mode, and who set the mode if they differ. */
+/* Writes the mode in force and the configured mode and, if they differ, who set the mode. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
 /* Returns the guard's view. If there is no guard, replies 503 with the cause and returns

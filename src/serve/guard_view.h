@@ -125,7 +125,7 @@ struct guard_view_counts {
 	uint64_t scenes, triggered;
 	/* number of driver events that were dropped because the queue was full */
 	uint64_t events_lost;
-	uint64_t stuck; /* number of workers in state stuck now */
+	uint64_t stuck; /* number of workers that are now in the state stuck */
 	/* Joules that were saved while idle models were unloaded, and joules that were spent to
 	 * load them again. */
 	double idle_saved_joules, idle_spent_joules;
@@ -263,8 +263,8 @@ struct guard_view_contender {
 	int64_t pid;
 	char name[16];
 	bool bytes_known;
-	uint64_t bytes; /* GPU memory that it held when its demand became sure */
-	bool game;      /* it was registered as a game */
+	uint64_t bytes; /* GPU memory that the process held when its demand became sure */
+	bool game;      /* The process was registered as a game. */
 };
 /* Returns the process of the reason contention. The process may have ended since then. False:
  * there is no such reason, or no process causes it. This function is the only one that reads

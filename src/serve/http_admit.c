@@ -184,7 +184,7 @@ static enum admitted check_target(struct conn *c, const char *url)
 	size_t n = strlen(url) + 1;
 	const char *why;
 
-	k->path = malloc(2 * n); /* two copies: one stays whole, one is split */
+	k->path = malloc(2 * n); /* two copies of the path: one stays whole, one is split */
 	if (!k->path)
 		return FAILED;
 	why = check_path(url, k->path);

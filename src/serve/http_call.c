@@ -1,5 +1,5 @@
-/* Handles a request: finds its reply in the cache, or validates it, calls the handler and sends
- * the reply.
+/* Handles a request: sends its reply from the cache; or validates the request, calls the
+ * handler and sends the reply.
  *
  * A cached reply is sent without an allocation. All other requests get a struct call. */
 #include "http_impl.h"
@@ -41,7 +41,7 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		h->counts.streams--;
 	}
 	/* A status without our reply means that the library refused the request;
-	 * on_library_log() has counted it. */
+	 * on_library_log() has counted it. Without a status, the client aborted the request. */
 	if (!c->replied && !MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS))
 		h->counts.requests[0]++;
 	call_free(c->call);

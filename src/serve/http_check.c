@@ -33,7 +33,7 @@ static const char *decode(const char *raw, char *out, bool path)
 				return "a '/' inside a segment of a path is not accepted";
 			raw += 2;
 		} else if (path && c == ' ')
-			return "a space is written as %20";
+			return "it has a space, which must be written as %20";
 		if ((unsigned char)c < ' ' || c == 0x7f)
 			return "it has a control character";
 		*out++ = c;

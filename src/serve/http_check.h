@@ -36,7 +36,7 @@ bool check_value(const char *value, size_t n);
 bool check_accepts(const char *accept, const char *type);
 
 /* True if Accept wants this media type rather than the usual one of the route: its q is higher,
- * or it is equal and Accept names the type itself, not only a range that contains it. */
+ * or its q is equal and Accept names the type itself, not only a range that contains it. */
 bool check_prefers(const char *accept, const char *type, const char *usual);
 
 /* True if the header Accept-Encoding allows gzip. False if it is NULL (absent). */

@@ -42,8 +42,8 @@ struct listener {
 	bool unix_socket, tls;
 	bool loopback; /* Only this machine can reach the address. */
 	bool wildcard; /* The socket listens on all addresses of the machine. */
-	/* The service created the UNIX socket file, so it removes the file at the end, unless
-	 * another file has its path then. */
+	/* The service created the UNIX socket file. At the end the service removes the file,
+	 * unless the path then names another file. */
 	bool ours;
 	dev_t dev; /* device and inode of the UNIX socket file */
 	ino_t ino;
@@ -85,7 +85,9 @@ struct auth {
 		uint64_t since_ns;
 		unsigned failures;
 	} blocked
-		[64]; /* Indexed by a hash of the address. A new client replaces the old one. */
+		/* Indexed by a hash of the address. A client replaces another one with the same
+		 * hash. */
+		[64];
 };
 
 /* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
@@ -147,8 +149,9 @@ struct entry {
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* Makes the library's reply with all headers. id and origin are values of headers; NULL: the
- * reply does not have this header. Returns NULL if out of memory. */
+/* Makes the library's reply with all headers; same: a reply 304, without a body. id and origin
+ * are values of headers; NULL: the reply does not have this header. Returns NULL if out of
+ * memory. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 

@@ -423,8 +423,8 @@ static bool has_stored_counts(const struct page *p, unsigned i)
 }
 
 /* Returns the errors of all GPUs with stored counts; NAN: no GPU is known yet, so the sum is
- * unknown. The counts of a GPU without a UUID begin at 0 when the service starts, so that the
- * sum would fall. */
+ * unknown. A GPU without a UUID is left out: its counts begin at 0 when the service starts, so
+ * the sum would fall. */
 static double all_errors(const struct page *p)
 {
 	double sum = p->gpus ? 0 : (double)NAN;

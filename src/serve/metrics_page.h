@@ -16,7 +16,7 @@ struct page {
 	struct metrics_text t;
 	const struct api *a;
 	const struct view *v;
-	unsigned gpus;                   /* 0: there is no snapshot */
+	unsigned gpus;                   /* number of GPUs; 0: there is no snapshot */
 	bool current;                    /* The snapshot is at most two intervals old. */
 	bool workers;                    /* The guard has a worker. */
 	struct metric family;            /* The family that page_family() began. */
@@ -91,8 +91,8 @@ void page_processes(struct page *p, bool not_ours);
 void metrics_gpus(struct page *p); /* metrics_gpu.c */
 void metrics_dcgm(struct page *p);
 void metrics_guard(struct page *p); /* metrics_guard.c */
-/* Returns the number of processes on a GPU that are neither this one nor a worker's; -1: no
- * guard has observed the GPU. */
+/* Returns the number of processes on a GPU that belong neither to this program nor to a worker;
+ * -1: no guard has observed the GPU. */
 int metrics_guard_others(const struct page *p, unsigned i);
 
 #endif

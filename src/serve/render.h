@@ -30,14 +30,14 @@ void render_text(struct json *j, const char *key, const char *text);
 /* Writes the keys that identify a workload, into an open object. */
 void render_workload_keys(struct json *j, const struct workload *w);
 
-/* Reads these keys. Returns false if the kind is unknown; the workload then has the kind
- * WORKLOAD_NONE. d may be NULL. */
+/* Reads the keys of render_workload_keys(). Returns false if the kind is unknown; the workload
+ * then has the kind WORKLOAD_NONE. d may be NULL. */
 bool render_read_workload(const struct json_doc *d, struct workload *ret);
 
 /* Writes the array "types" of a process; type is a set of enum gw_process_type. */
 void render_process_types(struct json *j, unsigned type);
-/* Reads such an array (NULL: an empty one). Returns false if a word in it is unknown; *ret has
- * the known types. */
+/* Reads an array "types" (NULL: an empty one). Returns false if it has an unknown word; *ret
+ * has the known types. */
 bool render_read_types(const struct json_doc *types, unsigned *ret);
 /* Returns the absence with this key; GW_ABSENT_NO_DATA if there is none (key may be NULL). */
 enum gw_absence render_read_absence(const char *key);
@@ -103,7 +103,7 @@ void render_interval(struct json *j, const char *key, const struct gw_interval *
 /* What energy costs in money and CO2, as the user configures it; if nothing is configured, no
  * cost is shown. The energy is that of the GPU boards, not of the whole machine. */
 struct energy_cost {
-	double price_per_kwh;                /* in units of the currency; 0: not configured */
+	double price_per_kwh;                /* price in the currency; 0: not configured */
 	double gco2_per_kwh;                 /* grams of CO2; 0: not configured */
 	char currency[ENERGY_COST_CURRENCY]; /* "": not given */
 };

@@ -64,16 +64,16 @@ struct measured_count {
 	unsigned series; /* number of series in the sum; 0: unknown */
 	bool iterations; /* True: the counter counts iterations. False: it counts tokens. */
 	double number;   /* iterations or tokens of the run; NAN: unknown */
-	double edge;     /* upper bound of the number that was counted outside of the run */
+	double edge;     /* estimated part of `number` from outside of the run */
 	/* Processes of this machine that answer at `place`. They are part of the
 	 * measurement. */
 	int64_t server_pid[METER_SERVERS];
-	unsigned servers; /* number of server_pid; 0: they are unknown, or on another machine */
+	unsigned servers; /* entries of server_pid; 0: unknown, or on another machine */
 	/* Number of series that began during the run, and the sum of their values. The whole
 	 * sum belongs to the run. */
 	unsigned fresh;
 	double fresh_number;
-	bool fresh_assumed; /* The server does not report when these series began. */
+	bool fresh_assumed; /* The server does not report when the series of `fresh` began. */
 	char why[320];      /* why `number` is unknown */
 };
 
@@ -128,7 +128,7 @@ struct measured_worker {
 	/* State and hold of the worker when the measurement began. hold is "none", "evicted" or
 	 * "manual". */
 	char state[24], hold[16];
-	/* remaining time of that hold; NAN: the hold has no end, or there is none */
+	/* remaining time of the hold; NAN: the hold has no end, or there is none */
 	double hold_left_s;
 	bool held; /* True: the measurement holds the worker. False: an earlier hold does. */
 	/* Why the worker was on the measured GPUs at some time. "": it never was. */

@@ -43,8 +43,8 @@ struct follower {
 	struct follower *prev, *next;
 	struct message *sending; /* current message, or NULL */
 	size_t sent;             /* bytes of the current message that were sent */
-	/* Numbers of the latest messages that were sent to this follower: with an id, and
-	 * without one. */
+	/* Number of the latest message with an id, and of the latest one without an id, that
+	 * were sent to this follower. */
 	uint64_t seen, seen_tick;
 	bool gap; /* Messages were lost, and the follower was not informed yet. */
 	unsigned topics;

@@ -49,7 +49,7 @@ struct view_device {
 	/* Counters that continue across restarts. */
 	/* Energy that the service has measured. NAN: the GPU has no power reading. */
 	double energy_joules;
-	double energy_seconds;    /* duration of this measurement */
+	double energy_seconds;    /* time over which energy_joules was measured */
 	uint64_t energy_since_ns; /* wall time of the GPU's first joule; 0: not recorded */
 	/* number of failed readings by reason; see view_is_error() */
 	uint64_t errors[GW_ABSENCES];
@@ -63,7 +63,9 @@ struct view_device {
 struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
-	double power_w;         /* mean power of the last seconds; NAN: unknown */
+	/* power of the GPU times the process's share of its energy in the last 3 s or more;
+	 * NAN: unknown */
+	double power_w;
 	enum attribute_how how; /* valid if absence is GW_HAVE */
 	double step_joules;     /* joules that were added at this tick */
 };
@@ -225,7 +227,7 @@ struct view {
 	uint64_t tick; /* 0: no reading yet, and snap is NULL */
 	const struct gw_snapshot *snap;
 	const struct gw_process_list *processes; /* NULL: not read yet */
-	/* Each has one entry per row of processes; NULL: not known yet. */
+	/* Each array has one entry per row of `processes`; NULL: not known yet. */
 	const struct view_process *process;
 	const struct workload *process_workload;
 	const struct workload_energy *workloads; /* NULL: not read yet */

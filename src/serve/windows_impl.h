@@ -55,7 +55,8 @@ struct windows_entry {
 	char id[20], label[WINDOWS_LABEL];
 	char key[65], request[65]; /* hashes of Idempotency-Key and request; "": none */
 	enum windows_state state;
-	const char *ended_by; /* "request", "limit", "lease", "meter", "crash"; NULL: open */
+	/* cause of the end: "request", "limit", "lease", "meter", "crash"; NULL: open */
+	const char *ended_by;
 	struct windows_times time;
 	bool simulated;
 	char *tags; /* the tags of the request as JSON */

@@ -38,8 +38,8 @@ void workload_doc_name(const char *json, char *out, size_t size);
 
 /* Writes the rows and rests of GPU i, with the energy counter to which they add up. */
 void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigned i);
-/* Adds such a document to GPU i. counter_j: see workload_energy_restore(). Returns 0, or
- * -GW_E_PARSE; then nothing was added. */
+/* Adds a document of workload_doc_save() to GPU i. counter_j: see workload_energy_restore().
+ * Returns 0, or -GW_E_PARSE; then nothing was added. */
 int workload_doc_load(struct workload_energy *e, unsigned i, const char *text, size_t size,
 		      double counter_j);
 

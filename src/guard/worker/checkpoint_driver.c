@@ -112,7 +112,7 @@ static bool is_same_process(const struct root *root, const struct proc_id *id)
 	       proc_start_ticks(root, id->pid, &ticks) == 0 && ticks == id->start_ticks;
 }
 
-/* The driver copies the memory of a process with only one thread, which runs in that process.
+/* To copy the memory of a process, the driver uses only one thread, which runs in that process.
  * Therefore the processes of one request are moved at the same time, each by a call on its own
  * thread. */
 struct checkpoint_batch {

@@ -112,8 +112,8 @@ static int wait_for_hook(struct child *child, uint64_t deadline_ns, char *last, 
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 
-/* Frees a child that has exited. Its own children may continue to run, because the program may
- * have been made to start them. */
+/* Frees a child that has exited. Its own children may continue to run, because to start them
+ * may be the purpose of the program. */
 static void reap_hook(struct child *child)
 {
 	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)

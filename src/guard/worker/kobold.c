@@ -17,7 +17,7 @@
  * KoboldCpp was started. */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
-#define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with it */
+#define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with this */
 
 enum kobold_admin { KOBOLD_NO_ADMIN, KOBOLD_ADMIN, KOBOLD_PASSWORD };
 
@@ -284,8 +284,8 @@ static int kobold_load(struct worker_call *c, const char *filename, const char *
 	return 0;
 }
 
-/* Loads the noted model if the configuration with which KoboldCpp was started is for another
- * model, because someone has changed the model since the start. */
+/* If the start configuration has loaded another model than the noted one, loads the noted
+ * model. This happens if someone changed the model after the start. */
 static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 			  const char *model)
 {

@@ -222,7 +222,7 @@ static int load_model(struct worker_call *c, const char *model)
 		if (rc)
 			return rc;
 		if (state < MODEL_LOADING &&
-		    ran) { /* also if the router killed it: MODEL_FAILED */
+		    ran) { /* also MODEL_FAILED: the router killed the model */
 			rc = request_load(c, model);
 			ran = rc == 1;
 			continue;

@@ -1,8 +1,8 @@
 /* Kind "signal": a worker that unloads and loads when it receives a signal. Also carries out
  * levels 5 and 6 for workers of every kind. No other file signals a process.
  *
- * A signal is sent through a pidfd, and only if the start time that was read after the pidfd
- * was opened is the one in the order, and if the process still belongs to the worker
+ * A signal is sent through a pidfd. The start time is read again after the pidfd was opened,
+ * and must be the one in the order. The process must also still belong to the worker
  * (worker_process_belongs). The signalled processes are noted first, because the driver no
  * longer lists them after they have left the GPU. */
 #include "guard/worker/common.h"
@@ -278,8 +278,8 @@ static void add_noted(const struct worker_call *c, struct guard_order *order)
 	}
 }
 
-/* True if the process has a handler for the signal. Without one it would die: for example, a
- * shell that only started the worker. */
+/* True if the process has a handler for the signal. Without a handler the signal would end the
+ * process, for example a shell that only started the worker. */
 static bool catches(const struct worker_call *c, int64_t pid, int number)
 {
 	static const char key[] = "\nSigCgt:";
