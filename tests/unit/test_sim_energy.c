@@ -17,7 +17,7 @@ static uint64_t counter(unsigned index)
 	assert_int_equal(nvml_energy(device(index), &mj), 0);
 	assert_int_equal(nvml_fields(device(index), 1, &v), 0);
 	assert_int_equal(v.code, 0);
-	assert_int_equal(v.value.u64, mj); /* to the last bit, near 2^64 too */
+	assert_int_equal(v.value.u64, mj); /* equal to the last bit, also near 2^64 */
 	return mj;
 }
 
