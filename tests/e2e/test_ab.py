@@ -165,7 +165,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     late = "sleep 0.1; " + PART
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", late.format(0.04)], ["sh", "-c", late.format(0.2)])
     assert done.returncode == OK, done.stderr
-    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # 5; with what is before it, 1.8
+    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # 5; with the time before the part it would be 1.8
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
@@ -330,7 +330,7 @@ def test_a_signal_ends_it_with_what_is_known(load, tmp_path, number):
     assert "interrupted" in stdout and f"signal {int(number)}" in stderr
 
 
-# The load ends a second after the start, and the GPU cools from 76 C with 1.5 s.
+# The load ends a second after the start, and the GPU cools from 76 C with a time constant of 1.5 s.
 COOLING = """
 [time]
 begin = 30

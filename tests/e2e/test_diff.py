@@ -92,7 +92,7 @@ def test_every_kind_of_difference_is_shown_and_nothing_else(tmp_path):
 
 
 def test_every_compared_fact_is_in_a_result(tmp_path):
-    """A path that no result has would never be a row, and no other test would notice."""
+    """If a path were in no result, it would never make a row, and no other test would notice."""
     device = "runs.0.devices.0."
     where = {"gpu": "environment.devices.0.", "figures": device, "throttles": device, "sensor": device + "sensor."}
     done = gpuward("measure", "--simulate", "-o", tmp_path / "r.json", "--", "sleep", "0.1")

@@ -592,7 +592,7 @@ def started(s, *words):
 def test_run_makes_room_and_gives_it_back(s, world, worker):
     done = s.cli("run", "--vram", "16G", "--", "sh", "-c",
                  f"ls {world.held}; echo $GPUWARD_GPU $CUDA_VISIBLE_DEVICES; exit 7", code=7)
-    assert done.stdout == f"{UUID} {UUID}\n"  # no process held memory when it ran
+    assert done.stdout == f"{UUID} {UUID}\n"  # ls printed nothing: no process held memory when it ran
     s.back(worker)
     assert s.reservations() == []
 

@@ -234,7 +234,7 @@ def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):
             assert s.worker()["residue_bytes"] == 10 * GIB
             assert "evicted" not in s.course()
             assert "stuck" in s.guard("status").stdout
-        assert w.child.poll() is None and w.resident() == 10 * GIB  # max_level 2: no signal ever
+        assert w.child.poll() is None and w.resident() == 10 * GIB  # max_level 2: it never gets a signal
 
 
 @pytest.mark.parametrize("back", ["resume", "release", "contender goes"])
@@ -374,7 +374,7 @@ def test_a19_the_original_keys_and_metric_names_work(world, ollama):
     with Guarded(world, config) as s:
         s.until("active")
         with Contender(world, 14 * MIB):
-            s.until("evicted")  # as the original did for any process
+            s.until("evicted")  # as in the original program, any process is enough
             s.wait(lambda: re.search(r"^gpu_evictions_total\{[^}]*\} 1$", s.get("/metrics").text, re.M))
             page = s.get("/metrics").text
             for name in OLD_METRICS:

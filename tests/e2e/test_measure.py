@@ -386,12 +386,12 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert energy["best"] == pytest.approx(WATTS * prefill["seconds"], rel=0.03)
     assert rest["unfinished"] and not prefill["unfinished"]
     assert doc["iterations"] == 5 and doc["tokens"] == 42
-    assert 0.01 <= run["latency_p50_seconds"] <= run["latency_p95_seconds"]  # 0.02, as they are read
+    assert 0.01 <= run["latency_p50_seconds"] <= run["latency_p95_seconds"]  # about 0.02 s, depending on when the marks are read
     assert run["energy_per_token_joules"]["best"] == pytest.approx(
         run["energy_joules"]["best"] / 42
     )
     assert "3 lines on GPUWARD_MARK_FD were ignored; the first: 'nonsense'" in done.stderr
-    assert "'iteration" not in done.stderr  # they are numbered one by one
+    assert "'iteration" not in done.stderr  # no remark, because the iterations are numbered one by one
     said = " ".join(done.stderr.split())
     assert re.search(r"Parts prefill: \S+ ± \S+ m?J in \S+ m?s open: \S+ ± \S+ m?J in \S+ m?s "
                      r"\(unfinished: the run ended before the part\)", said)
@@ -533,7 +533,7 @@ def test_the_command_finds_all_as_gpuward_found_it(load):
             # glibc's posix_spawn sets its own two, 32 and 33, to be ignored
             seen["ignored"] = int(seen["ignored"], 16) & 0x7FFFFFFF
         assert measured == bare
-        # A parent that ignores SIGPIPE passes that on.
+        # If the parent ignores SIGPIPE, so does the command.
         ignored = look(PROGRAM, "measure", load, "--", restore_signals=False)
         assert int(ignored["ignored"], 16) & 1 << signal.SIGPIPE - 1
     finally:
@@ -640,12 +640,12 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
     assert 1 <= len(lines) <= 2
 
 
-RELOAD = '[[timeline]]\nat = 33\ndo = "reload"\nlength = 1\n'  # so long that a busy machine reads in it
+RELOAD = '[[timeline]]\nat = 33\ndo = "reload"\nlength = 1\n'  # long enough that a busy machine reads the GPU in it, too
 
 
 @pytest.mark.parametrize("reload, code, seconds", [
     (False, "gpu-lost", 1.4),
-    (True, "driver-reloaded", 5),  # read again before the end, or not
+    (True, "driver-reloaded", 5),  # `reload`: whether the GPU can be read again before the end
 ])
 def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_path, reload, code, seconds):
     lost = Fault(tmp_path, "code = 15", "*")
@@ -703,7 +703,7 @@ def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
     assert sorted(f.name for f in tmp_path.iterdir()) == ["result.json", "result.json.old", "scenario.toml"]
     assert f"replaced {out}; its previous content is in {out}.old" in done.stderr
     assert (tmp_path / "result.json.old").read_text() == "x" * 10**6
-    measure([load, "-q"], "true")  # the note is left out, not the copy
+    measure([load, "-q"], "true")  # -q omits the note, not the copy
     assert json.loads((tmp_path / "result.json.old").read_text()) == doc
 
 

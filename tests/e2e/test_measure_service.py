@@ -97,7 +97,7 @@ def test_a_device_is_described_as_by_a_run_without_the_service(s, tmp_path):
     assert here["samples"]["collected"] > 10 and here["power_watts"]["mean"] == pytest.approx(WATTS, rel=0.03)
     assert here["series"]["power"]["watts"] == [] and len(there["series"]["power"]["watts"]) > 0
     evidence = {c["code"]: c["evidence"] for c in doc["runs"][0]["codes"]}
-    assert "s" in evidence["short"]  # a window of the service has it too
+    assert "s" in evidence["short"]  # also in a window of the service
     assert doc["environment"]["devices"][0]["uuid"] == here["uuid"] and len(doc["environment"]["devices"]) == 1
 
 
@@ -309,7 +309,7 @@ def test_a_driver_that_is_let_go_is_a_gpu_that_went_away(tmp_path):
         s.wait(lambda: sampled(s))
         assert s.post("/api/v1/let-go", token=True).status_code == 200
         code, errors, doc = end(child, tmp_path)
-    assert code == OK, errors  # the command's own, as when it is measured here
+    assert code == OK, errors  # the exit code of the command, as in a measurement without the service
     run = doc["runs"][0]
     assert run["validity"] == "invalid" and {"gpu-lost", "truncated"} <= {c["code"] for c in run["codes"]}
 

@@ -38,7 +38,7 @@ def test_watching_ends_quietly_on_a_signal(number, how):
     p.send_signal(number)
     out, err = p.communicate(timeout=TIMEOUT)
     assert err == ""
-    assert p.returncode == -number  # so that a shell's loop ends, too
+    assert p.returncode == -number  # the signal itself ends it, so that a loop in a shell ends, too
     if how:
         assert out == "" or out.endswith("}\n")
 
