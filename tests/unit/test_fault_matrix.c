@@ -221,7 +221,7 @@ static int matrix_setup(void **state)
 	"[[gpu.mig]]\nindex = 0\ngpu_instance = 1\nslices = 3\nmemory = \"69 GiB\"\n" \
 	"profile = \"3g.71gb\"\n[[gpu]]\nprofile = \"h200\"\nnoise = 0\n"
 
-/* Calls that the common world, two H200, does not lead to. `hidden` are symbols that the
+/* Calls that the common world (two H200) does not cause. `hidden` are symbols that the
  * library must not have; `lost`: the GPU is lost while the call fails. */
 static const struct {
 	enum nvml_call call;

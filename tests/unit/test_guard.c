@@ -175,7 +175,7 @@ GUARD_TEST(an_hour_that_comes_twice_counts_once)
 	assert_state(o, STATE_EVICTED);
 }
 
-GUARD_TEST(a_worker_for_ac_alone_returns_ten_seconds_after_ac)
+GUARD_TEST(a_worker_with_ac_only_returns_ten_seconds_after_mains_power)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
