@@ -879,7 +879,7 @@ def test_a_unit_is_stopped_and_started(systemctl):
 
 @pytest.mark.parametrize("url,words", [("user", "--user stop"), ("user@ann", "--user --machine=ann@.host stop"),
                                        ("system", "--quiet stop")])
-def test_a_unit_of_a_user_is_that_users(systemctl, url, words):
+def test_a_unit_of_a_user_is_stopped_by_that_users_manager(systemctl, url, words):
     env, calls = systemctl
     orders("evict:4", kind="systemd", unit="llm.service", url=url, env=env)
     assert words in calls()[0]
@@ -898,7 +898,7 @@ def test_a_unit_that_hangs_costs_the_deadline(systemctl):
     assert not out["ok"] and "in time" in out["message"]
 
 
-def test_a_unit_is_never_an_option(systemctl):
+def test_the_name_of_a_unit_is_never_an_option(systemctl):
     env, calls = systemctl
     assert not orders("evict:4", kind="systemd", unit="--force", env=env)[0]["ok"]
     assert not orders("evict:4", kind="systemd", env=env)[0]["ok"]

@@ -107,7 +107,7 @@ def untouched(c):
         assert w.process.child.poll() is None, n  # max_level 2: no process is ended
 
 
-def test_a10_ok(tmp_path):
+def test_a10_every_kind_leaves_and_comes_back(tmp_path):
     with Company(tmp_path) as c:
         c.leave()
         c.all("evicted", resident=0)

@@ -188,7 +188,7 @@ def test_a_schedule_keeps_a_worker_out(world, worker):
         assert s.worker()["mask"] == ["schedule"] and worker.resident() == 0
 
 
-def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(world, worker):
+def test_an_idle_model_is_unloaded_and_comes_back_when_a_client_requests_it(world, worker):
     text = configure(("ollama", worker)) + 'resume = "lazy"\nidle_after = 1.5\nidle_w = 30\nreload_j = 600\n'
     with Guarded(world, text) as s:
         s.until("evicted")

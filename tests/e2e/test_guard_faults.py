@@ -182,7 +182,7 @@ def health(s):
     return s.get(f"/api/v1/health/gpus/{UUID}").json()
 
 
-def test_xids_of_before_the_start_are_counted_and_quarantine_nothing(tmp_path):
+def test_xids_from_before_the_start_are_counted_and_quarantine_nothing(tmp_path):
     loaded = "5,1,1000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.159.04"
     root, s = watched(tmp_path, [xid(79, us=10), loaded, xid(62), xid(13, "0000:77:00"), xid(13)])
     with s:

@@ -188,7 +188,7 @@ def test_what_a_command_counts_before_and_after_is_the_count(measure, load, tmp_
         each = run[f"energy_per_{name[:-1]}_joules"]
         best, high = run["energy_joules"]["best"], run["energy_joules"]["high"]
         assert each["best"] == pytest.approx(best / 400)
-        # Tokens that may have been generated before the beginning and after the end.
+        # `high` includes tokens that may have been generated before the run began or after it ended.
         assert high / 400 < each["high"] < high / 100
 
 
@@ -263,7 +263,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert "baseline-stale" not in codes(doc["runs"][0])
 
 
-def test_a_baseline_measured_before_the_run_needs_no_excuse(measure, scenario, tmp_path):
+def test_a_baseline_measured_before_the_run_causes_no_warning(measure, scenario, tmp_path):
     idle = scenario('[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\n', "idle.toml")
     done, doc = measure([idle, "--baseline=auto"], "sleep", "0.2", env=environment(XDG_CACHE_HOME=str(tmp_path / "cache")))
     assert doc["runs"][0]["baseline_kind"] == "no-context"
@@ -514,7 +514,7 @@ print(json.dumps({
 """
 
 
-def test_the_command_finds_all_as_gpuward_found_it(load):
+def test_the_command_inherits_exactly_what_gpuward_inherited(load):
     def look(*words, **kw):
         done = subprocess.run(
             [*map(str, words), PYTHON, "-S", "-c", LOOK], input="typed", capture_output=True,
@@ -657,7 +657,7 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_pa
     assert code in codes(run) and code in done.stderr
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
-    # The driver still had the samples of up to a second before the end; gpuward does not invent them.
+    # The driver still had samples up to a second before the end; gpuward does not invent the missing ones.
     assert run["energy_joules"]["low"] < WATTS * seconds < run["energy_joules"]["high"]
     assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
@@ -762,7 +762,7 @@ def test_no_gpu_is_a_result_without_joules_and_the_command_runs(measure, bare):
     assert "unknown" in done.stderr and "0 J" not in done.stderr and "this GPU" not in done.stderr
 
 
-def test_that_there_is_no_gpu_is_known_before_the_command_runs(bare):
+def test_a_missing_gpu_is_known_before_the_command_runs(bare):
     done = gpuward("measure", *bare, "--", "sh", "-c", "echo ran >&2")
     before, ran, after = done.stderr.partition("ran\n")
     assert ran and before.startswith("gpuward: no GPU was found: ")

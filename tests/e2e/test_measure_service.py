@@ -238,13 +238,13 @@ def test_measuring_with_a_service_without_gpus_is_refused(tmp_path):
         refused(done, tmp_path, NO_GPU)
 
 
-def test_a_gpu_that_the_service_has_not(s, tmp_path):
+def test_a_gpu_that_the_service_does_not_have_is_refused(s, tmp_path):
     done, _ = measure(s, tmp_path, "--gpu", "7", command=touch(tmp_path))
     refused(done, tmp_path, NO_GPU)
     assert '"7"' in done.stderr
 
 
-def test_no_more_windows_than_the_service_has(s, tmp_path):
+def test_a_measurement_beyond_the_services_limit_of_windows_is_refused(s, tmp_path):
     ids = []
     while (got := s.post("/api/v1/windows", token=True)).status_code == 201:
         ids.append(got.json()["id"])

@@ -663,7 +663,7 @@ def test_sixteen_gpus_fit_without_scrolling(page, service, scenario_file):
     assert page.js("document.querySelector('#gpus').getBoundingClientRect().bottom") < 940
 
 
-def test_many_gpus_are_low_on_a_phone(page, many):
+def test_rows_of_many_gpus_are_low_on_a_phone(page, many):
     page.open(many.url, width=390, height=844).live()
     assert page.js("document.querySelector('tr.gpu').getBoundingClientRect().height") < 70
     assert page.js("document.documentElement.scrollWidth") <= 390

@@ -216,7 +216,7 @@ def test_a_reset_is_explained_wherever_it_is_requested():
         assert listed == got.json()["detail"] + ". " + got.json()["remedy"]
 
 
-def test_the_environment_is_that_of_now_not_of_the_start(tmp_path):
+def test_the_environment_is_current_and_not_that_of_the_start(tmp_path):
     root = tmp_path / "root"
     shutil.copytree(support.FIXTURES / "amd-discrete", root, symlinks=True)
     (root / "proc/uptime").write_text("100.00 1.00\n")

@@ -19,7 +19,7 @@ def start(*args, **kw):
     )
 
 
-def test_watching_as_json_is_one_document_a_line():
+def test_watching_as_json_is_one_document_per_line():
     p = start("--simulate", "--json", "--watch=50ms")
     docs = [json.loads(p.stdout.readline()) for _ in range(5)]
     p.kill()
