@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "docs/schema/examples"
-FIXED = {  # in the object of this name
+FIXED = {  # values of these keys in the object with this name
     "source": {"nvml_library": "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"},
     "cpu": {"model": "AMD EPYC 9454 48-Core Processor", "cores": 48, "threads": 96},
     "ram": {"total_bytes": 811000000000},

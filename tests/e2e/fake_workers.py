@@ -276,7 +276,7 @@ class LlamaCpp(Worker):
         return self.status_of(model)["value"] != "unloaded"
 
     def stopped(self):
-        """Plays that the router killed the models that did not stop. Their exit status is then not 0."""
+        """Behaves as if the router had killed the models that did not stop. Their exit status is then not 0."""
         self.failed += self.stopping
         self.stopping = []
 

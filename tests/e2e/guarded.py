@@ -238,7 +238,7 @@ class Recorder(Process):
 
 
 def by_signal(pidfile):
-    """A worker that signals move."""
+    """Returns a worker that the guard moves with signals."""
     return table("w", "signal", match_pidfile=pidfile, evict_signal="SIGUSR1", resume_signal="SIGUSR2")
 
 

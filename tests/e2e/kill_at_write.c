@@ -6,7 +6,7 @@
  * A record is recognised by a word that every record has and nothing else in the file has.
  * KILL_WHEN says when to kill: "before" the write; "torn", when half of the record is written;
  * or "after" the transaction, when its lock is released and its order is not carried out yet.
- * KILL_WHEN=full kills nothing: from that write on the disk is full. KILL_LOG names a file that
+ * KILL_WHEN=full kills nothing; the disk is full from this write on. KILL_LOG names a file that
  * gets a w for each write of a record and an s for each fdatasync. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -167,7 +167,8 @@ time_t time(time_t *ret)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_REALTIME, &t); /* the caller is this library: scaled */
+	/* this library is the caller, so the time is scaled */
+	clock_gettime(CLOCK_REALTIME, &t);
 	if (ret)
 		*ret = t.tv_sec;
 	return t.tv_sec;

@@ -131,7 +131,7 @@ def test_a_is_compared_with_itself_first(load):
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert lines[noise].startswith("gpuward: expected resolution, from A compared with itself: the smallest effect that 6 pairs can show")
     said = " ".join((done.stderr + done.stdout).split())
-    assert said.count("of A compared with itself varies by") == 1  # the pairs that measure the noise, run once
+    assert said.count("of A compared with itself varies by") == 1  # the pairs of A with itself ran only once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
     assert re.search(r"is \S+ % \(expected before the first pair: \S+ % with 6 pairs, from A compared with itself\)", said)
@@ -165,7 +165,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     late = "sleep 0.1; " + PART
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", late.format(0.04)], ["sh", "-c", late.format(0.2)])
     assert done.returncode == OK, done.stderr
-    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # 5; with what is before it, 1.8
+    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # 5; with the time before the part it would be 1.8
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
@@ -173,7 +173,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     assert doc["ending"] == "failed" and "did not mark the beginning and end" in doc["failure"]["reason"]
 
 
-def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
+def test_of_several_parts_with_one_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
     assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.2
@@ -330,7 +330,7 @@ def test_a_signal_ends_it_with_what_is_known(load, tmp_path, number):
     assert "interrupted" in stdout and f"signal {int(number)}" in stderr
 
 
-# The load ends a second after the start, and the GPU cools from 76 C with 1.5 s.
+# The load ends a second after the start, and the GPU cools from 76 C with a time constant of 1.5 s.
 COOLING = """
 [time]
 begin = 30
@@ -352,7 +352,7 @@ def test_a_run_waits_until_the_gpus_are_cool(ab, scenario):
     assert doc["config"]["cooldown_to_celsius"] == 45
 
 
-def test_a_gpu_that_stays_as_it_is_is_not_waited_for(ab, load):
+def test_a_gpu_with_a_steady_temperature_is_not_waited_for(ab, load):
     _, doc = ab([load, "--pairs-max=2", "--aa-pairs=0"], ["true"], ["true"])
     assert doc["cooldown_seconds"] == 0 and doc["config"]["cooldown"] is True
 

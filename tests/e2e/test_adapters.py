@@ -879,7 +879,7 @@ def test_a_unit_is_stopped_and_started(systemctl):
 
 @pytest.mark.parametrize("url,words", [("user", "--user stop"), ("user@ann", "--user --machine=ann@.host stop"),
                                        ("system", "--quiet stop")])
-def test_a_unit_of_a_user_is_that_users(systemctl, url, words):
+def test_a_unit_of_a_user_is_stopped_by_that_users_manager(systemctl, url, words):
     env, calls = systemctl
     orders("evict:4", kind="systemd", unit="llm.service", url=url, env=env)
     assert words in calls()[0]
@@ -898,7 +898,7 @@ def test_a_unit_that_hangs_costs_the_deadline(systemctl):
     assert not out["ok"] and "in time" in out["message"]
 
 
-def test_a_unit_is_never_an_option(systemctl):
+def test_the_name_of_a_unit_is_never_an_option(systemctl):
     env, calls = systemctl
     assert not orders("evict:4", kind="systemd", unit="--force", env=env)[0]["ok"]
     assert not orders("evict:4", kind="systemd", env=env)[0]["ok"]
@@ -1043,7 +1043,7 @@ def test_a_process_that_a_hook_started_keeps_running(tmp_path):
     out = order("resume", kind="exec", resume_argv=["/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid"])
     assert out["ok"], out
     child = int((tmp_path / "pid").read_text())
-    assert alive(child)  # the order has ended, so nothing would stop the process later
+    assert alive(child)  # it runs on after the order
     os.kill(child, signal.SIGKILL)
 
 
@@ -1096,7 +1096,7 @@ def until(what):
 
 
 def untouched(p):
-    """True if no signal came to a process that handles SIGUSR2 alone, or SIGUSR1, too: these are handled in this order."""
+    """Sends SIGUSR2; True if it is the first signal that the process handled. It handles an earlier SIGUSR1 first."""
     os.kill(p.pid, signal.SIGUSR2)
     return until(p.signals) == [signal.SIGUSR2] and p.poll() is None
 
@@ -1105,7 +1105,7 @@ def test_signals_go_to_the_processes_of_the_order_and_back(process):
     p, other = process(signal.SIGUSR1, signal.SIGUSR2), process(signal.SIGUSR1)
     out = order("evict", kind="signal", evict_signal=10, resume_signal=12, pid=p.pid)
     assert out["ok"] and until(lambda: p.signals() == [10])
-    # By then it has left the driver's lists: the order has no targets.
+    # After an eviction the process is not in the driver's lists, so the order has no targets.
     strange = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=other.pid)
     assert not strange["ok"], "it is nobody's of this worker now"
     back = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=p.pid)
@@ -1195,5 +1195,5 @@ def test_a_process_of_another_user_is_reported(process):
 
 
 def test_init_and_groups_are_never_signalled():
-    for pid in ("1", "0:1", "-1:1"):  # SIGCONT would do no harm
+    for pid in ("1", "0:1", "-1:1"):  # the signal is SIGCONT, because it would do no harm
         assert not order("evict", kind="signal", evict_signal=18, pid=pid)["ok"]

@@ -21,7 +21,7 @@ def live():
         yield s
 
 
-def test_devices_have_exactly_the_keys_and_types_of_old(live):
+def test_devices_have_exactly_the_original_keys_and_types(live):
     doc = live.get("/api/gpu/devices").json()
     assert set(doc) == {"devices", "count"} and doc["count"] == len(doc["devices"]) == 2
     for d in doc["devices"]:
@@ -81,7 +81,7 @@ def test_a_gpu_is_found_by_each_of_its_names(live):
     assert d["uuid"] in missing["detail"] and missing["remedy"]
 
 
-def test_a_filter_shows_those_it_names(live):
+def test_a_filter_shows_the_gpus_it_names(live):
     doc = live.get("/api/v1/snapshot?gpu=1&processes=0").json()
     assert [d["index"] for d in doc["devices"]] == [1] and "processes" not in doc
 

@@ -114,7 +114,7 @@ def test_slow_patterns_of_a_request_do_not_stop_the_answers(world):
     body = {"policy": policy, "processes": crowd, "gpus": [{"memory_total_bytes": 80 * GIB}], "seconds": 600}
     with Guarded(world, configure()) as s:
         def simulate(ret):
-            with contextlib.suppress(requests.ConnectionError):  # the last one ends with the service
+            with contextlib.suppress(requests.ConnectionError):  # the service ends before it answers the last request
                 ret.append(s.post("/api/v1/guard/simulate", token=True, json=body, timeout=4 * support.TIMEOUT))
 
         got, answers = [], 0
@@ -282,7 +282,7 @@ def test_the_guard_counts_its_looks_over_a_restart(world):
         s.wait(lambda: looks() >= 20)
         for how in (signal.SIGTERM, *[signal.SIGKILL] * 4):
             last = looks()
-            s.wait(lambda: looks() > last)  # a value that was published a moment ago
+            s.wait(lambda: looks() > last)  # so that `before` was published only a moment ago
             before = looks()
             s.restart(how)
             s.ticks(2)
@@ -297,7 +297,7 @@ def lasting_counters(s):
 
 
 def test_a_counter_is_shown_when_it_is_stored():
-    """After kill -9 a counter that was shown earlier would fall, and Prometheus would count its whole value again."""
+    """A counter that is shown before it is stored would fall after kill -9, and Prometheus would count its whole value again."""
     shown = []
 
     def scrape_and_kill(s):

@@ -206,7 +206,7 @@ MACHINES = [
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("tree,vendor,backend,state", MACHINES)
 class TestAnotherVendor:
-    def test_is_listed_with_its_vendor(self, tree, vendor, backend, state, command):
+    def test_a_gpu_is_listed_with_its_vendor(self, tree, vendor, backend, state, command):
         doc = document(command, "--root", FIXTURES / tree)
         assert doc["source"]["backend"] == backend
         for d in doc.get("devices", []):

@@ -64,7 +64,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("args,sentence", REFUSED, ids=[" ".join(a) + "|" + s for a, s in REFUSED])
-def test_is_refused_in_one_sentence(args, sentence):
+def test_wrong_input_is_refused_in_one_sentence(args, sentence):
     assert sentence in complaint(*args)
 
 
@@ -239,7 +239,7 @@ def test_options_may_stand_before_the_command(words):
     assert gpuward(*words).returncode == OK
 
 
-def test_the_help_of_what_asks_no_gpu_has_no_options_about_gpus():
+def test_the_help_of_commands_that_read_no_gpu_has_no_gpu_options():
     about = ("--gpu", "--simulate", "--wake", "--backend", "--nvml-library", "--timeout", "--root")
     for command in ("compare", "diff", "report", "plot", "recompute", "replay", "completion"):
         text = gpuward(command, "--help").stdout.split("Examples:")[0]

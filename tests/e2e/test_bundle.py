@@ -76,7 +76,7 @@ def test_a_full_disk_is_reported_and_the_summary_is_printed(tmp_path):
 
 def test_recompute_shows_trials_and_runs_that_failed_for_other_reasons(tmp_path):
     bundle, once = tmp_path / "run", tmp_path / "count"
-    script = f"echo x >>{once}; sleep 0.2; [ $(wc -l <{once}) -lt 4 ]"  # the warm-up is the first, the third trial fails
+    script = f"echo x >>{once}; sleep 0.2; [ $(wc -l <{once}) -lt 4 ]"  # run 1 is the warm-up; run 4, the third trial, fails
     measure(bundle, "--warmup=1", "--trials=4", "--trial=5", "--no-cooldown", command=("sh", "-c", script))
     doc = json.loads(gpuward("recompute", "--json", bundle).stdout)
     assert doc["simulated"] is True

@@ -125,7 +125,7 @@ def test_corrected_joules_hold_the_truth_in_a_narrower_interval(measured):
     energy, raw = device["energy_joules"], device["energy_raw_joules"]
     true = truth(bundle)
     assert energy["low"] <= true <= energy["high"]
-    assert abs(raw / true - 1) > 0.02  # there was something to correct
+    assert abs(raw / true - 1) > 0.02  # otherwise there would be nothing to correct
     assert width(energy) < 0.5 * 2 * 1.96 * 0.025 * raw
     assert device["power_watts"]["mean"] * doc["runs"][0]["seconds"] == pytest.approx(raw, rel=0.02)
     per = doc["runs"][0]["energy_per_iteration_joules"]

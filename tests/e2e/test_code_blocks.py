@@ -120,7 +120,7 @@ def test_readme_is_short():
     assert len((TOP / "README.md").read_text().split()) <= 1300
 
 
-def test_documents_say_how_the_guard_is_let_act_in_one_form():
+def test_documents_write_the_command_for_mode_enforce_in_one_form():
     """The request needs the token: root can read it, another user only a copy of it."""
     for page in ("README.md", "docs/COMMANDS.md", "docs/GUARD.md"):
         text = (TOP / page).read_text()

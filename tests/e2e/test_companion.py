@@ -156,7 +156,7 @@ class Companion:
                                 extra_groups=[], env=support.environment())
 
     def adapter(self):
-        """Where every user may run it."""
+        """Copies the adapter to where every user may run it, and returns its path."""
         to = self.path / "adapter"
         if not to.exists():
             shutil.copy(ADAPTER, to)
@@ -342,12 +342,12 @@ def test_a_checkpoint_goes_on_after_a_hangup_and_after_sigterm(companion, worker
     said = dict(kind="checkpoint", pid=worker.pid, persistence=1, bytes=1 << 20)
     guard = companion.begin("evict:3", **said)
     wait(lambda: f"holding {worker.pid}" in companion.calls(), "it is under way")
-    # No other request works on that process meanwhile; requests for other processes are served.
+    # Meanwhile no other request may use that process; requests for other processes are served.
     assert "in use by another request" in companion.ask(f"restore 1000 {name(worker.pid)}\n")
     guard.kill()
     guard.communicate()
     companion.child.terminate()
-    status = pathlib.Path(f"/proc/{companion.child.pid}/status")  # the signal is taken, no longer pending
+    status = pathlib.Path(f"/proc/{companion.child.pid}/status")  # shows that the signal is no longer pending
     wait(lambda: not int(re.search(r"ShdPnd:\s*(\w+)", status.read_text())[1], 16), "the signal to be taken")
     assert companion.child.poll() is None
     hold.unlink()
@@ -591,7 +591,7 @@ def test_when_the_companion_refuses_the_service_shows_the_missing_line(companion
 
 
 def privileges(companion, uid, socket):
-    """As a user; on this machine, whatever GPUs it has."""
+    """Returns the privileges that gpuward doctor reports to this user, on a machine with any GPUs."""
     etc = companion.path / "root" / "etc" / "gpuward"
     etc.mkdir(parents=True, exist_ok=True)
     (etc / "gpuward.toml").write_text(f'[guard]\ncompanion = "{socket}"\n' if socket else "")

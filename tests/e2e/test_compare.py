@@ -497,7 +497,7 @@ def test_eighty_columns_show_every_figure(tmp_path, more):
 
 
 @pytest.mark.parametrize("columns", range(40, 260, 20))
-def test_what_a_narrow_terminal_hides_is_said_and_energy_is_never_hidden(tmp_path, columns):
+def test_what_a_narrow_terminal_hides_is_reported_and_energy_is_never_hidden(tmp_path, columns):
     paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500))
              for n in ("a", "b")]
     out = compare(*paths, env=environment(COLUMNS=columns)).stdout
@@ -699,7 +699,7 @@ def test_a_size_is_exact_and_has_a_verdict(tmp_path):
     assert [got[n]["model_size_bytes"]["change_verdict"] for n in "bc"] == ["less", "cannot-tell"]
 
 
-def test_a_failed_run_with_iterations_is_not_said_to_lack_them(tmp_path):
+def test_a_failed_run_with_iterations_is_not_reported_as_without_them(tmp_path):
     path = save(tmp_path, "fail.json", result("fail", iterations=10, codes=("child-failed",)))
     out = compare(path, code=FAILED).stdout
     assert "iterations is unknown" not in out and "fail: its only run is invalid and not used" in out
@@ -967,7 +967,7 @@ def test_runs_with_and_without_a_clean_room_are_compared_with_a_warning(tmp_path
 
 def test_a_clean_room_that_was_lost_is_reported_once_with_the_reason(tmp_path):
     lost = in_room(result("b", trials=2), broken="someone released it after 3 s")
-    lost["runs"][1]["part"] = "decode"  # its own row, from the same file
+    lost["runs"][1]["part"] = "decode"  # makes its own row, from the same file
     b = save(tmp_path, "b.json", lost)
     got, doc = rows(b)
     assert [r["clean_room"] for r in got.values()] == ["lost", "lost"]

@@ -203,7 +203,7 @@ def test_a_profile_that_an_earlier_file_disarms_is_reported(config):
         f'{first}:{line}:1: warning: mode = "observe" is set here, so the profile "desktop" '
         f"({second}) does not set it to enforce; remove it, or move it next to the profile\n")
     assert "require_nvml = false is set here" in done.stderr and done.stderr.count("\n") == 2
-    # Next to the profile, or in a later file, it counts.
+    # If mode is next to the profile, or in a later file, it has an effect.
     first.unlink()
     second.write_text(GUARD.replace("[[", 'mode = "observe"\n[[', 1))
     assert config("check").stderr == ""
@@ -290,7 +290,7 @@ def test_systemd_finds_no_fault_with_the_units(tmp_path):
         capture_output=True, text=True, timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    # It only warns about keys that it does not know.
+    # systemd-analyze only warns about keys that it does not know.
     assert "gpuward" not in done.stderr, done.stderr
 
 

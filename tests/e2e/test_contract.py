@@ -201,7 +201,7 @@ def test_documents_of_the_command_line(place):
     (place / "idle.toml").write_text('[[gpu]]\nprofile = "h200"\n')
     for name, (code, words) in DOCUMENTS.items():
         compare(f"cli/{name}.json", masked(parsed(run(place, *words, code=code))))
-        if name == "baseline":  # as if that GPU were the one that is measured next
+        if name == "baseline":  # the GPU of the next scenario gets the same baseline
             carry_baselines(home(place), "idle.toml", "constant.toml", place)
 
 

@@ -92,7 +92,7 @@ def test_every_kind_of_difference_is_shown_and_nothing_else(tmp_path):
 
 
 def test_every_compared_fact_is_in_a_result(tmp_path):
-    """A path that no result has would never be a row, and no other test would notice."""
+    """If a path were in no result, it would never make a row, and no other test would notice."""
     device = "runs.0.devices.0."
     where = {"gpu": "environment.devices.0.", "figures": device, "throttles": device, "sensor": device + "sensor."}
     done = gpuward("measure", "--simulate", "-o", tmp_path / "r.json", "--", "sleep", "0.1")
@@ -115,7 +115,7 @@ def test_every_compared_fact_is_in_a_result(tmp_path):
             at = at and at[int(key) if key.isdigit() else key]
 
 
-def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
+def test_energies_are_judged_by_the_uncertainty_of_their_ratio(tmp_path):
     a = save(tmp_path, "a.json", measured(power=300, u=0.002))
     for power, state in ((300, "equal"), (300.6, "cannot-tell"), (306, "cannot-tell")):
         doc = document(a, save(tmp_path, "b.json", measured(power=power, u=0.002)))
@@ -231,7 +231,7 @@ def test_a_bundle_with_itself_differs_in_nothing():
     assert {r["key"] for r in doc["rows"]} == {"energy_joules", "seconds", "power_mean_watts"}
 
 
-def test_a_bundle_without_a_result_is_worked_out_of_its_readings():
+def test_a_bundle_without_a_result_is_computed_from_its_readings():
     doc = document("--all", RECORDED, RECORDED)
     assert doc["a"]["remade"] and "no result.json" in doc["a"]["notes"][0]
     again = json.loads(gpuward("recompute", "--json", RECORDED).stdout)["windows"][0]
@@ -305,7 +305,7 @@ def test_the_names_of_figures_are_whole(tmp_path, width):
 
 
 @pytest.mark.parametrize("without", ["A", "B"])
-def test_a_baseline_that_only_one_has_is_said(tmp_path, without):
+def test_a_baseline_that_only_one_result_has_is_reported(tmp_path, without):
     bare = measured([(("runs", 0, "energy_net_joules"), None), (("runs", 0, "baseline_kind"), None)])
     other = measured(power=310)
     pair = (bare, other) if without == "A" else (other, bare)

@@ -153,7 +153,7 @@ def test_a_guarded_worker_is_observed_often_at_a_bounded_cost(tmp_path):
 def check_guarded(s):
     # Calls ten times per second find warm caches, as on an idle card.
     total, rates = spent(s, lambda: readings(s, 10), loaded=False)
-    # At the start, the test looked at processes.
+    # Subtracts the utilisation, which is still read after the test requested the processes at the start.
     total -= rates["nvmlDeviceGetProcessUtilization"] * cost_table(0)("nvmlDeviceGetProcessUtilization")
     assert 8 < rates["nvmlDeviceGetMemoryInfo_v2"] < 14
     assert total <= 4500

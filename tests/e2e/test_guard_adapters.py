@@ -107,7 +107,7 @@ def untouched(c):
         assert w.process.child.poll() is None, n  # max_level 2: no process is ended
 
 
-def test_a10_ok(tmp_path):
+def test_a10_every_kind_leaves_and_comes_back(tmp_path):
     with Company(tmp_path) as c:
         c.leave()
         c.all("evicted", resident=0)
@@ -122,7 +122,7 @@ def test_a10_ok(tmp_path):
 
 
 def test_a_worker_that_comes_back_with_fewer_models_stays(tmp_path):
-    """Three models of 6 GiB; its user unloads one, and one no longer loads."""
+    """The worker has three models of 6 GiB. Its user unloads one of them, and another one no longer loads."""
     world = World(tmp_path, profile="h200")
     with held(world, "llamacpp", 6 * GIB, per_model=True, models=["a", "b", "c"]) as w:
         with Guarded(world, configure(w.table("w"), defaults=quick(quiet_s=0.2))) as s:
@@ -181,7 +181,7 @@ def test_a10_5xx_is_tried_twice_more_a_refusal_is_not_and_a_slow_one_is_waited_f
             now = c.states()
             for n in c.of(f"-{code}"):
                 assert str(code) in now[n]["why"] and now[n]["evictions_total"] == 0, now[n]
-        c.s.observes()  # again in 30 s, not before
+        c.s.observes()  # the next request comes after 30 s, not before
         for code in (403, 500):
             assert c.asked(f"-{code}", within=25) == c.each(3 if code == 500 else 1, f"-{code}")
         untouched(c)

@@ -60,7 +60,7 @@ def held(world, driver, tmp_path, size=4 * GIB):
 
         def follow():
             while not over.wait(0.02):
-                with contextlib.suppress(ValueError, OSError):  # it is being written, or not known
+                with contextlib.suppress(ValueError, OSError):  # its state is being written, or does not exist yet
                     world.hold(p.pid, 0 if driver.state(p.pid) == 2 else size)
         thread = threading.Thread(target=follow)
         thread.start()
@@ -225,7 +225,7 @@ def test_a_process_that_the_driver_refuses_does_not_stop_the_others(world, drive
         ticks = int(pathlib.Path(f"/proc/{other.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
         record["put_away"].insert(0, [other.pid, ticks])
         change(s, record)
-        (driver.path / str(other.pid)).unlink()  # the driver knows nothing of it
+        (driver.path / str(other.pid)).unlink()  # now the driver does not know this process
         done = recover(s, driver)
         (driver.path / str(other.pid)).write_text("0")
         assert done.returncode == 1
@@ -242,7 +242,7 @@ def test_a_process_that_ended_or_has_another_start_time_is_left_alone(world, dri
         assert done.returncode == 0, done.stderr
         assert done.stdout == (f"process {p.pid} of worker w ended, and another process has its pid now: "
                                f"nothing to restore\nprocess {2 ** 22 + 1} of worker w ended: nothing to restore\n")
-        assert driver.state(p.pid) == 2  # not the process of the record
+        assert driver.state(p.pid) == 2  # this is not the process of the record
 
 
 def test_a_service_that_starts_with_a_wrong_match_keeps_its_checkpoint(world, driver, tmp_path):
@@ -317,7 +317,7 @@ def says(text, word, last):
     if not found or float(found[1]) != pytest.approx(last["seconds"], abs=0.051):
         return False
     if found[1] == "0.0":
-        return found[2] is None  # no rate of a move that took no time
+        return found[2] is None  # a move that took no time has no rate
     return float(found[2]) == pytest.approx(last["bytes_per_second"] / GIB, abs=0.051)
 
 

@@ -538,7 +538,7 @@ def test_the_help_of_each_verb_shows_its_arguments():
     assert "--reason" in own and "--policy" not in own and "--forever" not in own
 
 
-def test_what_changes_something_needs_the_token(s):
+def test_a_command_that_changes_something_needs_the_token(s):
     env = support.environment(GPUWARD_ADDRESS=s.url, GPUWARD_CONFIG_ROOT=s.path)
     done = support.gpuward("guard", "evict", "ollama", env=env)
     assert done.returncode == 1 and "--token-file" in done.stderr
@@ -592,7 +592,7 @@ def started(s, *words):
 def test_run_makes_room_and_gives_it_back(s, world, worker):
     done = s.cli("run", "--vram", "16G", "--", "sh", "-c",
                  f"ls {world.held}; echo $GPUWARD_GPU $CUDA_VISIBLE_DEVICES; exit 7", code=7)
-    assert done.stdout == f"{UUID} {UUID}\n"  # no process held memory when it ran
+    assert done.stdout == f"{UUID} {UUID}\n"  # ls printed nothing: no process held memory when it ran
     s.back(worker)
     assert s.reservations() == []
 

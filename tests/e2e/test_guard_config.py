@@ -178,7 +178,7 @@ def test_environment_variables_override_the_file(config):
     assert doc["origins"]["guard"]["by_unattributed"] == "GPUWARD_GUARD_PROFILE"
 
 
-def test_the_original_keys_come_to_what_they_were(config):
+def test_the_original_keys_have_their_original_effect(config):
     doc = printed(config, config.write(
         "enable_nvml = true\nrequire_nvml = true\nauto_evict_for_user_apps = true\n"
         "process_check_interval_secs = 5\nenable_health_monitoring = true\n"
@@ -228,7 +228,7 @@ def test_the_manual_names_every_key(config):
         assert f"{key} (" in text, key
 
 
-def test_the_journal_is_in_the_folder_state_dir(tmp_path):
+def test_the_journal_is_in_the_folder_that_state_dir_names(tmp_path):
     text = f'[guard]\nstate_dir = "{tmp_path}"\n'
     with service.Service("two-gpus", config=text, state="auto"):
         assert (tmp_path / "gpuward.db").exists()

@@ -188,7 +188,7 @@ def test_a_schedule_keeps_a_worker_out(world, worker):
         assert s.worker()["mask"] == ["schedule"] and worker.resident() == 0
 
 
-def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(world, worker):
+def test_an_idle_model_is_unloaded_and_comes_back_when_a_client_requests_it(world, worker):
     text = configure(("ollama", worker)) + 'resume = "lazy"\nidle_after = 1.5\nidle_w = 30\nreload_j = 600\n'
     with Guarded(world, text) as s:
         s.until("evicted")
@@ -234,7 +234,7 @@ def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):
             assert s.worker()["residue_bytes"] == 10 * GIB
             assert "evicted" not in s.course()
             assert "stuck" in s.guard("status").stdout
-        assert w.child.poll() is None and w.resident() == 10 * GIB  # max_level 2: no signal ever
+        assert w.child.poll() is None and w.resident() == 10 * GIB  # max_level 2: it never gets a signal
 
 
 @pytest.mark.parametrize("back", ["resume", "release", "contender goes"])
@@ -374,7 +374,7 @@ def test_a19_the_original_keys_and_metric_names_work(world, ollama):
     with Guarded(world, config) as s:
         s.until("active")
         with Contender(world, 14 * MIB):
-            s.until("evicted")  # as the original did for any process
+            s.until("evicted")  # as in the original program, any process is enough
             s.wait(lambda: re.search(r"^gpu_evictions_total\{[^}]*\} 1$", s.get("/metrics").text, re.M))
             page = s.get("/metrics").text
             for name in OLD_METRICS:

@@ -36,7 +36,7 @@ def test_a07_a_driver_that_is_loaded_again_moves_no_worker(tmp_path):
     world = World(tmp_path, more='[[timeline]]\nat = 2\ndo = "reload"\nlength = 2\nversion = "580.200.01"\n')
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.until("active")
-        s.reports("580.200.01")  # it was away and is back
+        s.reports("580.200.01")  # the driver was away and is back
         s.wait(lambda: s.now() == "active" and not s.worker()["blind"])
         assert w.acted() == [] and w.resident() == 10 * GIB
         with Contender(world, 8 * GIB):
@@ -71,7 +71,7 @@ def test_a08_a_call_that_hangs_delays_nothing_else(tmp_path):
                 assert requests.get(s.url + path, timeout=support.TIMEOUT).status_code == 200
                 took.append(time.monotonic() - begin)
             assert sorted(took)[len(took) // 2] < 0.1, took  # the median: this machine may be busy
-            assert len(os.listdir(f"/proc/{s.child.pid}/task")) <= threads + 1  # one is stuck, and no more
+            assert len(os.listdir(f"/proc/{s.child.pid}/task")) <= threads + 1  # one thread is stuck, and no more
             assert w.acted() == []
         s.wait(lambda: not s.worker()["hung"] and s.now() == "active")
 
@@ -123,7 +123,7 @@ def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
             assert "no problem for 300 s" in sick["clears"] and left - 10 < sick["clears_seconds"] <= left, (sick, left)
             said = " ".join(s.guard("explain").stdout.split())
             assert re.search(r"no problem for 300 s, .*at the earliest in [45] min", said), said
-            done = s.guard("clear", "0", "--reason", "reseated")  # long before its time is over
+            done = s.guard("clear", "0", "--reason", "reseated")  # long before the 300 s are over
             assert done.returncode == 0 and "not in quarantine" in done.stdout, done.stderr
             s.back(w)
             assert s.worker()["mask"] == []
@@ -182,7 +182,7 @@ def health(s):
     return s.get(f"/api/v1/health/gpus/{UUID}").json()
 
 
-def test_xids_of_before_the_start_are_counted_and_quarantine_nothing(tmp_path):
+def test_xids_from_before_the_start_are_counted_and_quarantine_nothing(tmp_path):
     loaded = "5,1,1000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.159.04"
     root, s = watched(tmp_path, [xid(79, us=10), loaded, xid(62), xid(13, "0000:77:00"), xid(13)])
     with s:

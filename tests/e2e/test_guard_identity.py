@@ -99,7 +99,7 @@ def test_a_process_that_became_another_program_is_not_signalled(world, tmp_path)
             s.until("active", name="w")
             flag.touch()
             assert p.child.stdout.readline() == "ready\n"
-            s.guard("evict", "w")  # before the guard has observed it
+            s.guard("evict", "w")  # before the guard has observed the other program
             s.wait(lambda: s.classes()[p.pid] == "contender")
             s.until("absent", name="w")
             assert log.read_text() == "" and p.child.poll() is None
@@ -129,7 +129,7 @@ def test_an_evicted_worker_is_not_lost_while_its_pidfile_is_empty(world, signall
             s.guard("resume", "w")
             s.wait(lambda: any(d["rule"] == "resume_blocked" for d in s.decisions()))
             pidfile.write_text("")
-            s.observes(2.5)  # it is read once per second
+            s.observes(2.5)  # the pidfile is read once per second
             if not for_good:
                 pidfile.write_text(f"{w.pid}\n")
             assert s.now("w") == "evicted"
@@ -216,7 +216,7 @@ def test_a06_a_process_id_that_is_used_again_is_another_process(world, tmp_path)
             if second is None:
                 pytest.skip("process ids cannot be chosen here")
             with second:
-                s.until("evicted", name="o")  # it is a contender to the other worker
+                s.until("evicted", name="o")  # for the other worker it is a contender
                 assert s.now("w") == "absent"
                 s.guard("evict", "w")
                 s.observes()
@@ -312,7 +312,7 @@ def test_hostile_names_of_processes_are_only_names(world, worker, tmp_path):
             json.loads(clean(s.get(where).content))
         for line in clean(s.get("/metrics").content).splitlines():
             assert line.startswith("#") or line.rpartition(" ")[2].replace(".", "").replace("-", "") != ""
-            assert "touch" not in line and "alert(" not in line  # never a name or a command in a label
+            assert "touch" not in line and "alert(" not in line  # no label has a name or a command
         env = dict(env=support.environment(), capture_output=True, timeout=support.TIMEOUT)
         for words in (("status",), ("explain",), ("explain", "--json"), ("status", "--json")):
             done = subprocess.run([str(support.PROGRAM), "guard", *words, "--address", s.url], **env)
@@ -333,7 +333,7 @@ def test_hostile_names_of_processes_are_only_names(world, worker, tmp_path):
 
 class Inside(Guarded):
     def stop(self, how=signal.SIGKILL):
-        return super().stop(signal.SIGKILL)  # unshare passes on nothing else
+        return super().stop(signal.SIGKILL)  # unshare passes on no other signal
 
 
 def test_a18_in_a_namespace_memory_without_a_process_is_demand(tmp_path):
@@ -349,7 +349,7 @@ def test_a18_in_a_namespace_memory_without_a_process_is_demand(tmp_path):
               f'sleep 1000 & echo $! > {other}; exec "$@"', "sh"] + s.argv
     with s:
         s.settled(10 * GIB, "w")
-        assert int(pidfile.read_text()) < 100  # a number of the namespace
+        assert int(pidfile.read_text()) < 100  # a pid of the namespace
         world.hold(int(other.read_text()), 8 * GIB, "hidden")
         s.until("evicted", name="w")
         gpu = s.get(f"/api/v1/guard/gpus/{UUID}").json()

@@ -94,9 +94,9 @@ def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker
 
 # Killed at every write of its journal.
 #
-# In a life a contender comes and goes, and a person holds the worker evicted and releases it.  In each life the service dies
-# at another write: before it, after it, or in the middle.  Whenever it dies, the worker is evicted twice, brought back
-# twice, and held once the service has confirmed the hold.
+# In each life of the service a contender comes and goes, and a person holds the worker evicted and releases it.  Each life
+# ends at another write: before the write, after it, or in the middle.  No matter where it ends, the worker is evicted twice
+# and brought back twice, and it is held as soon as the service has confirmed the hold.
 
 
 class Mortal(Guarded):
@@ -341,7 +341,7 @@ def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
         right, wrong = files(w)
         with Guarded(world, right) as s:
             hold_evicted(s)
-            for how in (signal.SIGKILL, signal.SIGTERM):  # also of one that was lost before
+            for how in (signal.SIGKILL, signal.SIGTERM):  # at the second restart the worker is already lost
                 restart_with(s, wrong, how)
                 s.wait(lambda: is_lost(s))
             assert LOST in " ".join(s.guard("explain", "w").stdout.split()) and LOST in s.messages()
@@ -381,7 +381,7 @@ def test_a_worker_that_was_removed_from_the_file_is_reported_at_the_start(world)
             hold_evicted(s)
             restart_with(s, configure())
             s.logs("worker w was removed from the configuration while it is evicted (level 2): wake it (vLLM: POST /wake_up")
-            restart_with(s, wrong)  # named again, and not found
+            restart_with(s, wrong)  # the configuration names the worker again, but does not find it
             s.wait(lambda: is_lost(s))
             s.reload(right)
             s.until("evicted", name="w")
@@ -411,7 +411,7 @@ def test_a_game_is_still_played_after_a_restart(s, world, worker):
         over.end()
         acted = len(worker.acted())
         s.start()
-        s.wait(lambda: playing(s) == [game.pid])  # the second of short is over soon
+        s.wait(lambda: playing(s) == [game.pid])  # the registration of `short` ends after a second
         assert games(s)[0]["since_utc"][:16] == since[:16]
         s.logs(f"process {game.pid} is still registered as a game")
         s.until("evicted")
@@ -508,7 +508,7 @@ def test_all_that_fit_together_come_back_at_the_end(world):
             for name in "ab":
                 s.until("quiet", name=name)
             s.stop()
-            assert "gpuward stopped" in s.messages().splitlines()[-1]  # what was done before is logged before
+            assert "gpuward stopped" in s.messages().splitlines()[-1]  # everything else was logged before
             assert (a.resident(), b.resident()) == (4 * GIB, 5 * GIB)
             s.start()
             for name in "ab":
@@ -526,7 +526,7 @@ def test_in_a_dry_run_the_end_of_the_service_waits_for_no_worker(world):
             s.until("quiet", name="a")
             began = time.monotonic()
             s.stop()
-            assert time.monotonic() - began < 9  # it would wait 10 s for an answer
+            assert time.monotonic() - began < 9  # a request to the worker would wait 10 s for an answer
         assert a.resident() == 4 * GIB and not a.asked("POST")
 
 
@@ -610,7 +610,7 @@ def test_of_two_services_with_one_file_the_second_observes(world, worker):
             world.hold(guest.pid, 8 * GIB)
             one.until("evicted")
             two.wait(lambda: worker.resident() == 0)
-            assert len(worker.acted()) == 1  # the other one did nothing
+            assert len(worker.acted()) == 1  # the second service did nothing
             world.hold(guest.pid, 0)
             one.back(worker)
             assert len(worker.acted()) == 2

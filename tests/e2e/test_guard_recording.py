@@ -47,7 +47,7 @@ def assert_same(s, trace):
 
 
 def assert_ends_alike(s, trace):
-    """Asserts the same for a recording that began while the guard ran, after the last decision."""
+    """Asserts the same for a recording that began while the guard ran: its replay makes only the last decisions."""
     was, now = s.decisions(), replayed(trace)
     assert len(now) >= 3 and kept(now) == kept(was[-len(now):])
 
@@ -147,7 +147,7 @@ def test_a_recording_goes_on_over_another_configuration(world, worker, trace, tm
         s.settled()
         room = s.reserve(20 * GIB)["id"]
         s.until("evicted")
-        other = text.replace("quiet_s = 0.3", "quiet_s = 0.6")  # decisions have it, and numbers of rules
+        other = text.replace("quiet_s = 0.3", "quiet_s = 0.6")  # decisions show this time, and the numbers of rules
         assert other != text
         reload(s, other + rule("contend-now", name="sleep"))
         s.observes()
@@ -185,7 +185,7 @@ def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world,
                 with Contender(world, 4 * GIB, exe=game):
                     all_are("evicted")
                 all_are("active")
-            was = kept(s.decisions(), "b")  # those of the other went with it
+            was = kept(s.decisions(), "b")  # the decisions of the other worker were removed with it
             assert len(was) > 20 and kept(replayed(trace), "b")[-len(was):] == was
             assert {d["worker"] for d in replayed(trace)} == {"ollama", "b"}
 
@@ -203,7 +203,7 @@ def test_a_recording_that_reached_its_limit_is_renamed_and_goes_on(world, worker
             assert max(trace.stat().st_size, old.stat().st_size) < 200 << 10
         s.back(worker)
         assert_ends_alike(s, trace)  # from its own beginning
-        for file in (trace, old):  # by another policy it begins as after a restart
+        for file in (trace, old):  # with another policy, a replay begins as after a restart
             done = support.gpuward("guard", "replay", "--policy", s.config, file)
             assert done.returncode == support.OK and "ollama: " in done.stdout, done.stderr
         assert trace.stat().st_mode & 0o777 == old.stat().st_mode & 0o777 == 0o600
@@ -244,10 +244,10 @@ def test_observations_without_a_change_need_few_bytes(world, worker, trace):
             return sum(line[:2] in ("E\t", "D\t") for line in trace.read_text().splitlines())
         before, size = scenes(), trace.stat().st_size
         s.wait(lambda: scenes() > before + 40)
-        assert (trace.stat().st_size - size) / (scenes() - before) < 200  # a whole one has some 900 bytes
+        assert (trace.stat().st_size - size) / (scenes() - before) < 200  # a whole scene has about 900 bytes
         with Contender(world, 8 * GIB):
             s.until("evicted")
-            # simulate takes a part of it, too: changes to a scene that was cut off are skipped.
+            # simulate also accepts a part of a recording: it skips changes to a scene that is not in the part.
             lines = trace.read_text().rpartition("\n")[0].splitlines()
             at = max(i for i, line in enumerate(lines) if line.startswith("S\t"))
             part = lines[at - 1:] if lines[at - 1].startswith("D\t") else ["D\t1\t0", *lines[at:]]

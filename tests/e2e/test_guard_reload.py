@@ -26,11 +26,11 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         acted = len(worker.acted())
         s.reload(configure(("ollama", worker)))
         s.reports(CHANGED + ": 1 worker, 0 added, 0 removed")
-        s.back(worker)  # 0.3 s instead of 600
+        s.back(worker)  # after 0.3 s of quiet time, not 600 s
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == acted + 1
         assert "reconcile" not in s.course()[s.course().index("evicted"):]
-        s.wait(lambda: s.worker()["need_bytes"] == before["need_bytes"])  # the scene after the return
+        s.wait(lambda: s.worker()["need_bytes"] == before["need_bytes"])  # it is known from the first scene after the return
 
 
 def test_a_hold_is_kept_over_a_reload(s, world, worker):
@@ -212,7 +212,7 @@ def test_fifty_reloads_while_a_contender_comes_and_goes(s, world, worker):
     assert len(acted) % 2 == 0  # it returned after each eviction
     assert s.worker()["evictions_total"] == len(acted) // 2
     s.reload(two)
-    assert s.stop() == 0  # also when a file has only just been read
+    assert s.stop() == 0  # also if it has only just read a file
     assert "Sanitizer" not in s.messages()
 
 

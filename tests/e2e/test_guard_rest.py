@@ -70,7 +70,8 @@ def test_the_guard_shows_its_mode_and_its_workers(calm):
     assert doc["workers"][0]["resident_bytes"] == 4 * GIB
     assert doc["looked_seconds"] < TIMEOUT
     assert doc["decisions"][0]["to"] == "active"
-    calm.wait(lambda: calm.get(GUARD).json()["counts"]["looks_total"] > 0)  # counted when the store has written it
+    # the counter is shown when the store has written it
+    calm.wait(lambda: calm.get(GUARD).json()["counts"]["looks_total"] > 0)
 
 
 def test_limit_bounds_the_decisions(calm):
@@ -245,7 +246,7 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
         assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
         said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
         assert any(x.startswith("Limit: a display is on GPU-") for x in said), said
-        # A worker that a person evicts leaves nevertheless.
+        # The limit does not stop an eviction that a person requests.
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 
 

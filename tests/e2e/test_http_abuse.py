@@ -193,7 +193,7 @@ def test_a_tick_changes_the_etag():
 def test_a_large_answer_is_whole_though_its_reader_is_slow_and_its_tick_over():
     lines = b"".join(b"%06d\n" % i for i in range(400000))
     with serving(tick_ms=50) as s:
-        s.ask("/large")  # the second in a tick comes from what was kept
+        s.ask("/large")  # a second request in the same tick is answered from the cache
         with s.connect() as slow, s.connect() as gone:
             for c in (slow, gone):
                 c.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -262,7 +262,7 @@ def test_request_ids(server):
 
 def test_a_slow_handler_answers_and_clients_may_leave(server):
     assert server.ask("/later").json == {"tries": 3, "memory": "kept"}
-    for _ in range(20):  # and clients that do not wait for it
+    for _ in range(20):  # these clients do not wait for their answer
         server.raw(b"GET /later?tries=5 HTTP/1.1\r\nHost: localhost\r\n\r\n", read=False)
     assert server.ask("/later?tries=9").json["tries"] == 9
 
@@ -444,7 +444,7 @@ def test_a_body_of_chunks_that_never_ends_is_413(server):
         s.sendall(post("Transfer-Encoding: chunked\r\n", b""))
         got = b""
         try:
-            for _ in range(4000):  # 64 MB, if they were taken
+            for _ in range(4000):  # 64 MB, if the server accepted them
                 s.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
             pytest.fail("it took everything")
         except ConnectionError:
@@ -758,7 +758,7 @@ def test_a_client_that_never_ends_the_handshake_is_cut_and_costs_little(certific
         before = cpu_seconds(s)
         half = [s.connect() for _ in range(50)]
         for c in half:
-            c.sendall(bytes.fromhex("16030102000100"))  # the beginning of a hello
+            c.sendall(bytes.fromhex("16030102000100"))  # the beginning of a TLS ClientHello
         first = ask_tls(s, cert, request)
         end = time.monotonic() + TIMEOUT
         while ask_tls(s, cert, request).body == first.body:
@@ -812,7 +812,7 @@ def test_the_connection_that_is_idle_longest_is_closed_first():
         for c in idle:
             c.sendall(IDLE)
             assert c.recv(4096)
-        idle[0].sendall(IDLE)  # used again: now the second is idle longest
+        idle[0].sendall(IDLE)  # used again, so now the second one is idle for the longest time
         assert idle[0].recv(4096)
         assert s.ask("/tick").status == 200
         assert idle[1].recv(4096) == b""

@@ -137,7 +137,7 @@ def test_what_was_installed_can_be_removed(tmp_path):
             break
         shutil.rmtree(tmp_path / "usr", ignore_errors=True)
     assert [p.name for p in left] == ["note"]
-    assert [p.name for p in tmp_path.rglob("gpuward*")] == ["gpuward"]  # the folder that the note is in
+    assert [p.name for p in tmp_path.rglob("gpuward*")] == ["gpuward"]  # only the folder that has the note
 
 
 @pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")

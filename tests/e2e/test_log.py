@@ -42,11 +42,11 @@ def test_the_summary_is_available_as_json(tmp_path):
     validator("log-summary").validate(doc)
     assert doc["kind"] == "log-summary" and doc["simulated"] is True
     assert [d["device_index"] for d in doc["devices"]] == [0, 1]
-    for d in doc["devices"]:  # the figures in the text for people
+    for d in doc["devices"]:  # the text for people has the same figures
         assert f'GPU {d["device_index"]}: {d["lines"]["collected"]} of {d["lines"]["expected"]} samples' in done.stderr
         assert f'mean {d["line_power_watts"]["mean"]:.2f} W' in done.stderr
         assert f'{d["energy_joules"]["best"]:.1f} J' in done.stderr
-    again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # replaced, also without the text
+    again = gpuward("log", IDLE, *BRIEF, "--summary", path, "-q")  # the file is replaced, also if no text is printed
     assert again.stderr == "" and len(json.loads(path.read_text())["devices"]) == 1
     # The summary goes to standard output if the lines go to a file.
     done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "lines.csv", "--summary", "-", "--gco2-per-kwh=380")
@@ -187,7 +187,7 @@ def test_the_summary_agrees_with_the_lines_and_with_the_load(scenario):
     assert abs(low - min(power)) < 0.01 and abs(high - max(power)) < 0.01
     best, least, most, seconds = map(float, re.search(
         r"energy +([\d.]+) J \(([\d.]+) to ([\d.]+) J\) in ([\d.]+) s", done.stderr).groups())
-    assert least < best < most and seconds > 1.5  # a busy machine begins it or ends it late
+    assert least < best < most and seconds > 1.5  # a busy machine begins or ends the log late
     assert abs(best / seconds - mean) < 0.05 * mean
     assert "throttle  none" in done.stderr
 
@@ -304,7 +304,7 @@ def test_a_slow_reader_costs_lines_and_not_samples():
     out = [p.stdout.readline()]
     while out[-1] == out[0] or rows(out[0] + out[-1])[0]["missed"] == "0":
         out.append(p.stdout.readline())
-    p.terminate()  # lines come again, and the first counts those that are missing
+    p.terminate()  # there are lines again, and the first one counts those that are missing
     rest, err = p.stdout.read(), p.stderr.read()
     assert p.wait(TIMEOUT) == OK
     left_out = int(re.search(r"(\d+) lines dropped: the program that reads the log was too slow", err).group(1))
@@ -403,7 +403,7 @@ def smi(tmp_path):
 def test_a_working_nvidia_smi_is_not_started_for_every_line(smi):
     text, doc, starts = smi(5, silent=1000)
     assert sum("-lms" in s for s in starts) == 1
-    assert len(starts) <= 15, starts  # 65 if every line needs one; a busy machine delays the first line of the stream
+    assert len(starts) <= 15, starts  # 65 if each line needed a start; on a busy machine the first line of the stream is late
     validator("log-summary").validate(doc)
     assert re.search(r"nvidia-smi used [\d.]+ s of CPU time: [\d.]+ % of one core", text)
     assert doc["nvidia_smi_cpu_seconds"] > 0

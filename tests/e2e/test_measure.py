@@ -188,7 +188,7 @@ def test_what_a_command_counts_before_and_after_is_the_count(measure, load, tmp_
         each = run[f"energy_per_{name[:-1]}_joules"]
         best, high = run["energy_joules"]["best"], run["energy_joules"]["high"]
         assert each["best"] == pytest.approx(best / 400)
-        # Tokens that may have been generated before the beginning and after the end.
+        # `high` includes tokens that may have been generated before the run began or after it ended.
         assert high / 400 < each["high"] < high / 100
 
 
@@ -263,7 +263,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert "baseline-stale" not in codes(doc["runs"][0])
 
 
-def test_a_baseline_measured_before_the_run_needs_no_excuse(measure, scenario, tmp_path):
+def test_a_baseline_measured_before_the_run_causes_no_warning(measure, scenario, tmp_path):
     idle = scenario('[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\n', "idle.toml")
     done, doc = measure([idle, "--baseline=auto"], "sleep", "0.2", env=environment(XDG_CACHE_HOME=str(tmp_path / "cache")))
     assert doc["runs"][0]["baseline_kind"] == "no-context"
@@ -386,12 +386,12 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert energy["best"] == pytest.approx(WATTS * prefill["seconds"], rel=0.03)
     assert rest["unfinished"] and not prefill["unfinished"]
     assert doc["iterations"] == 5 and doc["tokens"] == 42
-    assert 0.01 <= run["latency_p50_seconds"] <= run["latency_p95_seconds"]  # 0.02, as they are read
+    assert 0.01 <= run["latency_p50_seconds"] <= run["latency_p95_seconds"]  # about 0.02 s, depending on when the marks are read
     assert run["energy_per_token_joules"]["best"] == pytest.approx(
         run["energy_joules"]["best"] / 42
     )
     assert "3 lines on GPUWARD_MARK_FD were ignored; the first: 'nonsense'" in done.stderr
-    assert "'iteration" not in done.stderr  # they are numbered one by one
+    assert "'iteration" not in done.stderr  # no remark, because the iterations are numbered one by one
     said = " ".join(done.stderr.split())
     assert re.search(r"Parts prefill: \S+ ± \S+ m?J in \S+ m?s open: \S+ ± \S+ m?J in \S+ m?s "
                      r"\(unfinished: the run ended before the part\)", said)
@@ -514,7 +514,7 @@ print(json.dumps({
 """
 
 
-def test_the_command_finds_all_as_gpuward_found_it(load):
+def test_the_command_inherits_exactly_what_gpuward_inherited(load):
     def look(*words, **kw):
         done = subprocess.run(
             [*map(str, words), PYTHON, "-S", "-c", LOOK], input="typed", capture_output=True,
@@ -533,7 +533,7 @@ def test_the_command_finds_all_as_gpuward_found_it(load):
             # glibc's posix_spawn sets its own two, 32 and 33, to be ignored
             seen["ignored"] = int(seen["ignored"], 16) & 0x7FFFFFFF
         assert measured == bare
-        # A parent that ignores SIGPIPE passes that on.
+        # If the parent ignores SIGPIPE, so does the command.
         ignored = look(PROGRAM, "measure", load, "--", restore_signals=False)
         assert int(ignored["ignored"], 16) & 1 << signal.SIGPIPE - 1
     finally:
@@ -640,12 +640,12 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
     assert 1 <= len(lines) <= 2
 
 
-RELOAD = '[[timeline]]\nat = 33\ndo = "reload"\nlength = 1\n'  # so long that a busy machine reads in it
+RELOAD = '[[timeline]]\nat = 33\ndo = "reload"\nlength = 1\n'  # long enough that a busy machine reads the GPU in it, too
 
 
 @pytest.mark.parametrize("reload, code, seconds", [
     (False, "gpu-lost", 1.4),
-    (True, "driver-reloaded", 5),  # read again before the end, or not
+    (True, "driver-reloaded", 5),  # `reload`: whether the GPU can be read again before the end
 ])
 def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_path, reload, code, seconds):
     lost = Fault(tmp_path, "code = 15", "*")
@@ -657,7 +657,7 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_pa
     assert code in codes(run) and code in done.stderr
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
-    # The driver still had the samples of up to a second before the end; gpuward does not invent them.
+    # The driver still had samples up to a second before the end; gpuward does not invent the missing ones.
     assert run["energy_joules"]["low"] < WATTS * seconds < run["energy_joules"]["high"]
     assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
@@ -703,7 +703,7 @@ def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
     assert sorted(f.name for f in tmp_path.iterdir()) == ["result.json", "result.json.old", "scenario.toml"]
     assert f"replaced {out}; its previous content is in {out}.old" in done.stderr
     assert (tmp_path / "result.json.old").read_text() == "x" * 10**6
-    measure([load, "-q"], "true")  # the note is left out, not the copy
+    measure([load, "-q"], "true")  # -q omits the note, not the copy
     assert json.loads((tmp_path / "result.json.old").read_text()) == doc
 
 
@@ -762,7 +762,7 @@ def test_no_gpu_is_a_result_without_joules_and_the_command_runs(measure, bare):
     assert "unknown" in done.stderr and "0 J" not in done.stderr and "this GPU" not in done.stderr
 
 
-def test_that_there_is_no_gpu_is_known_before_the_command_runs(bare):
+def test_a_missing_gpu_is_known_before_the_command_runs(bare):
     done = gpuward("measure", *bare, "--", "sh", "-c", "echo ran >&2")
     before, ran, after = done.stderr.partition("ran\n")
     assert ran and before.startswith("gpuward: no GPU was found: ")

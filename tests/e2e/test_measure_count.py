@@ -275,7 +275,7 @@ def interrupted(load, asked, *words):
     return child.returncode, err, time.monotonic() - begin
 
 
-SOON = 5  # seconds, on a machine that is busy; without an end to it, it takes ten
+SOON = 5  # most seconds until the end on a busy machine; without the signal it takes ten
 
 
 def test_ctrl_c_ends_the_waiting_for_a_silent_server_and_nothing_is_started(tmp_path, load):

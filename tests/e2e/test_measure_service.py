@@ -97,7 +97,7 @@ def test_a_device_is_described_as_by_a_run_without_the_service(s, tmp_path):
     assert here["samples"]["collected"] > 10 and here["power_watts"]["mean"] == pytest.approx(WATTS, rel=0.03)
     assert here["series"]["power"]["watts"] == [] and len(there["series"]["power"]["watts"]) > 0
     evidence = {c["code"]: c["evidence"] for c in doc["runs"][0]["codes"]}
-    assert "s" in evidence["short"]  # a window of the service has it too
+    assert "s" in evidence["short"]  # also in a window of the service
     assert doc["environment"]["devices"][0]["uuid"] == here["uuid"] and len(doc["environment"]["devices"]) == 1
 
 
@@ -238,13 +238,13 @@ def test_measuring_with_a_service_without_gpus_is_refused(tmp_path):
         refused(done, tmp_path, NO_GPU)
 
 
-def test_a_gpu_that_the_service_has_not(s, tmp_path):
+def test_a_gpu_that_the_service_does_not_have_is_refused(s, tmp_path):
     done, _ = measure(s, tmp_path, "--gpu", "7", command=touch(tmp_path))
     refused(done, tmp_path, NO_GPU)
     assert '"7"' in done.stderr
 
 
-def test_no_more_windows_than_the_service_has(s, tmp_path):
+def test_a_measurement_beyond_the_services_limit_of_windows_is_refused(s, tmp_path):
     ids = []
     while (got := s.post("/api/v1/windows", token=True)).status_code == 201:
         ids.append(got.json()["id"])
@@ -309,7 +309,7 @@ def test_a_driver_that_is_let_go_is_a_gpu_that_went_away(tmp_path):
         s.wait(lambda: sampled(s))
         assert s.post("/api/v1/let-go", token=True).status_code == 200
         code, errors, doc = end(child, tmp_path)
-    assert code == OK, errors  # the command's own, as when it is measured here
+    assert code == OK, errors  # the exit code of the command, as in a measurement without the service
     run = doc["runs"][0]
     assert run["validity"] == "invalid" and {"gpu-lost", "truncated"} <= {c["code"] for c in run["codes"]}
 

@@ -91,7 +91,7 @@ def test_each_model_of_a_router_has_its_tokens_and_the_energy_of_its_process(wor
             assert rows["chat", "a"]["energy_method"] in ("modelled", "equal-split")
             span = rows["chat", "a"]["since_start"]
             assert span["joules_per_token"] == pytest.approx(span["joules"] / 70)
-            # the three processes had equal shares, and all energy was charged to a model or waits
+            # the three processes had equal shares; all energy was charged to a model or waits for its tokens
             shares = [rows["chat", m]["energy_joules"] for m in ("a", 'b "x" \\ é', "d")]
             assert min(shares) > 0 and max(shares) == pytest.approx(min(shares), rel=0.05)
             counted = {f'worker="chat",model="a",direction="{d}"': n for d, n in (("prompt", 13), ("generated", 70))}

@@ -119,7 +119,7 @@ def validate(folder, script, *args):
                           env={**os.environ, "REDOCLY_TELEMETRY": "off", "CI": "true"})
 
 
-def test_a_validator_of_others_accepts_it(validators):
+def test_another_validator_accepts_the_document(validators):
     done = validate(validators, "@seriousme/openapi-schema-validator/bin/validate-api-cli.js", "openapi.json")
     assert '"valid": true' in done.stdout, done.stdout + done.stderr
 
@@ -344,7 +344,7 @@ GUARD_NOT_FOUND = {
     "getCapacityFit": "/api/v1/capacity/fit?bytes=1&gpu=99",
 }
 VERBS = ("evict", "resume", "hold", "release")
-HELD = {"evict": "active", "resume": "evicted"}  # the reasons against the worker
+HELD = {"evict": "active", "resume": "evicted"}  # verb: the hold that refuses it
 MODE = "/api/v1/guard/mode"
 SIMULATE = "/api/v1/guard/simulate"
 CLEAR = "/api/v1/health/gpus/0/clear"
@@ -400,13 +400,13 @@ GUARD_CHANGES = {
        for v, h in HELD.items()},
     **{(v + "Worker", 415): lambda s, v=v: wished(s, v, data="{}", headers=NOT_JSON) for v in VERBS},
 }
-# Where the reading has not come, or cannot.
+# Operations that answer 503 while there is no reading.
 EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses", "getProcessesHistory",
          "getWorkloads", "getWorkloadsHistory",
          "getModels", "getEnvironment", "getSensors", "getReadyz", "getReady")
-# Of the page, which a build may be without; its files and management have tests of their own.
+# Routes of the page, which a build may lack. Its files, and the management of GPUs, have their own tests.
 PAGE = {"getDocs", "getPage"}
-# 429 and 403 are of users on the UNIX socket: tests/unit/test_api_guard.c, test_whose.c.
+# Users on the UNIX socket get 429 and 403: tests/unit/test_api_guard.c, test_peer_process.c.
 ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
              ("evictWorker", 429), ("holdWorker", 429), ("beginGame", 403), ("endGame", 403),
              ("clearHealth", 409),  # tests/e2e/test_guard_faults.py
@@ -467,7 +467,7 @@ def judge(document, operations, name, status, got):
     form = promised["content"].get(kind) or promised["content"]["*/*"]
     if kind.endswith("json"):
         openapi_check.validate(document, form["schema"], got.json(), f"{name} {status}")
-        if name != "getOpenapi":  # its form is described elsewhere
+        if name != "getOpenapi":  # OpenAPI itself describes its form
             assert list(openapi_check.unnamed(document, form["schema"], got.json())) == [], f"{name} {status}"
     if status >= 400:
         assert got.json()["status"] == status and len(got.json()["detail"]) > 10
@@ -509,7 +509,7 @@ def test_head_is_get_without_a_body(live, watched):
         assert head.headers["Content-Type"] == got.headers["Content-Type"], path
 
 
-def test_a_method_that_a_path_has_not_is_405_and_names_those_it_has(document, live):
+def test_a_method_that_a_path_lacks_is_405_and_names_the_allowed_ones(document, live):
     for path, item in document["paths"].items():
         if "{" in path or "put" in item:
             continue

@@ -55,8 +55,8 @@ needs_daemon = pytest.mark.skipif(not has_serve(), reason="the mock has no marks
 
 
 class Service:
-    """A service that can be killed and started again at the same address.  One that wants a token
-    even for energy windows is always the mock: the daemon lets everybody on this machine measure."""
+    """A service that can be killed and started again at the same address.  If even energy windows
+    need a token, it is always the mock, because gpuward serve lets every user of this machine measure."""
 
     def __init__(self, folder, simulate, token=None, history=None, mock=(), ready=True, env=None):
         self.folder, self.simulate, self.token, self.env = folder, simulate, token, env or {}
@@ -663,7 +663,7 @@ def test_sixteen_gpus_fit_without_scrolling(page, service, scenario_file):
     assert page.js("document.querySelector('#gpus').getBoundingClientRect().bottom") < 940
 
 
-def test_many_gpus_are_low_on_a_phone(page, many):
+def test_rows_of_many_gpus_are_low_on_a_phone(page, many):
     page.open(many.url, width=390, height=844).live()
     assert page.js("document.querySelector('tr.gpu').getBoundingClientRect().height") < 70
     assert page.js("document.documentElement.scrollWidth") <= 390
@@ -800,7 +800,7 @@ def test_nothing_is_drawn_while_the_page_is_hidden(page, demo):
 def test_the_page_is_small(tmp_path):
     subprocess.run([support.TOP / "tools" / "assets", "unpack", tmp_path / "none", tmp_path], check=True)
     size = {f.name: (tmp_path / "assets" / f.name).stat().st_size for f in (support.TOP / "web").glob("*.js")}
-    # Fetched only where they are used.
+    # Files that are fetched only where they are used.
     for name, most in (("docs", 2), ("guard", 22), ("moves", 6), ("compare", 12), ("alerts", 6), ("process", 4),
                        ("workloads", 5), ("models", 3), ("fleet", 10)):
         assert size.pop(f"{name}.js") < most * 1024, name
@@ -976,7 +976,7 @@ def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service
 
 
 def test_a_gpu_that_becomes_too_hot_is_notified_once(page, service, scenario_file):
-    # hot and cool again: a page that opens late sees the next time
+    # hot and cool in turn, so that a page that opens late sees the next time
     path = scenario_file('[[gpu]]\nprofile = "h100"\nambient_c = 70\nthermal_s = 1\nnoise = 0\n'
                          '[[gpu.load]]\nkind = "square"\nhigh = 0.9\nlow = 0\nperiod = 16\n')
     page.open(service(path).url).live()
@@ -1032,7 +1032,7 @@ EVENTS = "[...document.querySelectorAll('#events li')].map(li => li.dataset.id)"
 
 
 def test_events_go_on_when_the_service_counts_from_1_again(page, service):
-    s = service(mock=("--past", "60"))  # counts from 1 at each start
+    s = service(mock=("--past", "60"))  # the mock numbers its events from 1 at each start
     page.open(s.url).live()
     wait(lambda: page.count("#events li"), "an event")
     for label in ("a", "b"):

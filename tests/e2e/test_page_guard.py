@@ -396,7 +396,7 @@ def test_on_a_phone_every_process_is_whole(panel, guarded, world):
 
 
 def test_the_page_does_not_repeat_the_reason_as_last_decision(panel, tmp_path):
-    """While work in flight keeps it from leaving, the last decision is that very reason."""
+    """While requests in flight keep the worker on the GPU, its last decision says the same as its reason."""
     world = World(tmp_path)
     with held(world, "comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
         text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')

@@ -27,7 +27,7 @@ name = "notebook"
 memory = "30 GiB"
 """
 SM = "gpuward_workload_utilization_sm_ratio"
-# {part of an expression: what these nodes lack for a result}. The query must work, but may be empty.
+# {part of an expression: what these nodes would need for a result}. The query must work, but its result may be empty.
 EMPTY = {
     "ALERTS": "an alert that fires",
     "gpu_down:count{job=~\".*\"} > 0": "a GPU that does not answer",
@@ -185,7 +185,7 @@ def test_a_default_service_has_what_rules_and_dashboards_need(nodes):
     assert missing <= set(ABSENT), f"not on the page by default: {missing - set(ABSENT)}"
 
 
-def test_the_form_follows_accept(service):
+def test_the_format_follows_the_accept_header(service):
     url = f"http://{service}/metrics"
     headers, text = get(url)
     assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"

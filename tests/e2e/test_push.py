@@ -322,7 +322,7 @@ def test_a_wrong_certificate_is_refused_and_the_right_one_accepted(tmp_path):
             made = records(tmp_path / "q")
         with pushing(r.url, tmp_path / "q", f'ca_file = "{tls[0]}"') as s:
             s.wait(lambda: health(s) == "[+] push ok")
-            s.wait(lambda: set(made) <= set(r.times()))  # the records of the first service
+            s.wait(lambda: set(made) <= set(r.times()))  # the records of the first service arrive
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_every_field_of_the_struct_is_mirrored(struct):
     header = HEADERS
     body = re.search(r"^struct %s \{\n(.*?)^\};" % struct, header, re.M | re.S).group(1)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
-    body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # of a function the name
+    body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # a pointer to a function becomes its name
     names = re.findall(r"(\w+)(?:\[\w+\])?\s*[,;]", body)
     assert [f for f, _ in _native.STRUCTS[struct]._fields_] == names
 
@@ -133,7 +133,7 @@ def test_python_3_8_understands_it(path):
 
 def test_no_other_package_is_needed():
     own = {m.split(".")[0] for m in answer("print(json.dumps(sorted(sys.modules)))")}
-    # what this machine's Python loads for everybody
+    # modules that the Python of this machine loads for every program
     there = {m.split(".")[0] for m in json.loads(run(sys.executable, "-c", "import json, sys; print(json.dumps(list(sys.modules)))"))}
     allowed = set(sys.stdlib_module_names) | {"gpuward"} | there
     assert {m for m in own if not m.startswith("_")} <= allowed
@@ -529,7 +529,7 @@ def test_the_pytorch_example_reports_what_is_missing():
         assert re.fullmatch(r"pytorch_window\.py: .*\n", done.stderr)
 
 
-# A torch of just what the example uses: its path through a CPU-only machine, without torch.
+# A fake torch with only what the example uses, as on a machine without a GPU.
 TORCH = """
 import contextlib
 class Tensor:

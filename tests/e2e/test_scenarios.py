@@ -18,7 +18,7 @@ from support import (
     scenarios,
 )
 
-# Those without a usable driver; in all others every GPU answers in the first second.
+# Scenarios without a usable driver. In all others every GPU answers in the first second.
 CAUSES = {
     "no-driver": ("no_driver", NO_GPU),
     "version-mismatch": ("version_mismatch", NO_GPU),
@@ -57,7 +57,7 @@ class TestEveryScenario:
         done = gpuward(command, f"--simulate={name}", "--color=never")
         assert "SIMULATED" in done.stdout.splitlines()[0]
         assert done.returncode == CAUSES.get(name, (None, OK))[1]
-        if command == "list" and done.returncode == NO_GPU:  # the reason is on standard error; a script reads the table
+        if command == "list" and done.returncode == NO_GPU:  # the reason is on standard error, because scripts read the table
             assert len(done.stdout.splitlines()) == 1 and done.stderr.strip()
         elif name != "stub":  # a real nvidia-smi prints an error, too
             assert done.stderr == ""

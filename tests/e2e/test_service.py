@@ -216,7 +216,7 @@ def test_a_reset_is_explained_wherever_it_is_requested():
         assert listed == got.json()["detail"] + ". " + got.json()["remedy"]
 
 
-def test_the_environment_is_that_of_now_not_of_the_start(tmp_path):
+def test_the_environment_is_current_and_not_that_of_the_start(tmp_path):
     root = tmp_path / "root"
     shutil.copytree(support.FIXTURES / "amd-discrete", root, symlinks=True)
     (root / "proc/uptime").write_text("100.00 1.00\n")
@@ -329,7 +329,7 @@ def test_the_number_of_driver_calls_does_not_depend_on_the_number_of_clients():
         return (b[1] - a[1]) / (b[0] - a[0])
 
     with Service("eight-gpus", config="[service]\ninterval = '100ms'\n") as s:
-        # each GPU once a tick; the meter looks by itself every ten seconds, and a tick may be under way
+        # one call per GPU and tick; in addition, the meter reads every ten seconds, and a tick may be under way
         quiet, busy = rate(s, False), rate(s, True)
         assert 7 < quiet < 10 and 7 < busy < 10, (quiet, busy)
 
@@ -420,7 +420,7 @@ def test_a_socket_that_systemd_opened_is_served(tmp_path):
         given.listen()
         port = given.getsockname()[1]
         s = Service(listen=None)
-        # a program that knows its own pid begins it, as systemd does
+        # LISTEN_PID must be the pid of the service, so a program sets it and then becomes the service
         begin = ("import os, sys; os.dup2(int(sys.argv[1]), 3); "
                  "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])")
         s.argv = ["/usr/bin/python3", "-c", begin, str(given.fileno()), *s.argv]
@@ -604,7 +604,7 @@ def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
             assert device["energy_since_utc"] is None
             assert last_event(s) > last
             r = s.ask("PUT", f"/api/gpu/manage/{uuid}/power-limit", token=True, json={"watts": 300})
-            assert r.status_code >= 400, r.text  # its old value could not be kept
+            assert r.status_code >= 400, r.text  # refused, because the old value could not be stored
             shown = last_event(s)
         finally:
             db.close()
@@ -667,7 +667,7 @@ def test_counts_never_fall_when_the_disk_is_full_at_the_start(small_disk, how):
         before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
         s.stop(how)
         for name in place.glob("*-shm"):
-            name.unlink()  # so that the log's index needs room
+            name.unlink()  # so that SQLite needs space for the index of its log
         fill()
         s.start()
         now = metric(s, "gpuward_energy_joules_total")
@@ -780,7 +780,8 @@ def few_threads(first, short, **more):
 
 @pytest.mark.parametrize("first", [1, 2])
 def test_a_service_without_store_or_reader_thread_ends_with_a_sentence(first, tmp_path):
-    s = few_threads(first, tmp_path / "short", config=guarded.rule("contend", command="train"))  # a leak check sees its memory
+    # a rule, so that a leak check sees its memory
+    s = few_threads(first, tmp_path / "short", config=guarded.rule("contend", command="train"))
     done = subprocess.run(s.argv, env=s.env, capture_output=True, text=True, timeout=support.TIMEOUT)
     assert done.returncode == 1
     assert "cannot start: out of memory or threads; " in done.stderr and "TasksMax=" in done.stderr

@@ -66,7 +66,7 @@ def test_the_answers_to_changes_say_so_too(watched):
         got = watched.post(path, token=True, json=body)
         assert got.status_code < 300 and is_marked(got.json()) and got.headers[HEADER] == "true", (path, got.text)
     got = watched.post("/api/v1/guard/reservations", token=True, json={"bytes": 1 << 50})
-    assert got.status_code == 409 and is_marked(got.json())  # a problem that has figures
+    assert got.status_code == 409 and is_marked(got.json())  # a problem document that has figures
 
 
 def test_refusals_say_so_too(watched):

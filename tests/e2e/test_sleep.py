@@ -92,7 +92,7 @@ def test_only_logind_can_announce_a_suspend(bus):
         stranger.signal(True)
         stranger.signal(True, destination=logind.who)
         stranger.settle()
-        logind.signal(False)  # after theirs; a new lock is asked for
+        logind.signal(False)  # comes after the stranger's signals; then the service asks for a new lock
         s.wait(lambda: len(logind.locks) == 2 and logind.held() == 1)
         assert not let_go(s) and not any("the machine" in t for t in reported(s))
 

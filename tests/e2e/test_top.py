@@ -91,7 +91,7 @@ SCREENS = {
 def test_the_screen_is_as_it_was(name, tmp_path):
     columns, rows, env, keys, then = SCREENS[name]
     with Screen(tmp_path, columns, rows, *STILL, "-d", "100ms", **env) as top:
-        # a second process list, after which SM % is known, and a second reading of the counter
+        # waits for a second process list, which has SM %, and for a second reading of the counter
         top.until("train", " 50 ", "q quit", *([" J"] if rows < 12 else [" J in "]))
         got = masked(top.keys(*keys).until(*then))
     path = GOLDEN / f"top-{name}.txt"
@@ -255,7 +255,7 @@ def test_a_locale_that_is_not_installed_still_draws_bars_and_graphs(tmp_path):
 
 @pytest.mark.parametrize("size", ["rows 0 cols 0", "rows 24 cols 100"])
 def test_the_text_console_of_linux_is_drawn(size, tmp_path):
-    """Its description has no size, and some terminals do not know theirs."""
+    """The description of this terminal has no size, and some terminals do not report theirs."""
     with Screen(tmp_path, 100, 24, "--simulate", kind="linux", before=f"stty {size}") as top:
         top.until("GPU 0")
         top.keys("q").until("exit 0")

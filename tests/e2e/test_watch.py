@@ -19,7 +19,7 @@ def start(*args, **kw):
     )
 
 
-def test_watching_as_json_is_one_document_a_line():
+def test_watching_as_json_is_one_document_per_line():
     p = start("--simulate", "--json", "--watch=50ms")
     docs = [json.loads(p.stdout.readline()) for _ in range(5)]
     p.kill()
@@ -38,7 +38,7 @@ def test_watching_ends_quietly_on_a_signal(number, how):
     p.send_signal(number)
     out, err = p.communicate(timeout=TIMEOUT)
     assert err == ""
-    assert p.returncode == -number  # so that a shell's loop ends, too
+    assert p.returncode == -number  # the signal itself ends it, so that a loop in a shell ends, too
     if how:
         assert out == "" or out.endswith("}\n")
 

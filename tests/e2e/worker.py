@@ -129,7 +129,7 @@ class Worker(Process):
 
 
 def runner(args):
-    """Holds memory until a signal ends it.  A process is between server and runner, as in real servers."""
+    """Holds memory until a signal ends it.  With generations, there are processes between server and runner, as in real servers."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
     if args.generations:
         argv = [sys.executable, str(HERE), "runner", "--world", args.world, "--bytes", str(args.bytes), "--server",
@@ -159,7 +159,7 @@ def serve(args):
     running = {}
 
     class Real(base):
-        """A server in which a loaded model is a process; to unload a model ends its process."""
+        """A server in which each loaded model is a process.  Unloading a model ends its process."""
 
         def load(self, model):
             super().load(model)

@@ -63,7 +63,7 @@ static int check_samples(struct device *d, unsigned seconds)
 
 	printf("first_drain %d\n", n);
 	memset(&t, 0, sizeof(t));
-	drain(d, &t); /* earlier samples do not belong to this run */
+	drain(d, &t); /* these samples are from before this run */
 	t = (struct ring_samples){ .last_us = t.last_us };
 	for (unsigned i = 0; i < seconds; i++) {
 		sleep(1);

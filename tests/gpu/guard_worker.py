@@ -1,6 +1,6 @@
 """A worker for tests/gpu/guard: holds memory with a pattern, works on it, and answers signals.
 
-  guard_worker.py worker GIB    SIGUSR1: gives its memory back; SIGUSR2: takes it again, from the host
+  guard_worker.py worker GIB    on SIGUSR1 moves its memory to the host, on SIGUSR2 back to the GPU
   guard_worker.py plain GIB     the same, but handles no signals: for checkpoints
   guard_worker.py family GIB    like worker, with two children that also use the GPU and two that only load data
   guard_worker.py contender GIB SECONDS
@@ -26,7 +26,7 @@ def fill():
 
 
 def good(x):
-    """The pattern is as it was: looked at in parts, so that this takes little memory."""
+    """Returns whether the pattern is unchanged. Checks it in parts, which needs little memory."""
     step = 1 << 25
     for at in range(0, x.numel(), step):
         part = x[at:at + step]
@@ -45,7 +45,7 @@ if kind == "contender":
     os._exit(0)
 
 asked = []
-if kind == "family":  # forked before there is a context, as data loaders are; the others by a fresh interpreter
+if kind == "family":  # loaders are forked before there is a context; the two children start a new interpreter
     import subprocess
     for _ in range(2):
         subprocess.Popen([sys.executable, __file__, "contender", "0.7", "600"], stdout=subprocess.DEVNULL,

@@ -1,12 +1,12 @@
 /* hold: a CUDA process that holds memory, for tests/gpu/guard.
  *
- *	hold contender MIB SECONDS      takes it, waits, ends
- *	hold plain MIB                  a pattern in it, a kernel always running; compares it at SIGTERM
- *	hold managed MIB                the same in managed memory, which cannot be put away
- *	hold pair MIB                   plain, and a child that is plain too
+ *	hold contender MIB SECONDS      takes the memory, waits, ends
+ *	hold plain MIB                  fills the memory with a pattern and always runs a kernel; checks the pattern at SIGTERM
+ *	hold managed MIB                like plain, in managed memory, which cannot be checkpointed
+ *	hold pair MIB                   like plain, with a child that does the same
  *	hold rate SECONDS               short kernels; prints the kernels per second every quarter of a second
  *
- * Prints a line with CLOCK_MONOTONIC for each thing that it did. */
+ * Prints a line with the time of CLOCK_MONOTONIC for each action. */
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -84,7 +84,7 @@ static uint64_t *take(size_t bytes, bool managed)
 	return p;
 }
 
-/* Works on it until it is asked to stop, and prints each time that it had to wait. */
+/* Works on the memory until SIGTERM, and prints the time of each round that took more than 0.5 s. */
 static int work(size_t bytes, bool managed)
 {
 	unsigned long long wrong = 0, *dev_wrong;

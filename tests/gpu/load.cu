@@ -3,7 +3,7 @@
  *	load SECONDS MIB idle|spin
  *
  * Holds MIB of device memory (one plain cudaMalloc) and either does nothing or keeps every
- * multiprocessor busy.  Prints one line for each thing that happens, with CLOCK_MONOTONIC:
+ * multiprocessor busy.  Prints one line for each event, with the time of CLOCK_MONOTONIC:
  *
  *	pid 1234
  *	ready 12.345        the memory is held and the first kernel is done

@@ -1,12 +1,11 @@
 /* probe: windows on the first GPU, one JSON line each, for tests on real hardware.
  *
- *         probe windows COUNT SECONDS [WARM_S [EVERY_S]]   windows one after the other, or one
- * 	every EVERY_S
- *                                                          (then they overlap), and one around
- * 						         them all
- *         probe engine SECONDS [FIGURES_S]       one window, figures every FIGURES_S: the
- * 	engine's own cost
- *         probe samples SECONDS                  no window: what collecting power samples costs
+ *         probe windows COUNT SECONDS [WARM_S [EVERY_S]]
+ *                 windows one after the other, or one every EVERY_S (then they overlap), and
+ *                 one window around all of them
+ *         probe engine SECONDS [FIGURES_S]
+ *                 one window, figures every FIGURES_S: the cost of the engine
+ *         probe samples SECONDS                  no window: the cost of collecting power samples
  *         probe record SECONDS INTERVAL_MS FILE  every event of a meter, as lines
  *
  * Uses the library as any program would; record receives events as a bundle does. */

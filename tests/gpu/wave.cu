@@ -1,17 +1,17 @@
-/* wave: a CUDA load whose phases are known.
+/* wave: a CUDA load with known phases.
  *
  *	wave ON_MS OFF_MS SECONDS [spin|gemm] [bursts]
- *	wave 0 0 ITERATIONS work          a fixed amount of work: so many matrix products
+ *	wave 0 0 ITERATIONS work          a fixed amount of work: this number of matrix products
  *
- * Keeps every multiprocessor busy for ON_MS, then nothing for OFF_MS, and so on; OFF_MS 0 is a
+ * Keeps every multiprocessor busy for ON_MS and idle for OFF_MS, again and again; OFF_MS 0 is a
  * constant load.  Phases are timed on the CPU's monotonic clock.  spin is plain arithmetic (about
- * 320 W on an H200), gemm bfloat16 matrix products (its power limit).  Prints, with
+ * 320 W on an H200); gemm is bfloat16 matrix products (the power limit of an H200).  Prints, with
  * CLOCK_MONOTONIC in seconds:
  *
  *	pid 1234
  *	ready 12.345678     the first kernel is done, the load begins
- *	on 12.345678 12.395678    one line a burst, with "bursts"
- *	rate 1234.5         products a second, for gemm
+ *	on 12.345678 12.395678    one line per burst, with "bursts"
+ *	rate 1234.5         products per second, for gemm
  *	done 22.345678 */
 #include <cstdio>
 #include <cstdlib>
@@ -47,7 +47,7 @@ static void check(cudaError_t e, const char *what)
 	exit(1);
 }
 
-/* Arithmetic for this long by the GPU's own clock. */
+/* Does arithmetic for this time, measured with the GPU's own clock. */
 __global__ void spin(float *out, unsigned long long ns)
 {
 	unsigned long long start, now;

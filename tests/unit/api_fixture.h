@@ -254,7 +254,8 @@ static inline void take_workloads(struct view *v)
 	v->workloads = &work.energy;
 }
 
-/* Takes the process list, and adds energy and, for GPU 0, a history, as the engine does. */
+/* Takes the process list. Adds energy to each process, and a history to those of GPU 0, as the
+ * engine does. */
 static inline void take_processes(struct view *v)
 {
 	assert_int_equal(gw_process_list_want(t.processes, GW_PROCESS_SM), 0);

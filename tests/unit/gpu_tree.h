@@ -87,7 +87,7 @@ static inline void assert_text(const struct report *report, enum gw_text t, cons
 	assert_string_equal(report->text[t], want);
 }
 
-/* Records which files of some folders are opened from now on. */
+/* A witness records which files of the watched folders are opened. */
 struct witness {
 	int fd;
 };

@@ -115,8 +115,8 @@ struct bounds {
 
 struct score {
 	struct differences average, instant, counter, any;
-	/* Edges of the instant value that a possible timing explains. `between`: number of
-	 * those within the bound; `close`: number of those within 5 %. */
+	/* Counts the edges of the instant value that a possible timing explains: `between`
+	 * within the bound, `close` within 5 %. */
 	int between, close;
 };
 

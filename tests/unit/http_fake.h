@@ -30,8 +30,9 @@ static struct {
 	const void *data;
 	bool trusted;
 	const char *who; /* NULL: "test" */
-	int64_t uid;     /* user of a UNIX socket client without a token; 0: another client */
-	unsigned flags;  /* flags of the route */
+	/* uid of a client on a UNIX socket without a token; 0: any other client */
+	int64_t uid;
+	unsigned flags; /* flags of the route */
 	unsigned tries;
 } fake;
 

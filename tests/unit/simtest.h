@@ -47,7 +47,7 @@ static int sim_setup(void **state)
 	return sim_library_open();
 }
 
-/* Loads a scenario from text, stepped. */
+/* Loads a scenario from text, in stepped time. */
 static inline void sim_text(const char *text)
 {
 	char error[512] = "";

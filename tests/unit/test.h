@@ -9,8 +9,7 @@
  *         TEST_MAIN(NULL, NULL)
  *
  * A file may define TEST_SETUP or TEST_TEARDOWN before its first TEST(): they run before and
- * after
- * each test.  TEST_WITH() names other functions for one test. */
+ * after each test.  TEST_WITH() names other functions for one test. */
 #ifndef GW_TESTS_UNIT_TEST_H
 #define GW_TESTS_UNIT_TEST_H
 

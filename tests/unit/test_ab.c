@@ -269,7 +269,7 @@ TEST(the_figures_are_those_of_the_paired_logarithms)
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
 	/* (t(0.975) + t(0.8)) sd / sqrt(n) is at most 1 % with 6 pairs, but not with 5 */
 	assert_true(r.planned_pairs == 6);
-	/* every run takes ten seconds: energy, power and their product change; time does not */
+	/* every run takes ten seconds: energy, power and EDP change; the time does not */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
 	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
@@ -737,7 +737,7 @@ TEST(disturbed_runs_do_not_make_it_wrong_more_often)
 	assert_true(share <= 0.055 + MARGIN);
 }
 
-/* H10: B takes 3 % more energy, one run varies by 0.5 %, at most ten pairs. */
+/* B takes 3 % more energy than A, a run varies by 0.5 %, and at most ten pairs are measured. */
 TEST(a_difference_of_three_percent_is_found_in_ten_pairs)
 {
 	unsigned right = 0, covered = 0, n = EXPERIMENTS / 10;

@@ -70,8 +70,8 @@ TEST(the_ratio_names_the_means_it_compares)
 	free(text);
 }
 
-/* All runs have 100 J, so the scatter is 0 and only the error that the runs share remains. It is
- * the absolute interval without the part that differs from run to run. */
+/* All runs have 100 J, so their scatter is 0. The first interval then has only the error that
+ * the runs share; the second interval leaves this error out. */
 TEST(each_command_has_its_mean_energy_with_two_intervals)
 {
 	double residual[] = { 0, 0, 0, 0 };

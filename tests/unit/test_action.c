@@ -495,7 +495,7 @@ TEST(an_order_that_hangs_at_the_end_is_left_behind)
 	sem_wait(&hung.begun);
 	assert_int_equal(action_free(other, NS_PER_MS), -GW_E_STATE);
 	sem_post(&hung.go);
-	assert_int_equal(action_free(other, LONG_NS), 0); /* the order has ended by now */
+	assert_int_equal(action_free(other, LONG_NS), 0); /* waits for the end of the order */
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 

@@ -574,7 +574,8 @@ TEST(net_energy_without_a_baseline_is_unknown)
 	assert_true(isnan(net.adjusted_joules) && !net.floored);
 }
 
-/* A run shorter than the sensor's period has wider bounds than its uncertainty alone. */
+/* In a run that is shorter than the sensor's period, the bounds of the gross energy are wider
+ * than its uncertainty alone. */
 TEST(net_energy_has_the_relative_bounds_of_gross_energy)
 {
 	struct gw_energy g = { .seconds = 0.005,

@@ -228,7 +228,7 @@ static void check_board(const char *path)
 	world_teardown(NULL);
 }
 
-TEST(every_board_of_the_dumps_has_its_figures)
+TEST(every_recorded_board_has_its_figures)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");
 	char pattern[300];

@@ -116,7 +116,8 @@ TEST(the_percentile_interval_equals_that_of_all_resamples)
 	assert_true(b.percentile_low == 0 && b.percentile_high == 3);
 	/* share below the mean: 8/27 and half of 12/27 */
 	assert_true(fabs(b.bias - normal_quantile(14.0 / 27)) < 0.03);
-	/* negated sum of cubes, 1 + 1 - 8, gives 6 / (6 * 6^1.5) */
+	/* the deviations from the mean are -1, -1 and 2: their squares and their cubes both add
+	 * up to 6, so a = 6 / (6 * 6^1.5) */
 	assert_true(fabs(b.acceleration - 1 / pow(6, 1.5)) < 1e-12);
 }
 

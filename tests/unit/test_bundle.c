@@ -13,7 +13,8 @@
 
 static struct gw_meter *meter;
 static struct bundle *bundle;
-static unsigned windows; /* number of windows of the meter; the id of a window is its number */
+/* windows of the meter so far; the id of the newest one is this number */
+static unsigned windows;
 static char dir[] = "/tmp/gpuward-bundle-XXXXXX";
 static char path[4096], message[5000];
 

@@ -150,7 +150,7 @@ TEST(nineteen_of_twenty_fits_cover_the_truth)
 		w = make(&like, seed + i);
 		assert_int_equal(
 			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
-		all += !f.offset_alone; /* otherwise no gain was fitted */
+		all += !f.offset_alone; /* with offset_alone no gain was fitted */
 		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
 		free(w);
 	}
@@ -399,7 +399,7 @@ TEST(the_offset_cancels_in_net_energy)
 }
 
 /* Constant 500 W on a sensor that reads 4 % low. The fitted offset is valid at that power, but
- * not at the baseline 400 W below. */
+ * not at the baseline, which is 400 W lower. */
 TEST(net_energy_has_the_gain_uncertainty_of_the_calibration)
 {
 	struct gw_energy e = measured;

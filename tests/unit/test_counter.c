@@ -370,7 +370,7 @@ TEST(a_name_lookup_has_a_deadline)
 	struct deadline p;
 
 	deadline_init(&p, 0, NULL);
-	/* a numeric address takes no time */
+	/* a numeric address needs no lookup, so a deadline of 0 is enough */
 	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0);
 	freeaddrinfo(list);
 	/* the lookup either ends in time or is abandoned; both are allowed */

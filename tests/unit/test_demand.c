@@ -287,7 +287,7 @@ TEST(only_some_demand_is_urgent)
 	free(o);
 }
 
-TEST(debounce_is_scenes_and_time)
+TEST(demand_is_sure_after_enough_scenes_and_time)
 {
 	struct policy p;
 	const struct {

@@ -198,7 +198,8 @@ TEST(every_event_of_a_storm_is_reported_with_its_gpu_and_its_time)
 		last = reported.e[i].mono_ns;
 	}
 	assert_true(reported.e[0].mono_ns >=
-		    3 * NS_PER_S); /* 2 s after the simulation began at 1 s */
+		    /* the first Xid comes after 2 s, and the simulation begins at 1 s */
+		    3 * NS_PER_S);
 }
 
 TEST(changes_of_clocks_and_p_states_are_not_reported)
@@ -231,7 +232,8 @@ TEST(a_lost_gpu_hides_no_other_and_is_watched_again_when_it_is_back)
 	begin(2);
 	time_runs();
 	until(reported_at(ABI_EVENT_XID, 79) >= 0);
-	stepper.ns = 4 * NS_PER_MS; /* slower, because the GPU is lost for 20 s only */
+	/* slower, because the GPU is lost for only 20 s of simulated time */
+	stepper.ns = 4 * NS_PER_MS;
 	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_LOST);
 	until(listening() == 1);
 	stepper.ns = 20 * NS_PER_MS;

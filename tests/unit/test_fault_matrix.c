@@ -31,7 +31,7 @@ static const int all_codes[] = {
 	1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
 	17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 77, 999
 };
-/* One code of each kind that the source distinguishes, for a sanitizer or valgrind. */
+/* For runs under a sanitizer or valgrind: one code of each kind that the source distinguishes. */
 static const int few_codes[] = { 2, 3, 4, 6, 7, 8, 9, 10, 13, 15, 18, 19, 21, 25, 999 };
 
 static const int *codes = all_codes;
@@ -221,7 +221,7 @@ static int matrix_setup(void **state)
 	"[[gpu.mig]]\nindex = 0\ngpu_instance = 1\nslices = 3\nmemory = \"69 GiB\"\n" \
 	"profile = \"3g.71gb\"\n[[gpu]]\nprofile = \"h200\"\nnoise = 0\n"
 
-/* Calls that the common world, two H200, does not lead to. `hidden` are symbols that the
+/* Calls that the common world (two H200) does not cause. `hidden` are symbols that the
  * library must not have; `lost`: the GPU is lost while the call fails. */
 static const struct {
 	enum nvml_call call;
@@ -261,7 +261,7 @@ static const struct {
 
 struct cell_case {
 	enum nvml_call call;
-	int device; /* on which the call fails; -1: the call names no device */
+	int device; /* index of the GPU on which the call fails; -1: the call names no GPU */
 	const char *world, *hidden;
 	bool lost;
 };
@@ -516,7 +516,7 @@ static void look(struct sight *s)
 
 static struct {
 	unsigned count;
-	char about[160]; /* the cell that is tested */
+	char about[160]; /* names the cell that is tested */
 } complaints;
 
 static void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -544,7 +544,9 @@ static void assert_no_complaints(void)
 /* ---- the table ---- */
 
 static struct cell {
-	unsigned good, less, cells; /* whether the guard acted during the fault, or after it */
+	/* `good`: no figure was absent, or the guard acted during the fault; `less`: the
+	 * other cells */
+	unsigned good, less, cells;
 	unsigned absent[GW_ABSENCES];
 	const char *not_made;
 } table[CALL_COUNT][SITUATIONS];
@@ -642,7 +644,7 @@ static void check_figures(const struct cell_case *c, enum situation s, int code,
 			if (why == GW_HAVE)
 				continue;
 			lost++;
-			/* the reason is the one that belongs to the cause */
+			/* the absence reason must follow from the cause */
 			if (gpu >= got->devices)
 				cell->absent[GW_ABSENT_NO_DRIVER]++;
 			else if (why >= GW_ABSENCES || why == GW_ABSENT_NOT_READ)
@@ -724,10 +726,10 @@ static void figures_unload(void)
 		;
 }
 
-#define AGE_NS (61 * NS_PER_S) /* older than every tier except STATIC allows */
+#define AGE_NS (61 * NS_PER_S) /* after this time every tier except STATIC is read again */
 
-/* Reads everything without a fault. *ret_made: whether the call was made in the time in which
- * it fails in the test. */
+/* Reads everything without a fault. Sets *ret_made if the call was made in the part of the test
+ * in which it would fail. */
 static void reference(const struct cell_case *c, enum situation s, struct sight *ret,
 		      bool *ret_made)
 {

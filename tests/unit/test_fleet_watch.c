@@ -15,8 +15,9 @@
 #define START_NS (UINT64_C(5000) * NS_PER_S)
 
 static struct mailbox gate;
-static unsigned asked, allowed; /* requests; protected by the gate */
-static atomic_int fleets;       /* number of fleets in memory */
+/* requests that came, and requests that may be answered; protected by the gate */
+static unsigned asked, allowed;
+static atomic_int fleets; /* number of fleets in memory */
 static struct clock_stepped world;
 static struct fleet_watch *watch;
 

@@ -98,11 +98,12 @@ TEST(a_registration_that_fails_leaves_the_earlier_one)
 	seen.watch_error = -GW_E_NOENT;
 	assert_int_equal(begin(1, "second"), -GW_E_ARG);
 	assert_int_equal(seen.count, GUARD_VIEW_GAMES);
-	assert_int_equal(seen.latest, 1); /* the first of the games that came at one time */
+	/* of the games that came at the same time, the first is reported */
+	assert_int_equal(seen.latest, 1);
 	assert_int_equal(games_list(games)[0].pid, 1);
 	assert_string_equal(games_list(games)[0].who, "first");
 	seen.watch_error = 0;
-	assert_int_equal(begin(1, "second"), 0); /* possible even if no slot is free */
+	assert_int_equal(begin(1, "second"), 0); /* replaces pid 1, so it needs no free slot */
 	assert_string_equal(games_list(games)[0].who, "second");
 	close(first); /* only the new process is watched */
 	close(seen.writer);

@@ -175,7 +175,7 @@ GUARD_TEST(an_hour_that_comes_twice_counts_once)
 	assert_state(o, STATE_EVICTED);
 }
 
-GUARD_TEST(a_worker_for_ac_alone_returns_ten_seconds_after_ac)
+GUARD_TEST(a_worker_with_ac_only_returns_ten_seconds_after_mains_power)
 {
 	o->p.worker[0].ac_only = true;
 	begin(o);
@@ -289,7 +289,7 @@ GUARD_TEST(a_worker_on_two_gpus_moves_as_one)
 {
 	world_again(o, 3, 2);
 	o->w[0].load[1] = 6 * GIB;
-	o->w[0].residue = 300 * MIB; /* only on the first GPU */
+	o->w[0].residue = 300 * MIB; /* stays on the first GPU only */
 	o->w[1].load[0] = 0;
 	o->w[1].load[2] = 8 * GIB;
 	world_guest(o, "job", 1, 4 * GIB, 10 * S, 50 * S);

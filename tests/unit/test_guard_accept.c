@@ -249,7 +249,7 @@ TEST(a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again)
 {
 	struct world o;
 
-	world_init(&o, 2, 1); /* the worker names no GPU */
+	world_init(&o, 2, 1); /* the worker's configuration names no GPU */
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
 	world_guest(&o, "job", 1, 4 * GIB, 10 * S, 200 * S);

@@ -90,8 +90,9 @@ TEST(a_worker_without_utilisation_never_idles)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
-/* With an idle time of 0, a worker is idle even while it is busy: it must leave because it is
- * idle, and must stay because it is busy. The contender makes every scene have utilisation. */
+/* With an idle time of 0, a worker counts as idle even while it is busy: one rule says that it
+ * must leave because it is idle, another that it must stay because it is busy. Because of the
+ * contender, every scene has utilisation. */
 TEST(rules_that_contradict_each_other_are_reported_once_and_give_no_order)
 {
 	o.p.worker[0].idle_economy = true;

@@ -401,7 +401,8 @@ TEST(a_mode_that_a_person_sets_waits_for_the_order_under_way_and_keeps_a_waiting
 	seen.idle = true;
 	pass(S);
 	assert_int_equal(g.settings->policy.mode, GUARD_OBSERVE);
-	assert_int_equal(g.settings->policy.workers, 1); /* the file was not lost */
+	/* the change of the mode did not discard the new file */
+	assert_int_equal(g.settings->policy.workers, 1);
 	assert_in(seen.text, "the guard uses the new configuration: 1 worker");
 	end();
 }

@@ -143,7 +143,8 @@ GUARD_ROW("30, 31", no_worker_returns_with_a_scene_from_before_its_reason_ended)
 
 GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 {
-	/* The contender is not a contender, but it takes the memory: 4 GiB free, 8 needed. */
+	/* A rule ignores this process, so it is no contender, but it takes memory: 4 GiB are
+	 * free, 8 GiB are needed. */
 	world_guest(o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
 	begin(o);
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
@@ -376,7 +377,7 @@ GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 	assert_orders(o, 1, EVICT);
 }
 
-/* Three models were loaded (9 GiB), and their user unloaded one (6 GiB). */
+/* The worker had loaded three models (9 GiB), and its user unloaded one of them: 6 GiB remain. */
 GUARD_ROW("35", the_need_is_what_was_held_when_the_eviction_began)
 {
 	o->w[0].load[0] = 9 * GIB;

@@ -138,7 +138,7 @@ TEST(a_gpu_that_cools_down_is_not_called_too_hot)
 	read_margin(1, 4);
 	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");
 	read_margin(22, 1);
-	assert_true(t.s.thermal); /* the margin was not large for long enough yet */
+	assert_true(t.s.thermal); /* the margin has not been large for long enough */
 	assert_in(t.s.worst.why, "Was too hot and is cooling down: 22 C below its limit");
 	read_margin(1, 1);
 	assert_in(t.s.worst.why, "Too hot: 1 C below its limit");

@@ -69,7 +69,7 @@ TEST(starts_over_when_ticks_step_back)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 	put_ticks(950, 4050, 200);
 	assert_utilization(&h, 0.5);
-	put_ticks(990, 4055, 100); /* iowait fell by more than user and idle together grew */
+	put_ticks(990, 4055, 100); /* user and idle grew by 45 ticks, but iowait fell by 100 */
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 

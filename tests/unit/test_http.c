@@ -207,7 +207,7 @@ TEST(etags_are_found_in_lists)
 	assert_false(check_etag("*x", "\"a\""));
 }
 
-TEST(ids_and_types)
+TEST(request_ids_and_content_types_are_checked)
 {
 	char longest[70];
 

@@ -86,7 +86,8 @@ TEST(watts_and_joules_are_learned_from_one_cycle)
 	f = figures(&standard);
 	assert_true(f.idle_learned && f.reload_learned);
 	assert_true(fabs(f.idle_w - 43) < 0.01);
-	/* 200 W above the empty GPU, while the memory rises from a tenth to nine tenths. */
+	/* Loading draws 200 W more than the empty GPU for 8 s, in which the memory rises from a
+	 * tenth to nine tenths. */
 	assert_true(fabs(f.reload_j - 1600) < 1);
 	assert_true(f.after_ns == 60 * S);
 	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);

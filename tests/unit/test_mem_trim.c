@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Returns the resident bytes of files, from a line such as "RssFile:    1234 kB". */
+/* Returns the resident KiB of mapped files, from a line such as "RssFile:    1234 kB". */
 static unsigned long resident_file_kib(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");

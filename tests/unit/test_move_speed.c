@@ -28,8 +28,8 @@ static bool near(double a, double b)
 	return fabs(a - b) < 1e-6 * fabs(b);
 }
 
-/* Passes a decision about the worker, `seconds` after the previous decision. Adds a move that
- * ended. */
+/* Passes a decision that comes `seconds` after the previous one. If it ends a move, adds the
+ * move and returns true. */
 static bool decide(double seconds, enum guard_state from, enum guard_state to,
 		   struct guard_decision d, uint64_t resident)
 {
@@ -92,7 +92,7 @@ TEST(only_whole_real_moves_count)
 {
 	struct guard_decision dry = freed, late = { .result = RESULT_NOT_FREED, .level = 2 };
 
-	/* the begin of this move was not observed */
+	/* the beginning of this move was not observed */
 	assert_false(decide(1, STATE_VERIFY, STATE_EVICTED, freed, 0));
 	dry.dry = true;
 	decide(1, STATE_DRAIN, STATE_EVICT, dry, BYTES);
@@ -100,7 +100,8 @@ TEST(only_whole_real_moves_count)
 	decide(1, STATE_PRECHECK, STATE_RESUME, none, 0);
 	assert_false(decide(1, STATE_VERIFY_UP, STATE_ACTIVE, none, 0)); /* loads lazily */
 	decide(1, STATE_PRECHECK, STATE_RESUME, none, 0);
-	decide(1, STATE_RESUME, STATE_DRAIN, none, BYTES); /* the worker returns to the drain */
+	/* a new drain interrupts the return */
+	decide(1, STATE_RESUME, STATE_DRAIN, none, BYTES);
 	assert_false(decide(1, STATE_VERIFY_UP, STATE_ACTIVE, none, BYTES));
 	decide(1, STATE_DRAIN, STATE_EVICT, none, BYTES);
 	decide(1, STATE_EVICT, STATE_STUCK, none, BYTES);

@@ -176,10 +176,12 @@ NVSMI_TEST(an_old_driver_is_queried_for_the_columns_it_has)
 	assert_why(b.slot[0], GW_Q_POWER_INSTANT, GW_ABSENT_NOT_SUPPORTED);
 	assert_why(b.slot[0], GW_Q_POWER_AVERAGE, GW_ABSENT_NOT_SUPPORTED);
 	assert_why(b.slot[0], GW_Q_ROWS_FAILED, GW_ABSENT_NOT_SUPPORTED);
-	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* read under the column's older name */
+	/* the column's older name was queried */
+	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5);
 	assert_value(b.slot[0], GW_Q_POWER, 75.34);
 	assert_int_equal(runs(), 1 + 8);
-	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not queried again */
+	/* one run: the missing columns are not queried again */
+	b.ops->read(b.slot[0], GW_TIERS_ALL);
 	assert_int_equal(runs(), 1 + 8 + 1);
 }
 

@@ -59,7 +59,8 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 {
 	const struct {
-		int64_t named, peer, is; /* is == 0: the pid must be refused */
+		/* `is`: the pid in our namespace; 0: the pid must be refused */
+		int64_t named, peer, is;
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
@@ -67,8 +68,9 @@ TEST(a_pid_is_read_in_the_namespace_of_the_peer)
 		{ 7, 70, 70, NULL },  /* a peer in a container may name itself */
 		{ 1, 80, 80, NULL },  /* the first process of its container */
 		{ 50, 70, 0,
-		  "another PID namespace" },          /* not the process that the peer means */
-		{ 7, 0, 0, "another PID namespace" }, /* from above */
+		  "another PID namespace" }, /* not the process that the peer means */
+		{ 7, 0, 0,
+		  "another PID namespace" }, /* the peer is in a namespace above ours */
 		{ 99, -1, 0, "sees no process 99" },
 		{ 7, -1, 0, "kernel thread" },
 	};

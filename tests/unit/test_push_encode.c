@@ -94,7 +94,7 @@ TEST(snappy_gives_back_any_data)
 		}
 }
 
-TEST(snappy_copies_of_every_length_and_distance)
+TEST(snappy_copies_of_every_length_and_distance_are_decoded)
 {
 	static char p[70000];
 	uint64_t seed = seed_of_run();

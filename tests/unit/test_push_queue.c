@@ -366,7 +366,8 @@ TEST(the_loss_by_damage_is_named_once_and_the_waiting_bytes_are_true)
 	assert_int_equal(status().dropped, 20);
 	push_queue_remove(q, &b);
 	assert_string_equal(take(0, &b), "4 ");
-	assert_string_equal(taken, ""); /* the third record is counted and named already */
+	/* the loss of the third record is already counted and reported */
+	assert_string_equal(taken, "");
 	push_queue_remove(q, &b);
 	assert_int_equal(status().bytes, 0);
 	assert_int_equal(status().dropped, 20);
@@ -388,7 +389,7 @@ TEST(a_restart_counts_what_is_damaged_and_names_the_file)
 	char bytes[400];
 	size_t n = three_records(bytes, sizeof(bytes));
 
-	bytes[n / 3 + 40] ^= 1; /* in the payload of the second record */
+	bytes[n / 3 + 40] ^= 1; /* this byte is in the payload of the second record */
 	write_segment(bytes, n);
 	reopen(LIMIT);
 	assert_in(message, path);

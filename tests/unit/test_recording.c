@@ -127,7 +127,8 @@ TEST(what_is_written_is_read)
 TEST(the_flags_of_an_outcome_become_one_ending)
 {
 	static const struct {
-		uint64_t flag[6]; /* ok, busy, in flight, no answer, listed, refused */
+		/* in this order: ok, busy, in flight, no answer, listed, refused */
+		uint64_t flag[6];
 		enum guard_ending ending;
 	} cases[] = {
 		{ { 0, 0, 0, 0, 0, 0 }, ENDING_FAILED },
@@ -485,8 +486,8 @@ static void recorded_run(struct world *o, uint64_t span_ns)
 	}
 }
 
-/* Records two workers: the journal has one as evicted, the other is held. A contender comes and
- * goes; at the end the service stops. */
+/* Records a run with two workers: the journal says that one is evicted; the other is held. A
+ * contender comes and goes; at the end the service stops. */
 static void record_a_world(struct world *o)
 {
 	world_init(o, 1, 2);

@@ -73,7 +73,8 @@ static struct scene_builder *builder;
 static int begin(void **state)
 {
 	memset(&policy, 0, sizeof(policy));
-	memset(&scene, 0xA5, sizeof(scene)); /* the contents of the scene must not matter */
+	/* the builder must overwrite all contents of the scene */
+	memset(&scene, 0xA5, sizeof(scene));
 	policy.unknown_contends = true;
 	builder = NULL;
 	tree_init(&tree);

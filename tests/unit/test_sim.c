@@ -142,7 +142,7 @@ TEST(every_plain_number_of_an_h200_answers)
 	assert_int_equal(nvml_pages_pending(device(0), &v), ABI_NOT_SUPPORTED);
 }
 
-TEST(memory_two_leaves_the_reserved_part_out)
+TEST(memory_info_v2_excludes_the_reserved_part)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_memory old;
@@ -397,7 +397,7 @@ TEST(fields_have_their_own_types_and_signs)
 	assert_int_equal(v[4].code, ABI_NOT_SUPPORTED);
 }
 
-TEST(the_stride_of_version_three_is_the_drivers)
+TEST(process_entries_of_version_3_have_the_drivers_size)
 {
 	static const unsigned strides[] = { 16, 24, 32 };
 

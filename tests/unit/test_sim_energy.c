@@ -17,7 +17,7 @@ static uint64_t counter(unsigned index)
 	assert_int_equal(nvml_energy(device(index), &mj), 0);
 	assert_int_equal(nvml_fields(device(index), 1, &v), 0);
 	assert_int_equal(v.code, 0);
-	assert_int_equal(v.value.u64, mj); /* to the last bit, near 2^64 too */
+	assert_int_equal(v.value.u64, mj); /* equal to the last bit, also near 2^64 */
 	return mj;
 }
 
@@ -236,7 +236,7 @@ TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 	assert_true(fabs(sim_true_watts(0) - 400) < 1e-9);
 }
 
-TEST(a_capped_gpu_without_noise_draws_a_constant)
+TEST(a_capped_gpu_without_noise_draws_constant_power)
 {
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n");
 	sim_step(2 * S);
@@ -290,7 +290,7 @@ TEST(a_ring_can_give_the_same_again)
 	assert_memory_equal(first, again, n * sizeof(first[0]));
 }
 
-TEST(stamps_of_a_ring_step_with_the_wall_clock)
+TEST(timestamps_of_a_ring_step_with_the_wall_clock)
 {
 	struct abi_sample out[1024];
 	uint32_t n, steps = 0;
@@ -313,7 +313,7 @@ TEST(stamps_of_a_ring_step_with_the_wall_clock)
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 
-TEST(two_makes_of_sensor_in_one_are_refused)
+TEST(a_sensor_with_settings_of_two_kinds_is_refused)
 {
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),

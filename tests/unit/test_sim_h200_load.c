@@ -25,9 +25,11 @@
 #include "h200.h"
 #include "test.h"
 
-#define SPREAD       0.12
-#define SEEN_S       0.025 /* time before a sample that gives nine tenths of its value */
-#define MEMORY_S     0.2   /* longest time before a sample that affects its value */
+#define SPREAD 0.12
+/* the load in this time before a sample makes up nine tenths of the sample's value */
+#define SEEN_S 0.025
+/* load that is older than this at a sample does not affect the sample's value */
+#define MEMORY_S     0.2
 #define ROUNDS       100
 #define PARTS_MAX    512
 #define READINGS_MAX 512

@@ -205,7 +205,8 @@ TEST(skewness_is_that_of_the_textbook)
 	double known[] = { 2, 3, 5, 8, 13, 21 };
 
 	assert_true(fabs(stat_skewness(even, 5)) < 1e-15);
-	assert_near(stat_skewness(right, 4), 2, 1e-12); /* one outlier of four: exactly 2 */
+	/* one outlier among four values: exactly 2 */
+	assert_near(stat_skewness(right, 4), 2, 1e-12);
 	assert_near(stat_skewness(known, 6), 1.1349718415704, 1e-9);
 	assert_true(stat_skewness(flat, 3) == 0);
 	assert_true(isnan(stat_skewness(even, 2)));

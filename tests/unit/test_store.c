@@ -692,7 +692,7 @@ static struct {
 	sqlite3_io_methods methods[2];
 	int (*write[2])(sqlite3_file *f, const void *p, int n, sqlite3_int64 at);
 	int (*map)(sqlite3_file *f, int page, int size, int extend, void volatile **ret);
-	_Atomic int result;     /* result of every write; 0: the real one */
+	_Atomic int result;     /* what every write returns; 0: the result of the real write */
 	_Atomic bool read_only; /* no file can be opened for writing */
 } fault;
 
@@ -1471,7 +1471,7 @@ STORE_TEST(old_rows_are_rolled_up_and_deleted)
 	int n;
 
 	open_clean();
-	for (unsigned i = 0; i < 3 * 8640; i++) { /* three days of 10 s */
+	for (unsigned i = 0; i < 3 * 8640; i++) { /* three days, one reading per 10 s */
 		add(T0 + i * 10 * S, 1);
 		if (i % 30 == 0)
 			commit();

@@ -414,7 +414,8 @@ TEST(the_cursor_stays_on_its_process_when_others_end_or_start)
 	drawn(24, 80);
 	assert_int_equal(ui.selected, 2);
 	top_ui_select(&ui, &model, 0);
-	replace_processes(without, 3); /* in the first row the cursor does not follow */
+	/* in the first row the cursor does not follow its process */
+	replace_processes(without, 3);
 	assert_true(top_ui_selected(&ui, &model)->pid == 98);
 }
 

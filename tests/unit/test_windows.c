@@ -216,7 +216,7 @@ API_TEST(eight_gpus_with_all_marks_are_kept_whole)
 	at("parts.256.unfinished", "false");
 	at("parts.256.devices.7.index", "7");
 	assert_int_equal(t.kept, 1);
-	assert_int_equal(t.kept_size, t.reply.body.len - 1); /* less the end of line */
+	assert_int_equal(t.kept_size, t.reply.body.len - 1); /* without the newline */
 	/* followers get the window without its parts */
 	assert_true(strlen(pushed.json) < 40000);
 	assert_in(pushed.json, "\"parts_left_out\":true,\"parts\":[]}");

@@ -180,7 +180,8 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	fake->process[0].pid = 4711;
 	order.target[0].id.pid = 4711;
 	order.target[0].id.start_ticks = 987654;
-	order.bytes = 6 * GIB; /* 6.6 GiB are needed; 10 - 9 + 4 (file cache) are free */
+	/* 6.6 GiB are needed; 5 GiB are free: 10 - 9 + 4 of file cache */
+	order.bytes = 6 * GIB;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_in(message, "6.6 GiB");
 	assert_in(message, "5.0 GiB are free");

@@ -95,7 +95,7 @@ TEST(a_process_named_by_the_pidfile_belongs)
 	assert_false(worker_process_belongs(&call, &target));
 }
 
-TEST(a_process_belongs_not_if_others_can_write_the_pidfile)
+TEST(a_process_does_not_belong_if_others_can_write_the_pidfile)
 {
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
@@ -104,7 +104,7 @@ TEST(a_process_belongs_not_if_others_can_write_the_pidfile)
 	assert_false(worker_process_belongs(&call, &target));
 }
 
-TEST(a_process_belongs_not_if_the_pidfile_names_another)
+TEST(a_process_does_not_belong_if_the_pidfile_names_another)
 {
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");

@@ -144,7 +144,8 @@ TEST(the_limits_of_a_shared_share_are_known)
 	r = row_of(0, &a);
 	assert_near(r->joules, 70);
 	assert_near(r->alone_joules, 40);
-	assert_near(r->shared_joules, 100); /* so the workload used 40 to 140 J */
+	/* the workload used from 40 J (alone) to 140 J (alone and shared) */
+	assert_near(r->shared_joules, 100);
 	assert_int_equal(r->how, ATTRIBUTE_MODELLED);
 	assert_closes(0, 140);
 	workload_energy_done(&e);
@@ -163,7 +164,7 @@ TEST(energy_without_a_process_is_idle_only_if_the_gpu_did_nothing)
 	tick(0, 10, 2 * S, NULL, 0);
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_IDLE), 10);
 	tick(0, 15, 3 * S, &u, 1);
-	tick(0, 25, 4 * S, NULL, 0); /* the process may have used a part */
+	tick(0, 25, 4 * S, NULL, 0); /* the process that left may have used a part */
 	assert_near(workload_energy_rest(&e, 0, WORKLOAD_UNATTRIBUTED), 10);
 	tick(0, 30, 5 * S, NULL, 0);
 	workload_energy_tick(&e, 0, &s, NULL, 0); /* busy, and no process is listed */
