@@ -235,7 +235,7 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     assert "baseline-stale" not in codes(doc["runs"][0])
     # Both in the unit of the larger value, without insignificant digits.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
-    # The net energy of a run shorter than a sample is no more certain than its gross energy.
+    # In a run that is shorter than a sample, the net energy is no more certain than the gross energy.
     _, doc = measure([idle], "true", env=environment(**cache))
     gross, net = (doc["runs"][0][f"energy_{k}joules"] for k in ("", "net_"))
     assert net["high"] - net["best"] >= 0.999 * (gross["high"] - gross["best"])

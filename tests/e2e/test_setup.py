@@ -172,7 +172,7 @@ def test_undo_names_a_worker_that_was_evicted_before_the_mode_became_dry_run(ful
         began = time.monotonic()
         said = " ".join(full.setup("--undo", **env).stdout.split())
         assert "The worker ollama is off the GPU now (state evicted)" in said
-        assert time.monotonic() - began < 20  # it does not wait for a worker that cannot return
+        assert time.monotonic() - began < 20  # setup does not wait for a worker that cannot return
 
 
 def test_undo_names_a_folder_that_is_not_empty_and_a_service_that_still_runs(full):

@@ -320,7 +320,7 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	world_begin(o);
 	world_run(o, S);
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, UINT64_MAX, o->now, &id), 0);
-	/* it fits, however long the contender stays */
+	/* the reservation fits, however long the contender stays */
 	assert_int_equal(reserved(o, id, message), 1);
 	world_run(o, 5 * S);
 	assert_int_equal(o->orders, 0);

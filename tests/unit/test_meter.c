@@ -630,7 +630,7 @@ TEST(a_gpu_whose_sampler_does_not_start_in_time_is_not_measured)
 
 TEST(a_context_that_is_closed_too_late_does_not_hide_the_next_gpu)
 {
-	/* its thread may still use the context when the program ends: not a leak */
+	/* the context's thread may still use it when the program ends, so it is not a leak */
 	static struct gw_ctx *volatile left_behind;
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",

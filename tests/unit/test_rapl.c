@@ -220,7 +220,8 @@ TEST(a_counter_that_wraps_goes_on)
 	put_zone("intel-rapl:0", "package-0\n", at, RANGE);
 	rapl_open(&r, &t.root);
 	for (int i = 0; i < 300; i++) {
-		uint64_t used = (uint64_t)rand() * 97 % (RANGE - 1); /* less than one turn */
+		/* less than one wrap of the counter */
+		uint64_t used = (uint64_t)rand() * 97 % (RANGE - 1);
 
 		truth += (double)used * 1e-6;
 		at = (at + used) % RANGE;

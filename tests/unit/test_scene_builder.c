@@ -468,7 +468,8 @@ TEST(a_member_of_a_units_cgroup_is_the_workers)
 	put_process(600, 1, 60, "/usr/bin/runner", SESSION);
 	first_scene(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("502 worker, 600 contender");
-	assert_int_equal(scene.roots, 2); /* also the root process that is on no GPU */
+	/* one of them is the root process that is on no GPU */
+	assert_int_equal(scene.roots, 2);
 	assert_int_equal(scene.root[0].id.pid + scene.root[1].id.pid, 500 + 502);
 }
 
@@ -702,7 +703,8 @@ TEST(a_process_that_becomes_another_program_is_no_worker)
 	assert_roots(0, 1);
 	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
-	assert_int_equal(class_of(501), CLASS_WORKER); /* it was a descendant of the worker */
+	/* the process was a descendant of the worker */
+	assert_int_equal(class_of(501), CLASS_WORKER);
 	take_after(60 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	become(500, "python3 serve --model x");
@@ -987,7 +989,7 @@ TEST(a_zombie_is_no_worker)
 		first_scene(GPU ON(600, "1 GiB"));
 		assert_int_equal(roots_of(ROOT_FOUND), 1);
 		put_zombie(500, 50);
-		for (unsigned n = 0; n < 3; n++) { /* it is not found again */
+		for (unsigned n = 0; n < 3; n++) { /* the worker is not found again */
 			take_after(6 * NS_PER_S);
 			assert_int_equal(scene.roots, 0);
 		}
