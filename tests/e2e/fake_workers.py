@@ -619,7 +619,7 @@ class Kobold(Worker):
         return status(502, b"<!DOCTYPE html><html><h2>KoboldCpp is not available.</h2></html>")(h) if self.router else drop(h)
 
     def may(self, headers, path):
-        return True  # the admin password is checked where it is needed, and refused with 200
+        return True  # most requests need no password; the others check the admin password and answer 200 with a refusal
 
     def sends(self, headers, *passwords):
         """Without a set password, no password is required."""

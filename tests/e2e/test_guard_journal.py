@@ -256,7 +256,7 @@ def test_a_history_that_is_no_file_is_reported_and_delays_nothing(world, worker,
 
 @contextlib.contextmanager
 def journal(s):
-    """The database of a service that has ended, and the record of its worker, which is written back."""
+    """Yields the database of a service that has ended, and the record of its worker. Writes the record back."""
     with contextlib.closing(sqlite3.connect(s.state)) as db, db:
         record = json.loads(db.execute("SELECT json FROM document WHERE kind='guard'").fetchone()[0])
         yield db, record

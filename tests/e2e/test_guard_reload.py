@@ -227,7 +227,7 @@ def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode
             said = " ".join(s.guard("mode", mode).stdout.split())
             assert f"mode {mode}: decisions are recorded" in said
             assert "ollama: already off the GPU" in said and "run gpuward guard mode enforce" in said
-        s.observes(1.5)  # longer than the quiet time after which it would return
+        s.observes(1.5)  # longer than the quiet time, after which the worker would return
         w = s.worker()
         assert (w["state"], w["stays_evicted"], worker.resident()) == ("evicted", True, 0)
         status = s.guard("status").stdout
@@ -238,7 +238,8 @@ def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode
         s.back(worker)
         assert not s.worker()["stays_evicted"]
         s.guard("mode", mode)
-        with Contender(world, 14 * GIB):  # larger than the one that is known to fit; this eviction is only a decision
+        # larger than the contender that is known to fit; in this mode the eviction is only a decision
+        with Contender(world, 14 * GIB):
             s.until("evicted")
             assert not s.worker()["stays_evicted"] and "would be: evicted" in s.guard("status").stdout
 
@@ -255,7 +256,7 @@ def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_conf
         with Contender(world, 8 * GIB):
             s.until("evicted")
             assert worker.resident() == 0
-            s.restart()  # kill -9 while it is evicted
+            s.restart()  # kill -9 while the worker is evicted
             s.until("evicted")
             assert s.get("/api/v1/guard").json()["mode"] == "enforce"
             s.reload(configure(("ollama", worker), mode="observe", more=IGNORE_SLEEP))

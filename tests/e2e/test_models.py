@@ -164,7 +164,7 @@ def test_an_evicted_or_sleeping_server_is_not_asked(world, tmp_path):
             s.until("evicted", name="chat")
             fake.calls.clear()
             before = joules(models(s)[0], "chat")
-            s.wait(lambda: joules(models(s)[0], "chat") > before)  # its energy is still counted
+            s.wait(lambda: joules(models(s)[0], "chat") > before)  # the energy of the server is still counted
             assert not asked(fake) and "a" not in fake.loaded
 
 

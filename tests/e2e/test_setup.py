@@ -125,7 +125,7 @@ def test_nothing_is_changed_without_a_gpu_without_a_terminal_or_in_a_dry_run(ful
     assert "gpuward setup --dry-run --simulate." in done.stderr
     assert "gpuward setup --dry-run --simulate." not in support.gpuward("setup", "--dry-run", "--simulate=no-gpu").stderr
     plan = full.setup("--dry-run", code=support.NO_GPU)
-    assert plan.stderr == done.stderr and not plan.stdout  # no steps that setup would not do
+    assert plan.stderr == done.stderr and not plan.stdout  # nothing is printed that setup would not do
     assert full.files() == before
 
 

@@ -356,7 +356,7 @@ TEST(a_total_without_intervals_is_unattributed)
 	assert_true(a.unattributed_joules == 42);
 
 	attribute_init(&a, 0, 0);
-	/* needs a factor that is too large for a double */
+	/* the split needs a factor that is too large for a double */
 	attribute_add(&a, 5e-324, 1, &u, 1, false);
 	attribute_finish(&a, 1e9);
 	assert_true(a.unattributed_joules == 1e9);

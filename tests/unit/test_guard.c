@@ -360,7 +360,7 @@ GUARD_TEST(memory_is_reserved_for_one_process_only)
 	assert_int_equal(reserved(o, first, message), 1);
 	guard_release(o->g, first, o->now);
 	assert_int_equal(reserved(o, second, message), 1);
-	/* an earlier reservation comes first, also if its place in the list is later */
+	/* the earlier reservation comes first, even if its place in the list is later */
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 4 * GIB, 0, 0, o->now, &first), 0);
 	assert_int_equal(reserved(o, second, message), 1);
 	assert_int_equal(reserved(o, first, message), 1);

@@ -192,7 +192,7 @@ TEST_WITH(the_parent_of_an_orphan_is_unknown, NULL, sim_teardown)
 {
 	struct gw_process_list *l;
 
-	sim_text(TWO_GPUS); /* its process is in no /proc */
+	sim_text(TWO_GPUS); /* the process of this world is in no /proc */
 	sim_open();
 	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 	assert_int_equal(gw_process_list_take(l), 0);

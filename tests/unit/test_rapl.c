@@ -399,7 +399,7 @@ TEST(the_power_pmu_is_read_where_powercap_is_not)
 	assert_int_equal(perf[1].cpu, 28);
 	assert_int_equal(perf[2].config, 3);
 	for (unsigned i = 0; i < 4; i++)
-		perf_set(i, (i + 1) * (UINT64_C(1) << 32)); /* 1, 2, 3, 4 J */
+		perf_set(i, (i + 1) * (UINT64_C(1) << 32)); /* 1 + 2 + 3 + 4 J */
 	rapl_read(&r);
 	assert_joules(10);
 	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);

@@ -660,7 +660,7 @@ TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	assert_int_equal(sim_process(0, 500, GIB, 0), 0);
-	take(); /* long before the next regular check */
+	take(); /* the next regular check would be much later */
 	assert_classes("500 worker, 600 contender");
 }
 
@@ -1037,7 +1037,7 @@ TEST(a_search_of_many_processes_is_bounded)
 	}
 	put_process(9000, 1, 5, "/srv/server", SESSION);
 	open_builder(GPU);
-	for (unsigned i = 0; i < 20; i++) { /* within two seconds: one search */
+	for (unsigned i = 0; i < 20; i++) { /* within two seconds there is only one search */
 		take();
 		sim_step(100 * NS_PER_MS);
 	}
@@ -1156,7 +1156,8 @@ TEST(our_tree_and_our_services_cgroup_are_own)
 	first_scene(GPU ON(77, "1 MiB") ON(78, "1 MiB") ON(79, "1 MiB") ON(80, "1 GiB")
 			    ON(90, "1 MiB"));
 	assert_classes("77 self, 78 self, 79 self");
-	assert_int_equal(class_of(80), CLASS_WORKER); /* although this program started it */
+	/* a worker, although this program started it */
+	assert_int_equal(class_of(80), CLASS_WORKER);
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
