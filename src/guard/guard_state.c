@@ -360,7 +360,8 @@ static void old_found(const struct guard_state_old *o, struct worker_observed *s
 		s->found = !IS(replaced) ? FOUND_SAME
 			   : IS(lingers) ? FOUND_OTHER_LIVES
 					 : FOUND_OTHER;
-	/* version 4 did not write the earlier processes; pid 0 matches no process */
+	/* Recordings of format 4 lack the earlier root processes. Pid 0 stands for them: it
+	 * matches no process. */
 	if (IS(replaced)) {
 		s->root[0] = (struct proc_id){ .pid = 0 };
 		s->roots = 1;

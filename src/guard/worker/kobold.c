@@ -296,8 +296,10 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 		return 0;
 	if (kobold_file_for(options, model, file, sizeof(file)))
 		return kobold_load(c, file, model);
-	return worker_ok(c, "%.80s is loaded, not %.80s: set model to the file to load", now,
-			 model);
+	return worker_ok(
+		c,
+		"%.80s is loaded, not %.80s: set the key model to the file that must be loaded",
+		now, model);
 }
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
