@@ -276,6 +276,16 @@ static struct guard_record *last_record(struct recording_reader *t)
 	return !may_describe(t) || !t->records ? NULL : &t->record[t->records - 1];
 }
 
+static int read_record_manual(struct recording_reader *t, const struct words *w)
+{
+	struct guard_record *r = last_record(t);
+
+	if (!r)
+		return -GW_E_PARSE;
+	r->manual_wall_ns = w->number[1];
+	return 0;
+}
+
 static int read_record_gpu(struct recording_reader *t, const struct words *w)
 {
 	struct guard_record *r = last_record(t);
@@ -679,6 +689,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		bool before; /* Allowed before the guard exists. */
 	} kinds[] = {
 		{ "record", "tnnntnnt", read_record, true },
+		{ "record-manual", "n", read_record_manual, true },
 		{ "record-gpu", "nt", read_record_gpu, true },
 		{ "record-process", "nn", read_record_process, true },
 		{ "record-root", "nn", read_record_root, true },

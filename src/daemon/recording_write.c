@@ -66,6 +66,8 @@ static void add_record(struct buf *out, const struct guard_record *r)
 		 *mask ? mask : "-", r->level, r->evicted, r->need_bytes,
 		 recording_holds[r->hold], r->hold_until_wall_ns, r->wall_ns);
 	add_text(out, r->worker);
+	if (r->manual_wall_ns)
+		buf_addf(out, "record-manual\t%" PRIu64 "\n", r->manual_wall_ns);
 	for (unsigned i = 0; i < r->gpus; i++) {
 		buf_addf(out, "record-gpu\t%" PRIu64, r->gpu[i].need_bytes);
 		add_text(out, r->gpu[i].uuid);

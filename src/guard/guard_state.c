@@ -83,7 +83,7 @@ COUNT_IS(claims, CLAIM_BACK + 1);
 
 #define OF guard
 static const struct struct_text_member of_guard[] = {
-	U(now_ns), U(scene_is_new), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
+	U(now_ns), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
 	I(local_floor_s), U(gpus), U(next_id), U(games), T(game), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
