@@ -3,6 +3,7 @@
 #include "recording.h"
 
 #include "base/file.h"
+#include "base/member.h"
 #include "guard/guard_state.h"
 #include "guard/policy_text.h"
 
@@ -132,12 +133,12 @@ void recording_trust(struct buf *out, const char *gpu, uint64_t now_ns)
 void recording_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
 		    uint64_t now_ns)
 {
-	buf_addf(out, "heat\t%" PRIu64 "\t%s\t%s%s%s", now_ns, gpu,
-		 heat & HEAT_THROTTLE ? "throttle" : "",
-		 heat == (HEAT_THROTTLE | HEAT_WARM) ? "," : "",
-		 heat & HEAT_WARM ? "warm"
-		 : heat           ? ""
-				  : "-");
+	static const struct member set = { .kind = MEMBER_SET,
+					   .size = sizeof(heat),
+					   .names = recording_heats };
+
+	buf_addf(out, "heat\t%" PRIu64 "\t%s\t", now_ns, gpu);
+	member_add(out, &set, &heat);
 	add_text(out, why);
 }
 

@@ -452,6 +452,27 @@ TEST(a_member_of_the_state_is_written_once_and_may_be_repeated)
 	buf_done(&twice);
 }
 
+TEST(a_state_that_has_only_the_goal_of_a_worker_is_read)
+{
+	static const char end[] = "state\tend\n";
+
+	write_free_gpu();
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	buf_clear(&out);
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_policy(&out, p);
+	recording_state(&out, recording_reader_guard(t));
+	assert_string_equal(out.p + (out.len -= strlen(end)), end);
+	buf_addf(&out, "state\tworker\t0\tintent.goal\tout\n%s", end);
+	recording_reader_free(t);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	buf_clear(&out);
+	recording_state(&out, recording_reader_guard(t));
+	assert_in(out.p, "state\tworker\t0\tintent.stage\tnone\n");
+}
+
 TEST(enums_are_written_by_name)
 {
 	const struct guard_record record = { .mask = 1u << REASON_MANUAL | 1u << REASON_BUDGET,
