@@ -3,7 +3,7 @@
  *
  * A value is a word of a line: words are separated by tabs, and control characters in strings
  * are escaped. Numbers read back to the same bits in any locale. Enums and sets of bits are
- * written by name, so that their numbers may change. Nothing here allocates memory. */
+ * written by name, so that their numbers may change. Only a buf that grows allocates memory. */
 #ifndef GW_BASE_MEMBER_H
 #define GW_BASE_MEMBER_H
 
