@@ -252,7 +252,7 @@ struct gw_guard_status {
 	int dry;   /* 1: decisions are only reported, by mode or because a GPU is simulated */
 	int blind; /* 1: a GPU of the worker cannot be read, or no GPU at all */
 	int hung;  /* 1: a driver call has not returned */
-	int quarantine;    /* 1: one of the worker's GPUs is lost or needs a reset */
+	int quarantine;    /* 1: one of the worker's GPUs is lost or has a fault */
 	uint64_t since_ns; /* when this state began */
 	uint64_t next_ns;  /* earliest time at which the state can change without an event */
 	uint64_t hold_until_ns;  /* end of the hold; 0: no hold, or a hold without end */

@@ -76,8 +76,8 @@ class Energy:
         raise AttributeError("struct gw_energy has no member %s" % name)
 
     def net(self, before: Baseline, after: Optional[Baseline] = None) -> Net:
-        """Returns the energy above a baseline that was taken before the window, or above the mean of two baselines. The
-        meter must still run."""
+        """Returns the energy above the baseline that was taken before the window. If `after` is given, a baseline that was
+        taken after the window, uses the mean of both. Call it before the meter is stopped."""
         with self._running.lock:
             if self._running.stopped or self._running.pid != os.getpid():
                 raise GpuwardError("the meter was stopped; call net() while it runs")

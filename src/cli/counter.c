@@ -340,7 +340,7 @@ void counter_text(const char *text, size_t n, const char *what, struct counter_r
 /* Reading a counter must not load a model.  Without this parameter, a router of llama.cpp loads
  * the model that the request names. */
 #define NO_AUTOLOAD "&autoload=false"
-/* The part of the URL that names the counter. NULL: the URL names no counter. */
+/* The formats of a counter, the preferred one first. */
 #define ACCEPT "text/plain;version=0.0.4, application/json;q=0.5, */*;q=0.1"
 
 struct url_parts {

@@ -64,7 +64,7 @@ struct result_energy {
 #define RESULT_TIME  double
 #define RESULT_FLAG  bool
 #define RESULT_COUNT double
-/* This member is not used, because struct result_run has the codes. */
+/* The member `codes` is not used, because struct result_run has the codes. */
 #define RESULT_CODES                                    unsigned char
 #define RESULT_NUMBER                                   double
 #define RESULT_INTERVAL                                 struct gw_interval

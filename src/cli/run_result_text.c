@@ -326,7 +326,7 @@ static const char *unknown_part(const struct measured_run *r, const struct measu
 	return r->devices == 0   ? "there is no GPU"
 	       : r->window_s > 0 ? "the service measures only the whole run"
 	       : !w->energy      ? gw_strerror(-GW_E_NOMEM)
-				 : "at least one GPU has no energy for this part";
+				 : "the energy of this part is unknown for at least one GPU";
 }
 
 static void print_part(const char *title, const struct measured_run *r,
@@ -508,9 +508,12 @@ static void print_trials(const struct measured *m)
 	if (used > 1)
 		print_mean(m, used);
 	if (used == 0)
-		row("", "no run is used, because none is valid");
+		row("", "no run is used: each is invalid, or its energy is unknown");
 	else if (used < m->runs)
-		row("", "only %u of %u runs are used: the others are not valid", used, m->runs);
+		row("",
+		    "only %u of %u runs are used: the others are invalid, or their energy is "
+		    "unknown",
+		    used, m->runs);
 }
 
 static const struct measured_code *code_of(const struct measured_run *r, unsigned code)

@@ -365,7 +365,7 @@ static void catch_signals(void (*handler)(int), int flags)
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
 	sigaction(SIGQUIT, &act, NULL); /* the terminal must also be restored after SIGQUIT */
-	/* nohup ignores SIGHUP: then the program must survive the end of the terminal. */
+	/* If nohup ignores SIGHUP, the program must survive the end of the terminal. */
 	if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
 		sigaction(SIGHUP, &act, NULL);
 }

@@ -380,8 +380,9 @@ static const char *check_exe(const char *s, char out[static WRONG])
 {
 	(void)out;
 	return *s == '/' || *s == '*' ? NULL
-				      : "write an absolute path, or begin with *: the real "
-					"path of the program is compared";
+				      : "write an absolute path, or a pattern that begins "
+					"with *, because it is compared with the whole path of "
+					"the program";
 }
 
 static const char *check_comm(const char *s, char out[static WRONG])

@@ -66,8 +66,9 @@ int peer_process_find(const struct root *root, int64_t named, const struct guard
 
 	if (!pid) {
 		snprintf(message, size,
-			 "process %lld is in another PID namespace, such as a container: from "
-			 "there a client can only name itself",
+			 "the pid %lld cannot be translated: the client is in another PID "
+			 "namespace, such as a container; from there it can only send its own "
+			 "pid",
 			 (long long)named);
 		return -GW_E_ARG;
 	}

@@ -243,8 +243,8 @@ static void row_end(struct manage_journal *j, struct row *w)
 	row_drop(j, w);
 }
 
-/* Undoes the entry of an order that was not carried out. If the order was refused before
- * anything was stored, it is not pending, and there is nothing to undo. */
+/* Undoes what an order that was not carried out changed in its entry. If the order was refused
+ * before anything was stored, the row is not pending, and there is nothing to undo. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)

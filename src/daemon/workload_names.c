@@ -266,8 +266,8 @@ static bool is_local(const struct root *root, const char *path)
 	return local;
 }
 
-/* Finds the name in the list of a container storage. folder is the path of the storage,
- * relative to the root. */
+/* Finds the container's name in containers.json of a Podman storage. folder is the path of the
+ * storage, relative to r->of->root. */
 static bool look_storage(struct row *r, const char *folder)
 {
 	static const char *const drivers[] = { "overlay", "vfs" };

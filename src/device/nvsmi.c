@@ -436,7 +436,8 @@ static const char *find_suspended(const struct backend *b)
 	return NULL;
 }
 
-/* Sets the state of a device without a row in the answer; the answer shows why it has none. */
+/* Sets the state of a device that has no row in the answer, from the reason in the answer: the
+ * call stalled, the GPU is lost, or the driver failed. */
 static void miss_row(struct device *d, const struct answer *a)
 {
 	enum gw_cause cause = cause_of(a);

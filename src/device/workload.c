@@ -403,8 +403,8 @@ static void place_pass(struct place *p)
 	}
 }
 
-/* True for the services below which a container runtime puts its pods. Only root can name a service
- * of the system. */
+/* True for the services of container runtimes, below which pods are recognised. The name can be
+ * trusted, because only root can create a system service. */
 static bool is_runtime(struct component c)
 {
 	static const char *const services[] = { "containerd.service",  "crio.service",

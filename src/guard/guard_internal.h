@@ -431,8 +431,8 @@ bool worker_is_moved(const struct guard_worker *w);
 bool worker_is_out(const struct guard_worker *w);
 /* True if the worker is out, must stay out, and is not stuck: its memory will become free. */
 bool worker_is_leaving(const struct guard_worker *w);
-/* True if the worker's memory was free and is being loaded again, or if the worker leaves
- * before that return was complete. False if the worker probably never left (FROM_RUN). */
+/* True if the worker returns, or leaves again before its return is complete. False if it
+ * probably never left (FROM_RUN). */
 bool worker_is_returning(const struct guard_worker *w);
 /* True if the worker returns (with any worker_from), and the mode allows this. */
 bool worker_is_coming_back(const struct guard_worker *w);
@@ -456,8 +456,8 @@ bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
 
-/* Change the worker's presence, intent and demand phase. The caller reports each change with
- * guard_report(). */
+/* Each of these changes the worker's presence, intent or demand phase. The caller reports the
+ * change with guard_report(). */
 void worker_set_unknown(struct guard *g, struct guard_worker *w);
 void worker_set_gone(struct guard *g, struct guard_worker *w);
 void worker_set_running(struct guard *g, struct guard_worker *w);

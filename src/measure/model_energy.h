@@ -47,7 +47,7 @@ struct model_mark {
 
 struct model_row {
 	char worker[MODEL_WORKER];
-	/* "": the row has the energy of the worker that no model caused */
+	/* "": the row has the part of the worker's energy that no model caused */
 	char model[MODEL_NAME];
 	/* Totals, including earlier runs of this service and of the server. */
 	double tokens[MODEL_DIRECTIONS];

@@ -220,7 +220,8 @@ static void no_such_device(const struct api *a, struct reply *r, int status,
 
 	list_gpus(a->view.snap, there, sizeof(there));
 	reply_problem(r, status, "no-such-device",
-		      "Use the index of a GPU, its UUID or the beginning of it, or its PCI id.",
+		      "Use the index of a GPU, its UUID or the first characters of its UUID, "
+		      "or its PCI id.",
 		      "no GPU matches \"%.96s\"; %s", selector, there);
 }
 

@@ -272,8 +272,8 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 	return true;
 }
 
-/* Reads the sums. The counter is set to the sum of the parts, so that the sum is right even if
- * a row of the document is damaged. */
+/* Reads the energy of a GPU that belongs to no row. counter_j is computed from the readable parts,
+ * so that they add up to it even if a row of the document is damaged. */
 static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *ret)
 {
 	struct workload_row row;

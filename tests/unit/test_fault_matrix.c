@@ -978,8 +978,8 @@ static void guard_unload(void)
 	figures_unload();
 }
 
-/* Observes without a contender: often enough to make a GPU blind, and long enough to read
- * every tier again. */
+/* Observes without a contender: often enough to make a GPU blind, and long enough to read the HEALTH
+ * tier again. */
 static void guard_alone(void)
 {
 	guard_steps(20);

@@ -226,7 +226,7 @@ TEST(a_workload_ends_when_it_left_all_gpus)
 	assert_null(row_of(0, &a));
 	assert_null(row_of(1, &a));
 	assert_int_equal(ended, 1);
-	assert_near(ended_joules, 190 + 590); /* the first tick only stores the counter */
+	assert_near(ended_joules, 190 + 590); /* the first tick of a GPU charges nothing */
 	assert_near(workload_energy_rest(&e, 1, WORKLOAD_FORMER), 590);
 	workload_energy_done(&e);
 }
