@@ -19,15 +19,10 @@ struct field {
 
 #define TEXT_SIZE 96 /* Size of each string that a field of type TEXT fills. */
 
-static double number(const struct json_doc *o, const char *path)
-{
-	return json_doc_is_number(o, path) ? json_doc_number(o, path) : NAN;
-}
-
 /* Returns a count, or 0 if the value is not a count. */
 static double count(const struct json_doc *o, const char *path)
 {
-	double v = number(o, path);
+	double v = json_doc_figure(o, path);
 
 	return v >= 0 && v < 0x1p63 ? v : 0;
 }
@@ -37,23 +32,16 @@ static unsigned small_count(const struct json_doc *o, const char *path)
 	return (unsigned)fmin(count(o, path), 1e9);
 }
 
-static void text(const struct json_doc *o, const char *path, char *out, size_t size)
-{
-	const char *s = json_doc_string(o, path);
-
-	snprintf(out, size, "%s", s ? s : "");
-}
-
 static void fill_fields(const struct json_doc *o, const struct field *f, size_t n, void *target)
 {
 	for (; n > 0; n--, f++) {
 		void *at = (char *)target + f->offset;
 
 		switch (f->type) {
-		case NUMBER: *(double *)at = number(o, f->path); break;
+		case NUMBER: *(double *)at = json_doc_figure(o, f->path); break;
 		case SMALL: *(unsigned *)at = small_count(o, f->path); break;
 		case TRUTH: *(bool *)at = json_doc_true(o, f->path); break;
-		case TEXT: text(o, f->path, at, TEXT_SIZE); break;
+		case TEXT: json_doc_copy(o, f->path, at, TEXT_SIZE); break;
 		}
 	}
 }
@@ -90,7 +78,7 @@ static double number_below(const struct json_doc *o, const char *path, const cha
 	char whole[96];
 
 	snprintf(whole, sizeof(whole), "%s.%s", path, key);
-	return number(o, whole);
+	return json_doc_figure(o, whole);
 }
 
 /* Reads one value per word of a list. '*' in the path is replaced with the word. */
@@ -102,7 +90,7 @@ static void read_list(const struct json_doc *o, const struct gw_energy_field *f,
 	for (unsigned i = 0; i < f->count; i++) {
 		snprintf(path, sizeof(path), "%.*s%s%s", (int)(star - f->key), f->key,
 			 f->name(i), star + 1);
-		v[i] = number(o, path);
+		v[i] = json_doc_figure(o, path);
 	}
 }
 
@@ -114,7 +102,7 @@ static void read_field(const struct json_doc *o, const struct gw_energy_field *f
 	case GW_FIELD_TIME:
 	case GW_FIELD_COUNT: *(uint64_t *)at = (uint64_t)count(o, f->key); break;
 	case GW_FIELD_CODES: *(uint64_t *)at = read_codes(o, f->key); break;
-	case GW_FIELD_NUMBER: *(double *)at = number(o, f->key); break;
+	case GW_FIELD_NUMBER: *(double *)at = json_doc_figure(o, f->key); break;
 	case GW_FIELD_INTERVAL:
 		*(struct gw_interval *)at =
 			(struct gw_interval){ number_below(o, f->key, "low"),
@@ -169,10 +157,10 @@ static void read_sensor_field(const struct json_doc *o, const struct sensor_fiel
 	const char *s = json_doc_string(o, f->key);
 
 	switch (f->kind) {
-	case SENSOR_TEXT: text(o, f->key, at, TEXT_SIZE); break;
+	case SENSOR_TEXT: json_doc_copy(o, f->key, at, TEXT_SIZE); break;
 	case SENSOR_UINT: *(unsigned *)at = small_count(o, f->key); break;
 	case SENSOR_BOOL: *(bool *)at = json_doc_true(o, f->key); break;
-	case SENSOR_REAL: *(double *)at = number(o, f->key); break;
+	case SENSOR_REAL: *(double *)at = json_doc_figure(o, f->key); break;
 	case SENSOR_TIME:
 		if (!s || timespec_parse(s, 0, at) != 0)
 			*(uint64_t *)at = 0;
@@ -197,9 +185,9 @@ static void read_rates(const struct json_doc *o, struct sensor *s)
 	for (size_t i = 0; i < SENSOR_RATES; i++) {
 		const struct json_doc *r = i < n ? json_doc_at(o, "counter.rates", i) : NULL;
 
-		s->rate[i] = (struct sensor_rate){ number(r, "every_seconds"),
-						   number(r, "counter_watts"),
-						   number(r, "reference_watts") };
+		s->rate[i] = (struct sensor_rate){ json_doc_figure(r, "every_seconds"),
+						   json_doc_figure(r, "counter_watts"),
+						   json_doc_figure(r, "reference_watts") };
 	}
 }
 
@@ -219,7 +207,7 @@ static void read_remainder(const struct json_doc *o, struct attribute *a)
 		a->idle_known = json_doc_is_number(o, "joules");
 		a->idle_joules = a->idle_known ? json_doc_number(o, "joules") : 0;
 	} else if (name && strcmp(name, "unattributed") == 0) {
-		a->unattributed_joules = number(o, "joules");
+		a->unattributed_joules = json_doc_figure(o, "joules");
 	}
 }
 
@@ -232,8 +220,8 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 	} else if (a->count < ATTRIBUTE_ROWS) {
 		r->id.pid = (int64_t)count(o, "pid");
 		r->id.start_ticks = (uint64_t)count(o, "start_ticks");
-		r->joules = number(o, "joules");
-		text(o, "name", r->name, sizeof(r->name));
+		r->joules = json_doc_figure(o, "joules");
+		json_doc_copy(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
 			      ATTRIBUTE_EQUAL_SPLIT);
 		a->count++;
@@ -275,7 +263,7 @@ bool window_read_device(const struct json_doc *window, size_t i, struct measured
 	read_energy(o, &ret->energy);
 	if (!measured)
 		ret->energy.codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
-	ret->energy.seconds = number(window, "seconds");
+	ret->energy.seconds = json_doc_figure(window, "seconds");
 	read_sensor(json_doc_get(detail, "sensor"), &ret->sensor);
 	ret->energy.calibrated = ret->sensor.calibration.done;
 	ret->energy.gain = ret->sensor.calibration.gain;
@@ -290,5 +278,5 @@ void window_read_evidence(const struct json_doc *window, size_t i, unsigned code
 	const struct json_doc *all =
 		json_doc_get(json_doc_at(window, "details", i), "evidence");
 
-	text(all, gw_code_info(code)->key, out, size);
+	json_doc_copy(all, gw_code_info(code)->key, out, size);
 }
