@@ -2,6 +2,7 @@
 #include "recording.h"
 
 #include "base/number.h"
+#include "base/text.h"
 #include "guard/guard_input.h"
 #include "guard/guard_query.h"
 #include "guard/guard_state.h"
@@ -119,19 +120,11 @@ static bool words_fit(struct words *w, const char *form)
 	return true;
 }
 
-static int find_name(const char *const *names, const char *word, size_t n)
-{
-	for (int i = 0; names[i]; i++)
-		if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0)
-			return i;
-	return -1;
-}
-
 static bool read_enum(unsigned form, const char *word, const char *const *names, unsigned *ret)
 {
 	uint64_t number = 0;
 	unsigned count = 0;
-	int at = form < 5 ? 0 : find_name(names, word, strlen(word));
+	int at = form < 5 ? 0 : text_find(names, word, strlen(word));
 
 	while (names[count])
 		count++;
@@ -156,7 +149,7 @@ static bool read_set(unsigned form, const char *word, const char *const *names, 
 	}
 	*ret = 0;
 	for (size_t n; *word && strcmp(word, "-") != 0; word += n + (word[n] == ',')) {
-		int at = find_name(names, word, n = strcspn(word, ","));
+		int at = text_find(names, word, n = strcspn(word, ","));
 
 		if (at < 0)
 			return false;

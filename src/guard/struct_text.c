@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/number.h"
+#include "base/text.h"
 
 #include <gpuward.h>
 
@@ -98,14 +99,6 @@ static void set_bits(void *at, unsigned size, uint64_t v)
 }
 
 /* Returns the position of a word of n bytes; -1: not found. */
-static int find_name(const char *const *names, const char *word, size_t n)
-{
-	for (int i = 0; names[i]; i++)
-		if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0)
-			return i;
-	return -1;
-}
-
 static int take_names(const char **text, const struct struct_text_member *m, void *at)
 {
 	const char *p = *text;
@@ -115,13 +108,13 @@ static int take_names(const char **text, const struct struct_text_member *m, voi
 
 	*text += strcspn(p, "\t");
 	if (m->kind == STRUCT_TEXT_NAME) {
-		i = find_name(m->names, p, (size_t)(*text - p));
+		i = text_find(m->names, p, (size_t)(*text - p));
 		set_bits(at, m->size, (uint64_t)i);
 		return i < 0 ? -GW_E_PARSE : 0;
 	}
 	for (; p < *text; p += n + (p[n] == ',')) {
 		n = strcspn(p, ",\t");
-		i = find_name(m->names, p, n);
+		i = text_find(m->names, p, n);
 		if (i < 0 && !(n == 1 && *p == '-'))
 			return -GW_E_PARSE;
 		set |= i < 0 ? 0 : UINT64_C(1) << i;
