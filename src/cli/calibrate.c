@@ -106,8 +106,8 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
  * machine: power supplies lose 4 to 11 %, and the power of fans follows the load. */
 #define REST_U    0.05
 #define GAIN_MOST 0.1 /* Largest known gain error of a board. */
-/* If the power varies less than FLAT_RATIO of its mean, or less than FLAT_W watts, the gain
- * cannot be determined. */
+/* If the power varies by less than FLAT_RATIO of its mean, or by less than FLAT_W watts, the
+ * gain cannot be determined. */
 #define FLAT_RATIO 0.02
 #define FLAT_W     3.0
 #define ALPHA      0.05

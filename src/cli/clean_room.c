@@ -189,7 +189,7 @@ static void set_broken(struct clean_room *r, unsigned i, const char *why)
 	struct measured_worker *w = &r->record.worker[i];
 
 	if (!*w->broken)
-		snprintf(w->broken, sizeof(w->broken), "%s after %.0f s", why,
+		snprintf(w->broken, sizeof(w->broken), "%s, %.0f s after the start", why,
 			 (double)(now_ns() - r->begin_ns) * 1e-9);
 }
 
@@ -583,7 +583,8 @@ static void print_broken(const struct clean_room *r)
 {
 	for (unsigned i = 0; i < r->record.workers; i++)
 		if (*r->record.worker[i].broken)
-			cli_error("the GPUs were not kept free of workers: worker %s: %s",
+			cli_error("the GPUs may not have been kept free of workers: worker %s: "
+				  "%s",
 				  r->record.worker[i].name, r->record.worker[i].broken);
 }
 
@@ -598,7 +599,9 @@ static void release_all(struct clean_room *r)
 			  "%.0f s",
 			  message, lease_s(r));
 		for (unsigned i = 0; i < r->record.workers; i++)
-			set_broken(r, i, "unknown: the service did not answer at the end,");
+			set_broken(
+				r, i,
+				"it may have come back: the service did not answer at the end");
 		return;
 	}
 	for (unsigned i = 0; i < r->record.workers; i++) {

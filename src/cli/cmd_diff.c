@@ -276,7 +276,7 @@ static void add_interval(const struct diff_row *row, const struct diff_value *v,
 		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
 }
 
-/* The columns that a table leaves out, so that the column of changes fits into a narrow
+/* Which intervals a table leaves out, so that the column of changes fits into a narrow
  * terminal. */
 enum detail { ALL_INTERVALS, NO_INTERVAL_OF_CHANGE, NO_INTERVAL, DETAILS };
 

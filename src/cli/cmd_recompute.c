@@ -416,10 +416,9 @@ const struct command command_recompute = {
 	.description =
 		"Computes the energy of a bundle (gpuward measure --bundle) again from its "
 		"samples and compares it with the recorded result. The same version of gpuward "
-		"gives identical joules; a newer version may give other joules, because its "
-		"energy models changed. Files that were changed after they were written are "
-		"reported. A "
-		"truncated bundle is computed from the samples that it has.",
+		"gives identical joules; a newer version may give other joules, if its energy "
+		"models changed. Files that were changed after they were written are "
+		"reported. A truncated bundle is computed from the samples that it has.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
 		    "  gpuward recompute --calibrate pdu.csv run1\n",
 	.arguments = "BUNDLE",

@@ -269,7 +269,7 @@ static void energy_figure(struct buf *out, const struct comparison *c)
 	plot_dots(out, &p);
 	buf_addf(out,
 		 "</div><figcaption>%s. Thick: 95 %% interval for comparisons on the same GPU. "
-		 "Thin: 95 %% interval of the absolute value, which includes the gain of the "
+		 "Thin: 95 %% interval of the absolute value, including the gain error of the "
 		 "sensor. Small circles: single runs. Hollow dot: the result is not fully "
 		 "valid.</figcaption></figure>\n",
 		 title);

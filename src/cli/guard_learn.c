@@ -53,8 +53,8 @@ struct evicted {
 struct learning {
 	struct candidate candidate[CANDIDATES_MAX];
 	unsigned count;
-	/* Number of processes for which candidate[] had no room: the largest number of all
-	 * polls, and the number in the current poll. */
+	/* Number of processes for which candidate[] had no room: `dropped` is the largest
+	 * number in any poll, `dropped_now` is the number in the current poll. */
 	unsigned dropped;
 	unsigned dropped_now;
 	char gpu[GPUS_MAX][96];

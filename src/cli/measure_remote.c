@@ -17,8 +17,8 @@
 /* Longest wait for the result, including its transfer. */
 #define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S)
 #define FORGET_NS NS_PER_S
-/* The service ends the window if it is not renewed for this time. This is long enough for a
- * command that Ctrl-Z stops for a while. */
+/* The service ends the window if the lease is not renewed for this time. This is long enough
+ * for a command that Ctrl-Z stops for a while. */
 #define LEASE_S  600.0
 #define RENEW_NS (60 * NS_PER_S)
 

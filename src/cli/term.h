@@ -46,7 +46,7 @@ const char *term_quantity(char out[static 32], double v, const char *unit);
  * Leaves out digits that are smaller than the uncertainty.  Writes "unknown" if v is NAN. */
 const char *term_interval(char out[static 80], double v, double half_width, const char *unit);
 
-/* Writes the half width of an interval with two digits, as "102 J"; "unknown" for NAN. */
+/* Writes the half width of an interval, such as "4.2 J" or "102 J"; "unknown" for NAN. */
 const char *term_half_width(char out[static 32], double half_width, const char *unit);
 
 /* Return the escape sequences that start and end a style; "" if colours are off. */

@@ -301,9 +301,9 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 
 struct account_gpu {
 	char uuid[96]; /* "" if the GPU has no UUID. Its state is then not stored. */
-	/* True if energy other than idle energy changed since the last save. A restore
-	 * counts what the counter gained on an empty GPU as idle energy. Therefore a change
-	 * of the idle energy alone need not be saved. */
+	/* True if more than the idle energy may have changed since the last save. Idle energy
+	 * alone need not be saved: if the GPU was empty at the save, a restore counts all
+	 * that the counter gained since then as idle energy. */
 	bool changed;
 	struct log_latch too_large;
 };

@@ -306,7 +306,8 @@ static int read_counts(sqlite3 *db, struct buf *out)
 }
 
 /* Adds the counts of the file to what was counted before the file was readable. late is true
- * if the caller learns about the file later, from store_news(). */
+ * if the file was not readable at the start: `base` then keeps the counts of the file until
+ * store_news() reports the file to the user of the store. */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;

@@ -93,11 +93,13 @@ static void list_unopened(struct backend *b, unsigned index, const struct pci_gp
 			  const char *suspended)
 {
 	struct device *d = backend_slot(b, NULL, gpu->pci);
-	char why[64];
+	char why[96];
 
 	if (!d)
 		return;
-	snprintf(why, sizeof(why), "not opened, because that would wake GPU %s", suspended);
+	snprintf(why, sizeof(why),
+		 "not opened, because opening it would also wake the sleeping GPU %s",
+		 suspended);
 	d->r.index = index;
 	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
 	if (!b->env->root->real)

@@ -485,9 +485,10 @@ static void read_asleep(struct device *d, const char *suspended)
 	const struct report *r = &d->r;
 	bool itself =
 		r->text_why[GW_T_PCI] == GW_HAVE && strcmp(r->text[GW_T_PCI], suspended) == 0;
-	char why[64];
+	char why[96];
 
-	snprintf(why, sizeof(why), "not read, because that would wake GPU %s", suspended);
+	snprintf(why, sizeof(why),
+		 "not read, because reading it would also wake the sleeping GPU %s", suspended);
 	mark_absent(&d->r, itself ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
 		    itself ? NULL : why, GW_ABSENT_ASLEEP);
 }

@@ -21,7 +21,7 @@ enum slot_state {
 /* The order of one worker, from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
-	uint64_t turn; /* serial number of the order; the order with the lowest runs first */
+	uint64_t turn; /* serial number of the order; the lowest number runs first */
 	struct guard_order order;
 	bool kept; /* the notes of this order were written to the journal */
 	struct guard_outcome outcome;

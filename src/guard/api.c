@@ -416,7 +416,7 @@ static void thread_wake(struct gw_guard *g)
 	eventfd_write(g->wake_fd, 1);
 }
 
-/* Requests the thread to stop and waits for its end. Returns false if it still runs at
+/* Requests that the thread stops, and waits for its end. Returns false if it still runs at
  * until_ns. */
 static bool end_thread(struct gw_guard *g, uint64_t until_ns)
 {

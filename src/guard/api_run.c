@@ -249,7 +249,8 @@ static void take_outcome(void *ctx, const struct guard_outcome *o)
 	guard_outcome(g->guard, o, now_ns(g));
 }
 
-/* report_decisions() reports the decisions later, without the lock. There is no journal. */
+/* The pump reports no decisions: report_decisions() does that later, without the lock. It
+ * stores no records: there is no journal. */
 static const struct guard_pump pump = {
 	.next_record = next_record,
 	.next_order = next_order,

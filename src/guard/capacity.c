@@ -192,7 +192,7 @@ static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a,
 	size_text(most, after);
 	switch (a->fit) {
 	case FIT_NOW:
-		snprintf(a->why, sizeof(a->why), "%s of %s available", needed, available);
+		snprintf(a->why, sizeof(a->why), "%s needed, %s available", needed, available);
 		break;
 	case FIT_AFTER_EVICTION:
 		snprintf(a->why, sizeof(a->why), "%s available now, %s after evicting %s",

@@ -541,7 +541,7 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 
 /* Rows 33 to 37 of GUARD-MACHINE.md: the worker returns. */
 
-/* Evicts a returning worker again if a reason or a demand requires it. Returns true if so. */
+/* Evicts a returning worker again if a reason or a demand requires it, and returns true. */
 static bool turn_back(struct guard *g, struct guard_worker *w)
 {
 	if (g->stopping)

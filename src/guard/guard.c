@@ -412,7 +412,7 @@ static struct guard_target *add_target(struct guard_order *o, struct proc_id id)
 	return &o->target[o->targets++];
 }
 
-/* Sets whether the process belongs to the worker by the worker's match or only by an ancestor. */
+/* Notes whether the worker's match finds the process itself, or only an ancestor of it. */
 static void mark_target(const struct scene *s, unsigned worker, const struct scene_process *p,
 			struct guard_target *t)
 {

@@ -76,14 +76,14 @@ void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char 
 void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
 
 /* Sets the number of registered games, in addition to the games that scenes contain. The number
- * is used from the next scene on. If it grows, this counts as a request to evict all workers by
- * the user of guard_set_requester(). game: the game that was registered last, for evidence: "pid
- * 4711 game.exe"; "": unknown. */
+ * is used from the next scene on. If it grows, this counts as a request of the user of
+ * guard_set_requester() to evict all workers. game: the game that was registered last, for
+ * evidence: "pid 4711 game.exe"; "": unknown. */
 void guard_set_games(struct guard *g, unsigned count, const char *game);
 
-/* Sets when a worker with idle economy is unloaded: after after_ns of idling (UINT64_MAX:
- * never). idle_w and reload_j are the figures from which after_ns was computed (guard/idle.h;
- * reload_j NAN: unknown). */
+/* Sets after_ns: a worker with idle economy is unloaded when it has idled for this time
+ * (UINT64_MAX: never). idle_w and reload_j are the figures from which after_ns was computed
+ * (guard/idle.h; reload_j NAN: unknown). */
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j);
 
@@ -99,8 +99,8 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns);
 /* Returns the next order. A worker's order waits until the worker's record was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);
 bool guard_next_decision(struct guard *g, struct guard_decision *ret);
-/* Returns the next record. Write it to the disk before an order that was fetched after it is
- * carried out. */
+/* Returns the next record. The caller must write it to the disk before it carries out an order
+ * that it fetches later. */
 bool guard_next_record(struct guard *g, struct guard_record *ret);
 
 #endif

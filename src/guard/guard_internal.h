@@ -35,7 +35,7 @@
 #define FOR_EVER UINT64_MAX /* a hold or a reservation with this end has no end */
 /* Fixed numbers; docs/GUARD-MACHINE.md (Numbers) has the same table for users. */
 #define CALM_SCENES  3              /* scenes without demand that end a suspicion */
-#define RETRIES      2              /* an order is repeated this often at one level */
+#define RETRIES      2              /* how often an order is repeated at one level */
 #define RETRY_NS     NS_PER_S       /* wait before the first repetition; doubled for the next */
 #define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
@@ -49,7 +49,7 @@
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is trusted after it answered this long */
 #define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
 #define CLEAN_SCENES 3           /* a GPU is no longer blind after this many good readings */
-#define SLACK_BYTES  (64 * MIB)  /* a change of memory by less than this is not a change */
+#define SLACK_BYTES  (64 * MIB)  /* a smaller change of memory is ignored */
 #define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
 
 /* Set of the reasons that the hold "active" masks. */
@@ -81,7 +81,7 @@ struct guard_gpu {
 	uint64_t coming_bytes; /* bytes that leaving workers still hold */
 	uint64_t promised;     /* reserved bytes that are not allocated yet */
 	uint32_t reasons;      /* set of the reasons from health and budgets */
-	char evidence[GUARD_REASONS][160]; /* evidence for each of these reasons */
+	char evidence[GUARD_REASONS][160]; /* evidence for each reason in `reasons` */
 	struct guard_end {
 		char clears[120]; /* what ends the reason; "": unknown */
 		uint64_t ns;      /* earliest end of the reason; 0: no timer runs for it */
@@ -144,7 +144,7 @@ struct worker_demand {
 	unsigned unlimited_scenes;
 };
 
-/* What a person requested last, if the request still holds. */
+/* What a person requested last, if the request still applies. */
 enum worker_person { PERSON_NONE, PERSON_EVICT, PERSON_HOLD_EVICTED, PERSON_HOLD_ACTIVE };
 
 struct worker_reasons {
@@ -420,8 +420,8 @@ static inline bool stage_returns(enum worker_stage s)
 
 /* Returns the state that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
-/* Returns the set of the reasons that hold and that no hold masks. If it is empty, the worker
- * should run. */
+/* Returns the set of the reasons that apply and are not masked by a hold. If it is empty, the
+ * worker should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
 /* True if the last scene has a process of the worker. */
 bool worker_is_present(const struct guard_worker *w);
@@ -592,7 +592,7 @@ extern const char *const guard_reason_names[],
 	*const guard_state_names[], *const guard_dry_names[],
 					    *const guard_result_names[],
 						    *const guard_block_names[];
-/* Adds a decision. guard_report(): from the last reported state to the present state. */
+/* Adds a decision; with guard_report() it goes from the last reported state to the present. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));

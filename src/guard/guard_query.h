@@ -87,10 +87,10 @@ void guard_relation(const struct guard *g, unsigned worker, unsigned process,
 /* Returns the verdicts of the last scene, one per process. */
 const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene);
 
-/* Returns 1 if the reserved memory is free, 0 if not yet, -GW_E_SIZE if not enough memory can
- * become free, or -GW_E_NOENT if the reservation ended. Always writes a sentence. */
+/* Returns 1 if the reserved memory is free, 0 if it is not free yet, -GW_E_SIZE if not enough
+ * memory can become free, or -GW_E_NOENT if the reservation ended. Always writes a sentence. */
 int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size);
-/* Returns the reservation at place i; false after the last place. */
+/* Gets the reservation at place i. Returns false after the last place. */
 bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reservation *ret);
 
 /* True if this worker may be evicted for a reservation. */

@@ -360,7 +360,8 @@ static void old_found(const struct guard_state_old *o, struct worker_observed *s
 		s->found = !IS(replaced) ? FOUND_SAME
 			   : IS(lingers) ? FOUND_OTHER_LIVES
 					 : FOUND_OTHER;
-	/* version 4 did not keep the earlier processes: pid 0 matches no process */
+	/* Recordings of format 4 lack the earlier root processes. Pid 0 stands for them: it
+	 * matches no process. */
 	if (IS(replaced)) {
 		s->root[0] = (struct proc_id){ .pid = 0 };
 		s->roots = 1;
@@ -475,7 +476,8 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 	return err ? -GW_E_PARSE : 0;
 }
 
-/* True if all positions and counts are within their arrays. A damaged file may have others. */
+/* True if all positions and counts are within their arrays. In a damaged file they may be
+ * outside. */
 static bool is_sound(const struct guard *g)
 {
 	bool is = g->scenes && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&

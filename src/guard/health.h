@@ -45,18 +45,20 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 #define HEALTH_XIDS 16 /* maximum number of xid_rule in the options */
 
 struct health_options {
-	/* The defaults are in parentheses. */
-	double warn_c, throttle_c, evict_c; /* margins at which the trips begin (10, 5 and 2) */
-	/* a trip ends after clear_ns (30 s) in which the GPU was at least clear_c (5) degrees
-	 * colder than the temperature at which the trip begins */
+	/* the trips begin at these margins; defaults 10, 5, 2 */
+	double warn_c, throttle_c, evict_c;
+	/* a trip ends after clear_ns (default 30 s) in which the GPU was at least clear_c
+	 * (default 5) degrees colder than the temperature at which the trip begins */
 	double clear_c;
 	uint64_t clear_ns;
 	/* workers leave after this many readings in a row with a margin of evict_c or less
-	 * (4) */
+	 * (default 4) */
 	unsigned critical;
 	double absolute_c; /* workers leave at this temperature; default NAN: margins decide */
-	double fallback_c; /* temperature limit of a device that reports no limit (85) */
-	uint64_t clean_ns; /* a quarantine ends after this time without a cause (60 s) */
+	/* temperature limit of a device that reports no limit (default 85) */
+	double fallback_c;
+	/* a quarantine ends after this time without a cause (default 60 s) */
+	uint64_t clean_ns;
 	struct xid_rule xid[HEALTH_XIDS];
 	unsigned xids;
 };

@@ -24,7 +24,7 @@ struct idle_input { /* input for one worker */
 	uint64_t bytes; /* GPU memory of the worker */
 	bool runs;      /* the worker is not evicted, and no order is under way */
 	bool idle_out;  /* the worker is evicted because it was idle */
-	bool idles;     /* the worker is on the GPU and has been idle for some seconds */
+	bool idles;     /* the worker is on the GPU and has been idle for over ten seconds */
 	bool alone;     /* no other process is on the worker's GPUs */
 	double power_w; /* power of the worker's GPUs; NAN: unknown */
 };

@@ -303,9 +303,9 @@ static void conclude_worker(struct guard *g, struct guard_worker *w)
 	w->dry = guard_find_dry(g, w);
 }
 
-/* Returns the free memory of a GPU, but not more than all memory less `held`, the bytes of its
- * processes. The memory is read before the process lists, so only the lists show what a process
- * allocated in between. */
+/* Returns the free memory of a GPU, but not more than the total memory minus `held`, the bytes
+ * of its processes. The memory is read before the process lists, so only the lists show what a
+ * process allocated in between. */
 static uint64_t free_at_most(const struct scene_gpu *u, uint64_t held)
 {
 	uint64_t all = u->used_bytes + u->free_bytes;

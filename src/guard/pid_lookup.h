@@ -23,8 +23,9 @@ struct pidfile {
 	"let the worker write the file into a folder that only root or the worker's " \
 	"user can write, and set match.pidfile to its path without links"
 
-/* Returns 0; -GW_E_STATE: the file is not trusted, and ret->fault says why; -GW_E_NOENT,
- * -GW_E_IO or -GW_E_PARSE: the file names no process now, or cannot be read. */
+/* Reads which process the file names. Returns 0; -GW_E_STATE: the file is not trusted, and
+ * ret->fault says why; -GW_E_NOENT, -GW_E_IO or -GW_E_PARSE: the file names no process now, or
+ * cannot be read. */
 int pidfile_read(const struct root *root, const char *path, struct pidfile *ret);
 
 /* The kernel's tables of TCP ports list sockets by inode. Only the open files of a process show

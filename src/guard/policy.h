@@ -251,7 +251,7 @@ static inline bool policy_match_searches(const struct policy_match *m)
 
 /* Returns the worker's own value; if it is not set (UINT64_MAX), returns the standard value. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
-/* Replaces each value of k that is not set by the value in standard. */
+/* Fills in the values of k that are not set: they become the values in standard. */
 void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
 
 /* Reads spans such as "Fri-Sun 18:00-23:00", separated by ';'. Days are Mon to Sun, ranges of

@@ -113,8 +113,8 @@ struct scene {
 	 * so it is not recorded with the scene. */
 	char game[48];
 	bool reading; /* scene_read() has not read the last line of the scene yet */
-	/* The scene is complete, so scene_read() accepts, and scene_write_change() writes, a
-	 * line of changes. */
+	/* The scene is complete: scene_read() accepts a line of changes, and
+	 * scene_write_change() writes one. */
 	bool whole;
 };
 

@@ -207,8 +207,8 @@ const struct move *moves_last(const struct move_worker *w, enum move_way way, bo
 	return NULL;
 }
 
-/* True if the decision begins the order to evict: the first one, or the one at the next level
- * after a level failed. */
+/* True if an order to evict follows from the decision: the first order, or the order at the
+ * next level after a level failed. */
 static bool begins_to_leave(const struct guard_decision *d)
 {
 	return d->to == STATE_EVICT && (d->from != STATE_EVICT || d->result != RESULT_NONE);

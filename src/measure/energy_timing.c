@@ -162,8 +162,9 @@ void energy_find_phase(struct energy *e)
 	 * fits. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
-	/* The update happens between the reading with the largest age and the reading with the
-	 * smallest age. Take the middle; the width of this interval gives the uncertainty. */
+	/* No reading lies between the one with the largest age and, after the next update, the
+	 * one with the smallest age: the update is in this gap. Take its middle; its width gives
+	 * the uncertainty. */
 	before = tick - age_max;
 	after = age_min;
 	e->phase_known = true;

@@ -249,7 +249,7 @@ static void write_operation(struct json *j, const struct guard_operation *o)
 }
 
 /* Writes the hold that the request replaced. The client may not know that another person had
- * set one. */
+ * set a hold. */
 static void replaced_hold(struct json *j, const struct guard_status *before,
 			  struct guard_moment now)
 {

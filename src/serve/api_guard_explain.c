@@ -483,8 +483,8 @@ static bool state_is_adjective(enum guard_state s)
 	       s == STATE_STUCK || s == STATE_ABSENT;
 }
 
-/* Writes the state of the worker and how long it has been in it. The time is unknown if the worker
- * was evicted before the service started and the mode forbids to resume it. */
+/* Writes the state of the worker and how long it has been in it. The time is unknown if the
+ * worker was evicted before the service started and the mode forbids resuming it. */
 static void say_state(struct json *j, const char *name, const struct guard_status *s,
 		      struct guard_moment now, const char *holds)
 {

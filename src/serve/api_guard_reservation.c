@@ -36,7 +36,7 @@ static bool find_reservation(const struct guard_view *g, uint64_t id,
 	return false;
 }
 
-/* Returns the free memory on the reservation's GPU that is not reserved for others; NAN:
+/* Returns how much memory on the reservation's GPU is free and not reserved for others; NAN:
  * unknown. */
 static double free_for(const struct guard_view *g, const struct guard_reservation *room)
 {

@@ -166,7 +166,8 @@ static bool read_types(const struct json_doc *o, unsigned *ret, const struct pla
 
 	if (list &&
 	    (json_doc_type(list, "") != JSON_DOC_ARRAY || !render_read_types(list, ret)))
-		return question_wrong(at, "types", "a list of compute, graphics and mps");
+		return question_wrong(at, "types",
+				      "a list of the words compute, graphics and mps");
 	if (!list)
 		*ret = GW_PROCESS_COMPUTE;
 	return true;

@@ -116,7 +116,8 @@ struct guard_client {
 	/* Start time of the process that the request names, as sent by the client. 0: not
 	 * sent. */
 	uint64_t start_ticks;
-	/* Stored with what the request makes. NULL: the request has no key. */
+	/* The key is stored with the object that the request makes. NULL: the request has no
+	 * key. */
 	const struct guard_view_key *key;
 };
 

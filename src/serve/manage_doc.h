@@ -22,8 +22,8 @@ struct manage_entry {
 	enum manage_what what;
 	double before[2]; /* the value to restore; NAN: the clock was not locked */
 	double after[2];  /* the value that gpuward has set, or tried to set */
-	/* The value that gpuward set before `after`. It is needed if the driver may not have
-	 * applied `after`. NAN: none. */
+	/* The value that gpuward set before `after`. It is needed if it is unknown whether the
+	 * driver applied `after`. NAN: none. */
 	double earlier[2];
 	uint64_t wall_ns; /* time of the last change */
 	char who[64];
@@ -36,7 +36,7 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e);
  * it. */
 int manage_entry_read(const char *id, const char *json, struct manage_entry *ret);
 
-/* Writes a value such as {"watts": 400}, or null if it is NAN. key NULL: as an array
+/* Writes a value such as {"watts": 400}, or null if it is NAN. With key NULL, writes an array
  * element. */
 void manage_value_write(struct json *j, const char *key, enum manage_what what,
 			const double value[2]);

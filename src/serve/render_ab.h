@@ -57,7 +57,7 @@ struct ab_report {
 	double cool_to_c;
 	/* Total time for which the comparison waited until the GPUs had cooled down. */
 	double cool_s;
-	unsigned cool_late; /* number of waits for cool GPUs that a time limit ended */
+	unsigned cool_late;               /* number of cool-down waits that timed out */
 	const struct measured_room *room; /* NULL: none requested */
 	struct ab_result result;
 	struct ab_estimate look[AB_LOOKS];

@@ -46,7 +46,7 @@ struct measured_device {
 	struct run_trace_copy series;
 };
 
-/* A part of a run that the command marked. */
+/* A part of a run, marked by the command. */
 struct measured_window {
 	const char *label;
 	double begin_s, seconds; /* begin_s: time since the run began; seconds: duration */
@@ -104,7 +104,7 @@ struct measured_run {
 	uint64_t begin_ns, begin_wall_ns;
 	/* The run is only this marked part. NULL: the run is the whole command. */
 	const char *part;
-	/* Number of parts with that name. The run is the first of them. */
+	/* Number of parts with the name `part`. The run is the first of them. */
 	unsigned parts;
 	double seconds;
 	double window_s; /* length of the energy window; 0: equal to seconds */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_S (86400.0 * TIMESPEC_MOST_DAYS) /* fits into 63 bits in ns */
+#define MOST_S (86400.0 * TIMESPEC_MOST_DAYS) /* in ns, this fits into 63 bits */
 
 static const struct {
 	const char *word;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* The longest duration. The last time is as many days after the start of 1970. */
+/* The longest duration. The last accepted time is this many days after the start of 1970. */
 #define TIMESPEC_MOST_DAYS 100000
 #define TIMESPEC_LAST_YEAR 2243
 

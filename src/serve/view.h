@@ -140,7 +140,7 @@ struct view_point {
  * the index. */
 struct view_find {
 	const char *kind;
-	const char *from; /* smallest id; NULL: there is no smallest id */
+	const char *from; /* smallest id to return; NULL: no limit */
 	const char *glob; /* pattern of the ids, with *, ? and [...]; NULL: all ids */
 	bool ids_only;    /* Pass only the ids: json is NULL, and no document is read. */
 };
@@ -286,7 +286,8 @@ bool view_simulated(const struct view *v);
  * guard's scene is old for this reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
-/* True if the latest reading is at most two intervals old, as a client that watches expects. */
+/* True if the latest reading is at most two intervals old, which a client that watches may
+ * expect. */
 bool view_current(const struct view *v, uint64_t now_ns);
 
 /* Like view_stale(), but also requires that a driver responds; for /readyz. A machine with a

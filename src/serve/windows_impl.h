@@ -18,8 +18,8 @@ struct windows_device {
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* power limit when the window began; NAN: unknown */
-	/* What was known about the sensor when the window began; for an ended window, when it
-	 * ended. */
+	/* What was known about the sensor when the window began or, if the window has ended,
+	 * when it ended. */
 	struct sensor sensor;
 };
 

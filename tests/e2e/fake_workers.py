@@ -619,7 +619,7 @@ class Kobold(Worker):
         return status(502, b"<!DOCTYPE html><html><h2>KoboldCpp is not available.</h2></html>")(h) if self.router else drop(h)
 
     def may(self, headers, path):
-        return True  # the admin password is checked where it is needed, and refused with 200
+        return True  # most requests need no password; the others check the admin password and answer 200 with a refusal
 
     def sends(self, headers, *passwords):
         """Without a set password, no password is required."""
@@ -771,7 +771,7 @@ KINDS = {
     "comfy": Kind(Comfy, "/free", ["sdxl"], lazy=True, shows_work=True),
     "a1111": Kind(A1111, "/sdapi/v1/unload-checkpoint", ["checkpoint"], shows_work=True),
 }
-# Kinds without such a server, and the file with their tests; test_adapters.py has the first three of these, too.
+# Kinds without an HTTP server, and the file with their tests; test_adapters.py has the first three of these, too.
 ELSEWHERE = {"systemd": "test_adapters.py", "exec": "test_guard_adapters.py", "signal": "test_guard_adapters.py",
              "container": "test_guard_adapters.py", "checkpoint": "test_guard_checkpoint.py",
              "callback": "test_guard_library.py"}

@@ -57,7 +57,7 @@ class Model:
         self.started = time.time()
 
     def invent_past(self, device, now):
-        """Returns an invented history with a gap: a point per second for the last ten minutes, and a point per minute before."""
+        """Returns an invented history with a gap: a point per second for the last ten minutes, and a point per minute before that."""
         points = self.past.setdefault(device["uuid"], [])
         times = [now - s for s in range(600, 0, -1)]
         times = [now - s for s in range(int(self.options.past), 600, -60)] + times

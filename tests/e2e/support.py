@@ -163,7 +163,7 @@ def wait(true, what="the condition", seconds=TIMEOUT, ignore=()):
 
 
 def until_caught(child, number):
-    """Waits until child handles the signal or waits for it.  Before that, the signal would end the child."""
+    """Waits until the child has a handler for the signal, or waits for a signal.  Before that, the signal would end the child."""
     twice = [False]
 
     def caught():

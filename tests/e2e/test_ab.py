@@ -61,7 +61,7 @@ def test_without_a_gate_a_finished_comparison_is_no_failure(ab, load):
 
 
 def test_a_threshold_inside_the_interval_is_undecided(ab, load, tmp_path):
-    # The second run of every pair takes twice as long, and the order is balanced.
+    # The second run of every pair takes twice as long. Each command is second equally often, so neither is longer.
     n = tmp_path / "n"
     second = ["sh", "-c", f"echo >>{n}; sleep 0.0$((4 - 2 * ($(wc -l <{n}) % 2)))"]
     done, doc = ab([load, *QUICK, "--fail-if=time > +3%"], second, second)
@@ -131,7 +131,7 @@ def test_a_is_compared_with_itself_first(load):
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert lines[noise].startswith("gpuward: expected resolution, from A compared with itself: the smallest effect that 6 pairs can show")
     said = " ".join((done.stderr + done.stdout).split())
-    assert said.count("of A compared with itself varies by") == 1  # the pairs of A with itself ran only once
+    assert said.count("of A compared with itself varies by") == 1  # the result of A compared with itself is printed once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
     assert re.search(r"is \S+ % \(expected before the first pair: \S+ % with 6 pairs, from A compared with itself\)", said)
@@ -165,7 +165,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
     late = "sleep 0.1; " + PART
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", late.format(0.04)], ["sh", "-c", late.format(0.2)])
     assert done.returncode == OK, done.stderr
-    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # 5; with the time before the part it would be 1.8
+    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # about 5; with the time before the part it would be 1.8
     assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)

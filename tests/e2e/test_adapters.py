@@ -481,7 +481,7 @@ def test_a_worker_lists_what_it_loaded(kind):
         assert back["ok"] and back["listed"] and not out["listed"], back
 
 
-# Health checks that would generate text, or that stay wrong after one error.
+# Servers with health checks that would generate text, or that stay wrong after one error.
 @pytest.mark.parametrize("make", [lambda: fake.SGLang(), lambda: fake.SGLang(old=True), lambda: fake.Tabby(models=["m"], healthy=False),
                                   lambda: fake.Tabby(models=["m"], healthy=False, old=True)],
                          ids=["sglang", "old sglang", "tabby", "old tabby"])
@@ -1043,7 +1043,7 @@ def test_a_process_that_a_hook_started_keeps_running(tmp_path):
     out = order("resume", kind="exec", resume_argv=["/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid"])
     assert out["ok"], out
     child = int((tmp_path / "pid").read_text())
-    assert alive(child)  # it runs on after the order
+    assert alive(child)  # the process runs on after the order
     os.kill(child, signal.SIGKILL)
 
 

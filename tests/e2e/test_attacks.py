@@ -304,7 +304,7 @@ def test_a_counter_is_shown_when_it_is_stored():
         begun = time.monotonic()
         shown.append(lasting_counters(s))
         s.child.kill()
-        shown.append(time.monotonic() - begun < 0.25)  # a reply does not wait longer for a slow disk
+        shown.append(time.monotonic() - begun < 0.25)  # a reply waits no longer than this for a slow disk
 
     with Service("two-gpus", env=EVERY_METRIC) as s:
         for _ in range(10):

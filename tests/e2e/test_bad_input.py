@@ -293,7 +293,7 @@ READERS = [
     (["serve", "--simulate=two-gpus", "--history", "none", "--listen", "127.0.0.1:0", "--token-file", "{}"],
      "/dev/zero is not a regular file"),
 ]
-MOST_KIB = 256 << 10  # the peak of a child includes that of this program before exec
+MOST_KIB = 256 << 10  # the peak of a child includes the memory of this test before exec
 
 
 def peak(args):

@@ -255,7 +255,7 @@ def test_commands_run(block, tmp_path):
         # 3, 4: a broken driver, a lost GPU; 130: interrupted
         assert done.returncode in (0, 3, 4) or (command.endswith(" -w") and done.returncode == 130), (command, done)
         assert (done.stdout + done.stderr).strip(), (command, done)
-        if output and command == "gpuward snapshot --simulate":  # its tables have the columns that the page shows
+        if output and command == "gpuward snapshot --simulate":  # the tables of its output have the columns that the page shows
             heads = [[l for l in text.splitlines() if l.startswith("GPU ")] for text in (output, done.stdout)]
             assert [h.split() for h in heads[0]] == [h.split() for h in heads[1]], heads
 
@@ -433,7 +433,7 @@ WEIGHT_BYTES = {"fp32": 4, "fp16": 2, "int8": 1}
 
 
 def lacking(*commands):
-    """Returns those of the commands that the built program does not have."""
+    """Returns the commands that the built program does not have."""
     helped = gpuward("--help").stdout.splitlines()
     have = {line.split()[0] for line in helped if line.startswith("  ") and line.split()}
     return [c for c in commands if c not in have]

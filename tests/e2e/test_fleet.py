@@ -380,7 +380,7 @@ def test_clocks_apart_and_old_readings_are_reported(fake):
 
 
 def test_a_counter_that_went_back_makes_no_energy(fake):
-    # After a restore of a database of last week, Prometheus counts the whole value as an increase.
+    # After a database of last week was restored, Prometheus counts the whole value as an increase.
     limit = NOW["gpuward_gpu_power_limit_watts"] * 86400
     fake.rows["energy"] = [({"instance": "n1"}, 3 * limit), ({"instance": "n2"}, 1.2 * limit), ({"instance": "n3"}, 5)]
     document = fleet_json(fake.url)

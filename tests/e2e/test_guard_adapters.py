@@ -114,7 +114,7 @@ def test_a10_every_kind_leaves_and_comes_back(tmp_path):
         assert c.asked() == c.each(1)
         c.order("resume")
         c.all("active", resident=SIZE, but=LAZY)
-        for k in LAZY:  # resumed, and loaded when a client asks
+        for k in LAZY:  # lazy workers are resumed, but load only when a client asks
             c.s.until("active", name=k)
             assert c.fakes[k].resident() == 0
         assert all(w["evictions_total"] == 1 for w in c.states().values())
@@ -419,7 +419,7 @@ def test_a_command_that_kills_the_service_is_followed_by_the_resume_command(worl
 
 
 def contained(path, name):
-    """A configuration of a container by name or id; the socket of its engine is path/engine."""
+    """Returns the configuration of a container worker. name: its name or id. The socket of its engine is path/engine."""
     return configure(table("ollama", "container", url=f"unix://{path}/engine", match_container=name),
                      defaults=quick(verify_s=5, drain_s=10, budget_s=30))
 

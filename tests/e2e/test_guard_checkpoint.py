@@ -60,7 +60,7 @@ def held(world, driver, tmp_path, size=4 * GIB):
 
         def follow():
             while not over.wait(0.02):
-                with contextlib.suppress(ValueError, OSError):  # its state is being written, or does not exist yet
+                with contextlib.suppress(ValueError, OSError):  # the state of the process is being written, or does not exist yet
                     world.hold(p.pid, 0 if driver.state(p.pid) == 2 else size)
         thread = threading.Thread(target=follow)
         thread.start()

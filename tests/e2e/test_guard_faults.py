@@ -14,7 +14,7 @@ from worker import GIB, UUID, Contender, Fault, Worker, World
 
 LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"
 XID = '[[timeline]]\nat = {}\ndo = "xid"\ndata = {}\n'
-PCI = "0000:06:00"  # of the first simulated GPU
+PCI = "0000:06:00"  # PCI id of the first simulated GPU
 
 
 def test_a07_a_blind_guard_keeps_still_and_sees_again(tmp_path):

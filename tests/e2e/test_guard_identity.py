@@ -124,7 +124,7 @@ def test_an_evicted_worker_is_not_lost_while_its_pidfile_is_empty(world, signall
         s.until("active", name="w")
         s.guard("evict", "w")
         evicted(s, world, w)
-        with Contender(world, 20 * GIB) as c:  # the process is ignored, but there is not enough memory
+        with Contender(world, 20 * GIB) as c:  # a rule ignores this process, but it leaves too little memory
             s.wait(lambda: s.classes().get(c.pid) == "ignored")
             s.guard("resume", "w")
             s.wait(lambda: any(d["rule"] == "resume_blocked" for d in s.decisions()))

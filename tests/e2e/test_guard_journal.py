@@ -33,7 +33,7 @@ def test_a11_a_killed_service_knows_which_worker_it_evicted(s, world, worker):
         assert worker.resident() == 0
         assert len(worker.acted()) == 1  # neither brought back nor evicted twice
     s.back(worker)
-    assert len(worker.acted()) == 2  # with the notes that were written before the service died
+    assert len(worker.acted()) == 2  # the model was loaded again with the notes that were written before the service died
 
 
 def test_a11_a_hold_outlives_the_service(s, worker):
@@ -74,10 +74,10 @@ RETURNS = ["evicted", "quiet", "precheck", "resume", "verify-up", "active"]
 @pytest.mark.parametrize("state", LEAVES)
 def test_a11_a_service_killed_while_it_evicts_finds_what_is_true(s, world, worker, state):
     with Contender(world, 8 * GIB):
-        s.until(*LEAVES[LEAVES.index(state):])  # or a later state, if the worker changed before the request arrived
+        s.until(*LEAVES[LEAVES.index(state):])  # or until a later state, if the worker changed before the request arrived
         s.restart(signal.SIGKILL)
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
-        assert len(worker.acted()) == 1  # it is not evicted twice
+        assert len(worker.acted()) == 1  # the worker is not evicted twice
     s.back(worker)
 
 
@@ -111,7 +111,7 @@ class Mortal(Guarded):
     def start(self, ready=True):
         try:
             return super().start(ready)
-        except AssertionError:  # it died before it listened, or was ready
+        except AssertionError:  # the service died before it listened, or before it was ready
             return self
 
     def live(self):
@@ -256,7 +256,7 @@ def test_a_history_that_is_no_file_is_reported_and_delays_nothing(world, worker,
 
 @contextlib.contextmanager
 def journal(s):
-    """The database of a service that has ended, and the record of its worker, which is written back."""
+    """Yields the database of a service that has ended, and the record of its worker. Writes the record back."""
     with contextlib.closing(sqlite3.connect(s.state)) as db, db:
         record = json.loads(db.execute("SELECT json FROM document WHERE kind='guard'").fetchone()[0])
         yield db, record
@@ -415,7 +415,7 @@ def test_a_game_is_still_played_after_a_restart(s, world, worker):
         assert games(s)[0]["since_utc"][:16] == since[:16]
         s.logs(f"process {game.pid} is still registered as a game")
         s.until("evicted")
-        s.observes()  # for longer than the quiet time
+        s.observes()  # observes for longer than the quiet time
         assert s.now() == "evicted" and len(worker.acted()) == acted and worker.resident() == 0
         s.restart(signal.SIGTERM)  # and after another
         s.wait(lambda: playing(s) == [game.pid])

@@ -79,7 +79,7 @@ def test_a14_a_recording_replays_to_the_same_decisions(world, worker, trace, tmp
 
 @pytest.mark.deep
 def test_a_recording_grows_as_the_guide_says(s, worker, trace):
-    """The bytes per second of docs/GUARD.md; each scene is a line, and ten come per second."""
+    """Checks the bytes per second in docs/GUARD.md. Each scene is a line, and there are ten scenes per second."""
     text = " ".join((support.TOP / "docs/GUARD.md").read_text().split())
     said = re.search(r"it grows by (\d+) to (\d+) bytes per second, or (\d+) to (\d+) MB per day", text)
     least, most, *days = map(int, said.groups())
@@ -314,7 +314,7 @@ FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guar
 
 
 def test_each_input_of_the_guard_is_recorded_in_one_place_and_read_in_one_place():
-    """A function of guard_input.h that changes the guard is called where it is recorded, and by a replay where it is read."""
+    """Each function of guard_input.h that changes the guard is called in two places: where it is recorded, and in a replay."""
     text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_input.h").read_text(), flags=re.S)
     inputs = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
     assert len(inputs) > 12 and "guard_set_foreign" in inputs

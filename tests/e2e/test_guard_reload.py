@@ -30,7 +30,8 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == acted + 1
         assert "reconcile" not in s.course()[s.course().index("evicted"):]
-        s.wait(lambda: s.worker()["need_bytes"] == before["need_bytes"])  # it is known from the first scene after the return
+        # the need is known from the first scene after the return
+        s.wait(lambda: s.worker()["need_bytes"] == before["need_bytes"])
 
 
 def test_a_hold_is_kept_over_a_reload(s, world, worker):
@@ -73,7 +74,7 @@ def test_an_evicted_worker_that_is_removed_is_reported_and_returns_when_it_is_co
     s.reports("worker ollama was removed from the configuration while it is evicted (level 2)")
     s.wait(lambda: names(s) == [])
     assert worker.resident() == 0
-    s.restart()  # its record stays after the service ends
+    s.restart()  # the worker's record stays after the service ends
     s.reload(configure(("ollama", worker)))
     s.until("evicted")
     assert s.worker()["hold"] == "evicted" and 0 < s.worker()["hold_until_seconds"] <= 3600
@@ -96,7 +97,7 @@ def test_enforce_after_dry_run_does_what_was_only_decided(world, worker):
         assert worker.resident() == 10 * GIB
         s.reload(configure(("ollama", worker)))
         s.wait(lambda: s.now() == "evicted" and worker.resident() == 0)
-        s.reload(dry)  # it is evicted, and a dry run does not bring it back
+        s.reload(dry)  # the worker is evicted, and a dry run does not bring it back
         s.wait(lambda: "this mode resumes no worker" in s.worker()["why"])
         assert s.now() == "evicted" and worker.resident() == 0
         s.reload(configure(("ollama", worker)))
@@ -209,10 +210,10 @@ def test_fifty_reloads_while_a_contender_comes_and_goes(s, world, worker):
         s.observes(0.05)
     s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB and names(s) == ["ollama"])
     acted = worker.acted()
-    assert len(acted) % 2 == 0  # it returned after each eviction
+    assert len(acted) % 2 == 0  # the worker returned after each eviction
     assert s.worker()["evictions_total"] == len(acted) // 2
     s.reload(two)
-    assert s.stop() == 0  # also if it has only just read a file
+    assert s.stop() == 0  # also if the service has only just read a file
     assert "Sanitizer" not in s.messages()
 
 
@@ -226,7 +227,7 @@ def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode
             said = " ".join(s.guard("mode", mode).stdout.split())
             assert f"mode {mode}: decisions are recorded" in said
             assert "ollama: already off the GPU" in said and "run gpuward guard mode enforce" in said
-        s.observes(1.5)  # longer than the quiet time after which it would return
+        s.observes(1.5)  # longer than the quiet time, after which the worker would return
         w = s.worker()
         assert (w["state"], w["stays_evicted"], worker.resident()) == ("evicted", True, 0)
         status = s.guard("status").stdout
@@ -237,7 +238,8 @@ def test_a_worker_that_is_out_when_the_mode_changes_stays_out_until_enforce(mode
         s.back(worker)
         assert not s.worker()["stays_evicted"]
         s.guard("mode", mode)
-        with Contender(world, 14 * GIB):  # larger than the one that is known to fit; this eviction is only a decision
+        # larger than the contender that is known to fit; in this mode the eviction is only a decision
+        with Contender(world, 14 * GIB):
             s.until("evicted")
             assert not s.worker()["stays_evicted"] and "would be: evicted" in s.guard("status").stdout
 
@@ -254,7 +256,7 @@ def test_a_mode_set_at_run_time_outlives_reload_and_kill_and_returns_to_the_conf
         with Contender(world, 8 * GIB):
             s.until("evicted")
             assert worker.resident() == 0
-            s.restart()  # kill -9 while it is evicted
+            s.restart()  # kill -9 while the worker is evicted
             s.until("evicted")
             assert s.get("/api/v1/guard").json()["mode"] == "enforce"
             s.reload(configure(("ollama", worker), mode="observe", more=IGNORE_SLEEP))

@@ -131,7 +131,7 @@ def test_trials_are_shown_as_one_mean_with_an_interval(measure, load):
     said = re.search(r"Mean of 3 +([\d.]+) (?:±|\+-) ([\d.]+) J", done.stderr)
     assert said, done.stderr
     assert float(said[1]) == pytest.approx(mean, abs=float(said[2]) / 5)
-    # The error of the sensor stays: a standard uncertainty of 2.5 % and of 2.5 W.
+    # The mean keeps the error of the sensor: a standard uncertainty of 2.5 % and of 2.5 W.
     least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
     # The variation between runs on a busy machine is added: Student's t with two degrees of freedom.
     spread = 4.303 * statistics.stdev(r["energy_joules"]["best"] for r in doc["runs"]) / 3**0.5
@@ -235,7 +235,7 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     assert "baseline-stale" not in codes(doc["runs"][0])
     # Both in the unit of the larger value, without insignificant digits.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
-    # The net energy of a run shorter than a sample is no more certain than its gross energy.
+    # In a run that is shorter than a sample, the net energy is no more certain than the gross energy.
     _, doc = measure([idle], "true", env=environment(**cache))
     gross, net = (doc["runs"][0][f"energy_{k}joules"] for k in ("", "net_"))
     assert net["high"] - net["best"] >= 0.999 * (gross["high"] - gross["best"])
@@ -470,7 +470,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     assert "marked 2 parts 'work'; the result is about the first" in done.stderr
     assert whole["iterations"] == 21 and whole["tokens"] == 336
     assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
-    # It begins when its mark is read, which may be a little later than it was written.
+    # The part begins when its mark is read, which may be a little later than it was written.
     assert 0.1 <= run["seconds"] < 0.8 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
     assert 0.01 <= run["latency_p95_seconds"] < 0.25 <= whole["latency_p95_seconds"]
     assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 6)

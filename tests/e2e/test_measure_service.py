@@ -126,7 +126,7 @@ def test_no_driver_is_opened(s, tmp_path):
     done, _ = measure(s, tmp_path, command=count)
     assert (done.returncode, done.stdout) == (OK, "0\n")
     alone = support.gpuward("measure", f"--simulate={s.scenario}", "--", *count)
-    assert int(alone.stdout) > 0  # that would be seen
+    assert int(alone.stdout) > 0  # an opened driver would be counted here
 
 
 def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):

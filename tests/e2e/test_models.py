@@ -121,7 +121,7 @@ def test_two_servers_on_one_card_share_its_energy(world, tmp_path):
         s.wait(lambda: generated(s, "big", "org/served") is not None)
         vllm.tokens["org/served"] = [(10, 100), (20, 200)]  # two engines
         s.wait(lambda: generated(s, "big", "org/served") == 300)
-        s.wait(lambda: row(s, "small", "llama3:8b")["method"] == "only model")  # its first energy is charged
+        s.wait(lambda: row(s, "small", "llama3:8b")["method"] == "only model")  # the first energy of this model is charged
         assert row(s, "small", "llama3:8b")["tokens_absent"] == "Ollama has no token counter"
         assert row(s, "small", "llama3:8b")["last_minute"]["joules_per_token_absent"] == "the tokens are unknown"
         ollama.load("qwen:1b")  # two models and no counter: it is unknown which model works
@@ -164,7 +164,7 @@ def test_an_evicted_or_sleeping_server_is_not_asked(world, tmp_path):
             s.until("evicted", name="chat")
             fake.calls.clear()
             before = joules(models(s)[0], "chat")
-            s.wait(lambda: joules(models(s)[0], "chat") > before)  # its energy is still counted
+            s.wait(lambda: joules(models(s)[0], "chat") > before)  # the energy of the server is still counted
             assert not asked(fake) and "a" not in fake.loaded
 
 

@@ -321,7 +321,7 @@ CHANGES = {  # (operation, status): how
     ("resume", 400): lambda s: s.post("/api/v1/resume?x=1", token=True),
     ("resume", 401): lambda s: s.post("/api/v1/resume"),
 }
-# Of the guard: paths that answer 200 where it knows a worker, and 503 before it has begun.
+# Paths of the guard that answer 200 if it knows a worker, and 503 before it has begun.
 GUARD_GETS = {
     "getGuard": "/api/v1/guard",
     "getGuardGpu": "/api/v1/guard/gpus/0",

@@ -765,7 +765,7 @@ def test_the_past_of_one_process_is_shown(page, demo):
 @needs_daemon
 def test_workloads_and_those_that_ended_are_shown(page, demo, tmp_path):
     page.open(demo.url).live()
-    assert page.js("document.querySelector('#workloads').closest('section').hidden")  # no group can be named
+    assert page.js("document.querySelector('#workloads').closest('section').hidden")  # no process belongs to a workload
     m = machine_tree.Machine(tmp_path).process(5001, "/system.slice/llm.service")
     m.process(5002, "/system.slice/<img src=x onerror=alert(1)>.service", "until = 5")
     with m.serve("[workloads]\nkeep_s = 2\n") as s:

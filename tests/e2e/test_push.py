@@ -213,7 +213,7 @@ def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
             assert figure(s, "dropped_total") == 0
             s.wait(lambda: set(made) <= set(engine.times(since="10d")))
 
-        def energy():  # in the last hour: at most two H100s at their limit since the return, not a week of energy
+        def energy():  # at most the energy of two H100s at their limit since the return, not the energy of a week
             return engine.query('sum(increase(gpuward_energy_joules_total{instance="away"}[1h]))')
         joules = float(s.wait(energy)[0]["value"][1])
         assert 0 <= joules < 2 * 700 * 3600
@@ -385,7 +385,7 @@ def test_otlp_has_the_metrics_of_the_page(tmp_path):
         s.wait(lambda: (figure(s, "dropped_total") or 0) >= 4)
         s.wait(lambda: "the server rejected 2 of" in s.messages())
     resource, name, _, _, points = r.metrics[-1]
-    assert all(value is None for _, value, _, _ in points)  # the end of the service
+    assert all(value is None for _, value, _, _ in points)  # the last message only ends the series
 
 
 def test_a_reload_starts_changes_and_stops_the_push(tmp_path):

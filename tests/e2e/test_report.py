@@ -77,7 +77,7 @@ def test_the_page_is_whole_and_needs_nothing_else(tmp_path, pair):
 
 
 def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
-    """No green if there is one run each, which does not show how much runs vary, or if the trials vary widely."""
+    """Nothing is green if each row has one run, because it is unknown how much runs vary, or if the trials vary widely."""
     b = save(tmp_path, "b.json", result("fp16", power=300))
     for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
         page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
@@ -202,7 +202,7 @@ def test_bytes_that_are_no_text_are_replaced(tmp_path):
         done = subprocess.run([PROGRAM, command, path, "--title", b"x\xff\xc3<\x1by"],
                               capture_output=True, env=environment())
         assert done.returncode == OK
-        text = done.stdout.decode("utf-8")  # or it raises
+        text = done.stdout.decode("utf-8")  # raises if it is not UTF-8
         assert "x\ufffd\ufffd&lt;\ufffdy" in text
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", text)
     ET.fromstring(done.stdout)
@@ -339,7 +339,7 @@ def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
     other = save(tmp_path, "c.json", result("c", name="NVIDIA L4", uuid="GPU-x"))
     run("report", *pair, other, code=USAGE)
     assert "do not cancel" in run("report", *pair, other, "--across-gpus").stdout
-    run("plot", *pair, other)  # lays over, compares nothing
+    run("plot", *pair, other)  # draws them over each other, compares nothing
 
 
 def test_every_picture_of_a_report_marks_simulated_results(tmp_path):

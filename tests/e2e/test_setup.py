@@ -125,7 +125,7 @@ def test_nothing_is_changed_without_a_gpu_without_a_terminal_or_in_a_dry_run(ful
     assert "gpuward setup --dry-run --simulate." in done.stderr
     assert "gpuward setup --dry-run --simulate." not in support.gpuward("setup", "--dry-run", "--simulate=no-gpu").stderr
     plan = full.setup("--dry-run", code=support.NO_GPU)
-    assert plan.stderr == done.stderr and not plan.stdout  # no steps that setup would not do
+    assert plan.stderr == done.stderr and not plan.stdout  # nothing is printed that setup would not do
     assert full.files() == before
 
 
@@ -172,7 +172,7 @@ def test_undo_names_a_worker_that_was_evicted_before_the_mode_became_dry_run(ful
         began = time.monotonic()
         said = " ".join(full.setup("--undo", **env).stdout.split())
         assert "The worker ollama is off the GPU now (state evicted)" in said
-        assert time.monotonic() - began < 20  # it does not wait for a worker that cannot return
+        assert time.monotonic() - began < 20  # setup does not wait for a worker that cannot return
 
 
 def test_undo_names_a_folder_that_is_not_empty_and_a_service_that_still_runs(full):

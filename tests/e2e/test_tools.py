@@ -54,7 +54,7 @@ def test_deciding_and_computing_code_must_be_pure(tree):
 
 
 def test_the_measurement_of_checkpoints_on_a_gpu_works_with_the_fake_driver():
-    """It is tried here because no machine of the tests has a GPU."""
+    """tests/gpu/evict is tried here, because no machine of the tests has a GPU."""
     done = subprocess.run([TOP / "tests" / "gpu" / "evict", "--check", "2"], capture_output=True, text=True, timeout=TIMEOUT,
                           env={**os.environ, "BUILD": str(BUILD)})
     assert done.returncode == 0 and done.stdout.endswith("8 rows, 0 failed\n"), done.stdout + done.stderr

@@ -33,7 +33,7 @@ static void check_object(const char *text, size_t size)
 
 static void check_question(const char *text, size_t size)
 {
-	/* fuzz_recording.c reads the lines of a recording. */
+	/* fuzz_recording.c tests the lines of a recording. */
 	static const struct guard_view_ops ops;
 	static const struct policy none;
 	static struct guard_question q;

@@ -78,7 +78,7 @@ static inline void ask_only(struct world *o, enum guard_request what)
 	assert_int_equal(guard_request(o->g, 0, what, 0, o->now, message, sizeof(message)), 0);
 }
 
-/* Fetches the next order, after all records were fetched. */
+/* Fetches and discards all records, then fetches the next order. */
 static inline bool next_order(struct world *o, struct guard_order *ret)
 {
 	struct guard_record r;

@@ -269,7 +269,7 @@ API_TEST(events_are_listed_or_followed)
 	at("events.0.id", "4");
 	at("events.1.text", "\"a \\\"thing\\\" happened\"");
 	assert_null(json_at(t.reply.body.p, "events.2"));
-	t.api.stream = (struct stream *)&t; /* only passed on, never read */
+	t.api.stream = (struct stream *)&t; /* the pointer is only passed on, never read */
 	fake_add(&fake.head, "Accept", "text/event-stream");
 	get("/api/v1/events?topics=tick,window", 200);
 	assert_ptr_equal(fake.stream, t.api.stream);
@@ -673,7 +673,8 @@ API_TEST(a_window_and_its_end_are_stored_before_the_answer)
 	unstored = 4;
 	open_window("");
 	assert_int_equal(fake.tries, 3);
-	assert_int_equal(t.begun, 1); /* the handler was called four times and opened one */
+	/* the handler was called four times and opened one window */
+	assert_int_equal(t.begun, 1);
 	unstored = 4;
 	post(below("/stop"), "", 200);
 	assert_int_equal(unstored, 0);

@@ -294,7 +294,7 @@ TEST(a_long_name_is_cut)
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
-	memset(u.name, 'x', sizeof(u.name)); /* no end */
+	memset(u.name, 'x', sizeof(u.name)); /* without a NUL at the end */
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 1, 1, &u, 1, false);
 	assert_int_equal(strlen(a.row[0].name), sizeof(a.row[0].name) - 1);
@@ -356,7 +356,7 @@ TEST(a_total_without_intervals_is_unattributed)
 	assert_true(a.unattributed_joules == 42);
 
 	attribute_init(&a, 0, 0);
-	/* needs a factor that is too large for a double */
+	/* the split needs a factor that is too large for a double */
 	attribute_add(&a, 5e-324, 1, &u, 1, false);
 	attribute_finish(&a, 1e9);
 	assert_true(a.unattributed_joules == 1e9);

@@ -81,7 +81,7 @@ static double two_pass(const double *x, unsigned n, double *ret_u)
 
 TEST(the_estimate_is_mean_standard_error_and_student_t)
 {
-	/* Two-sided 95 % factors from a table. */
+	/* Two-sided 95 % factors of Student's t, from a table. */
 	static const double factor[] = {
 		[2] = 12.706, [3] = 4.303, [10] = 2.262, [30] = 2.045
 	};

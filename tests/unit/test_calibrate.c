@@ -192,7 +192,8 @@ TEST(fits_cover_the_truth_with_correlated_errors)
 		{ 8, 0, 0, 120, 180 },
 		{ 8, 0.5, 0, 120, 180 },
 		{ 8, 0.9, 0, 120, 180 },
-		{ 5, 0.9, 6, 300, 170 }, /* noise hides the correlation of neighbours */
+		/* independent noise hides the correlation of successive points */
+		{ 5, 0.9, 6, 300, 170 },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -350,7 +351,7 @@ TEST(energy_is_corrected_and_the_raw_value_is_kept)
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
 	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
-	/* The gain uncertainty applies to what is above 400 W: 100 W for 10 s. */
+	/* The gain uncertainty applies to the power above 400 W: 100 W for 10 s. */
 	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
 	near(e.budget[GW_BUDGET_OFFSET], 5);
 	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));

@@ -419,7 +419,7 @@ TEST(small_sizes_are_not_rounded_to_zero)
 	struct capacity_answer a;
 
 	capacity_fit(&g, 100, &a);
-	assert_in(a.why, "100 bytes of 1.00 MiB available");
+	assert_in(a.why, "100 bytes needed, 1.00 MiB available");
 }
 
 static double left(const struct capacity_gpu *g, const struct capacity_answer *a)

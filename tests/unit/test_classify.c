@@ -151,7 +151,7 @@ static void random_pattern(char *out, size_t size, unsigned depth)
 	}
 }
 
-/* No match may keep a thread busy: the slowest known patterns, and random ones. */
+/* No match may keep a thread busy. Tries the slowest known patterns, and random ones. */
 TEST(a_match_of_every_pattern_that_is_accepted_takes_less_than_half_a_second)
 {
 	static const char *const slow[] = { ".*a.{40}z", "[ab]*a.{40}z", "(a|b)*a(a|b){22}z",

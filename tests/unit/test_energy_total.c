@@ -107,7 +107,7 @@ TEST(a_counter_that_was_reset_between_two_readings_loses_nothing)
 	energy_total_init(&t, &setup, AT(0));
 	counter(&t, 0, 1000);
 	samples(&t, 0, 10000, 300);
-	counter(&t, 10000, 1200); /* it was reset after 6 s and has counted since */
+	counter(&t, 10000, 1200); /* the counter was reset after 6 s and has counted since */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 }
 

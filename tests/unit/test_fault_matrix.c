@@ -77,11 +77,12 @@ static const char *figure_name(unsigned f)
 }
 
 static struct {
-	bool figure[FIGURES];          /* figures that may be absent if the call fails */
-	bool must[FIGURES];            /* of these, the ones for which there is no other call */
-	enum nvml_call older[FIGURES]; /* of each figure, the call that is made if this one is
-					* missing; CALL_none: there is none */
-	unsigned tiers;                /* 0: the call is in no row of nvml_readers.def */
+	bool figure[FIGURES]; /* figures that may be absent if the call fails */
+	/* the part of these figures that no other call returns */
+	bool must[FIGURES];
+	/* per figure, the call that is made if this call is missing; CALL_none: no call */
+	enum nvml_call older[FIGURES];
+	unsigned tiers; /* 0: the call is in no row of nvml_readers.def */
 } about[CALL_COUNT];
 
 static void about_fields(enum nvml_call call, unsigned tier, enum nvml_shape shape)

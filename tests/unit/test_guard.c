@@ -320,7 +320,7 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	world_begin(o);
 	world_run(o, S);
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, UINT64_MAX, o->now, &id), 0);
-	/* it fits, however long the contender stays */
+	/* the reservation fits, however long the contender stays */
 	assert_int_equal(reserved(o, id, message), 1);
 	world_run(o, 5 * S);
 	assert_int_equal(o->orders, 0);
@@ -360,7 +360,7 @@ GUARD_TEST(memory_is_reserved_for_one_process_only)
 	assert_int_equal(reserved(o, first, message), 1);
 	guard_release(o->g, first, o->now);
 	assert_int_equal(reserved(o, second, message), 1);
-	/* an earlier reservation comes first, also if its place in the list is later */
+	/* the earlier reservation comes first, even if its place in the list is later */
 	assert_int_equal(guard_reserve(o->g, "GPU-0", 4 * GIB, 0, 0, o->now, &first), 0);
 	assert_int_equal(reserved(o, second, message), 1);
 	assert_int_equal(reserved(o, first, message), 1);

@@ -218,8 +218,7 @@ POLICY_TEST(a_worker_with_another_match_has_not_ended, 1)
 	p.worker[0].match = (struct policy_match){ .name = "nobody", .uid = -1 };
 	assert_int_equal(swap(o, &p), 0);
 	assert_string_equal(world_status(o, 0).why, "not there: no process is called nobody");
-	/* After the worker was found by the new match, the end of its process counts as its
-	 * end. */
+	/* When the process that the new match found ends, the worker ends. */
 	o->w[0].alive = true;
 	world_run(o, 2 * S);
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);

@@ -168,7 +168,7 @@ GUARD_ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook)
 {
 	for (unsigned late = 0; late < 2; late++) {
 		of_a_hook(o, hook);
-		if (late) /* its memory becomes free before it ends */
+		if (late) /* the worker's memory becomes free before its process ends */
 			world_run(o, 2 * S);
 		o->w[0].alive = false;
 		world_run(o, 30 * S);

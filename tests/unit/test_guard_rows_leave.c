@@ -304,7 +304,7 @@ GUARD_ROW("17", the_notes_of_an_eviction_are_stored_before_it_is_verified)
 	world_ask(o, 0, REQUEST_EVICT, 0);
 	until_ordered_to_leave(o);
 	writes = o->journal.writes;
-	world_step(o); /* its outcome */
+	world_step(o); /* its outcome arrives */
 	assert_state(o, STATE_VERIFY);
 	assert_int_equal(o->journal.writes, writes + 1);
 }
@@ -512,7 +512,7 @@ GUARD_ROW("24, 34", a_worker_that_sleeps_and_cannot_be_woken_is_not_called_activ
 	ask_run(o, REQUEST_RELEASE, 0, 300 * S);
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 0, ANY, STATE_EVICTED, NULL);
-	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
+	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* tried again, but not often */
 	assert_orders(o, 1, EVICT); /* no second order to evict, because no reason is left */
 	o->w[0].acts.wont_return = false;
 	world_run(o, 600 * S);

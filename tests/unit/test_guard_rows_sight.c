@@ -431,7 +431,7 @@ GUARD_ROW("52", a_gpu_that_turns_dry_between_two_scenes_moves_nothing_until_it_t
 	assert_state(o, STATE_EVICTED);
 	o->simulated = true;
 	world_run(o, 30 * S);
-	assert_decided(o, 0, ANY, ANY, "mode"); /* its state is the same */
+	assert_decided(o, 0, ANY, ANY, "mode"); /* the worker's state is the same */
 	assert_state(o, STATE_EVICTED);
 	assert_orders(o, 0, RESUME);
 	assert_true(o->journal.disk[0].evicted);

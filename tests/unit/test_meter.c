@@ -534,7 +534,7 @@ TEST(a_begin_set_late_still_has_its_counter)
 	assert_true(off_by(r->joules.best, truth) < 0.01);
 }
 
-/* After few readings the phase of the counter is uncertain: no window may be wrong by a
+/* After few readings the phase of the counter is uncertain, but no window may be wrong by a
  * tick. */
 TEST(counter_ticks_are_not_off_by_one)
 {
@@ -630,7 +630,7 @@ TEST(a_gpu_whose_sampler_does_not_start_in_time_is_not_measured)
 
 TEST(a_context_that_is_closed_too_late_does_not_hide_the_next_gpu)
 {
-	/* its thread may still use the context when the program ends: not a leak */
+	/* the thread may still use the context when the program ends, so it is not a leak */
 	static struct gw_ctx *volatile left_behind;
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
@@ -1174,8 +1174,8 @@ TEST(a_meter_starts_with_the_calls_it_needs)
 	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
 }
 
-/* While a long window is open, at most one call per second is allowed for the quantities and
- * one for the ring, and 0.1 for the slow quantities. */
+/* While a long window is open, at most one call per second is allowed for the quantities, one
+ * for the ring, and 0.1 for the slow quantities. */
 TEST(an_open_window_costs_few_calls)
 {
 	static const struct {

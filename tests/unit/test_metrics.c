@@ -94,7 +94,7 @@ static double value(const char *text, const char *series)
 	return NAN;
 }
 
-/* Returns the value of GPU i's sample with this name and more labels. */
+/* Returns the value of the sample of GPU i with this name and the labels in `more`. */
 static double of(const char *text, const char *name, unsigned i, const char *more)
 {
 	char series[512];

@@ -133,7 +133,7 @@ static void a_model_that_loads_later_counts_from_0(void **state)
 	load("a", 0, 5, 500);
 	load("b", 0, 6, 600);
 	settle("w", 2);
-	assert_near(generated("w", "a"), 0); /* its counter began before this service */
+	assert_near(generated("w", "a"), 0); /* the counter of `a` began before this service */
 	assert_near(generated("w", "b"), 600);
 }
 

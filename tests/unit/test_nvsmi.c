@@ -127,7 +127,7 @@ NVSMI_TEST(queries_only_the_requested_tiers)
 	assert_null(strstr(line, "vbios_version"));
 	assert_null(strstr(line, "fan.speed"));
 	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
-	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has no such columns */
+	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* nvidia-smi has no such columns */
 	assert_int_equal(runs(), 2);
 	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 }

@@ -225,8 +225,10 @@ static void number(const char *text, uint64_t before, uint64_t after)
 TEST(numbers_that_do_not_count_up_are_noticed)
 {
 	number("iteration 0\niteration 1\niteration 2\n", 0, 0);
-	number("iteration 5000\niteration 5001\n", 0, 0);                     /* went on */
-	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
+	/* the counter went on */
+	number("iteration 5000\niteration 5001\n", 0, 0);
+	/* an epoch began again */
+	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0);
 	number("iteration 1\niteration\niteration 3\n", 0, 0);
 	number("iteration\niteration\n", 0, 0);
 	number("iteration 1\niteration 1\n", 0, 0); /* a single bad number is not reported */

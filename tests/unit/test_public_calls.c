@@ -40,7 +40,8 @@ static int close_all(void **state)
 #define FULL ((void *)&room) /* a result pointer that must not be used */
 static char room[4096];
 
-/* Calls of each function with one NULL after the other. The context is that of gw_ctx_error(). */
+/* One row per function and pointer: a call with NULL for this pointer. The third column is the
+ * context of gw_ctx_error(). */
 #define CALLS(X)                                                                              \
 	X(gw_quantity_find, "key", NULL, gw_quantity_find(NULL))                              \
 	X(gw_quantity_name, "out", NULL, gw_quantity_name(0, 0, NULL, 9))                     \
@@ -191,7 +192,7 @@ TEST_WITH(the_parent_of_an_orphan_is_unknown, NULL, sim_teardown)
 {
 	struct gw_process_list *l;
 
-	sim_text(TWO_GPUS); /* its process is in no /proc */
+	sim_text(TWO_GPUS); /* the process of this world is in no /proc */
 	sim_open();
 	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 	assert_int_equal(gw_process_list_take(l), 0);

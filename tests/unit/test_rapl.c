@@ -220,7 +220,8 @@ TEST(a_counter_that_wraps_goes_on)
 	put_zone("intel-rapl:0", "package-0\n", at, RANGE);
 	rapl_open(&r, &t.root);
 	for (int i = 0; i < 300; i++) {
-		uint64_t used = (uint64_t)rand() * 97 % (RANGE - 1); /* less than one turn */
+		/* less than one wrap of the counter */
+		uint64_t used = (uint64_t)rand() * 97 % (RANGE - 1);
 
 		truth += (double)used * 1e-6;
 		at = (at + used) % RANGE;
@@ -398,7 +399,7 @@ TEST(the_power_pmu_is_read_where_powercap_is_not)
 	assert_int_equal(perf[1].cpu, 28);
 	assert_int_equal(perf[2].config, 3);
 	for (unsigned i = 0; i < 4; i++)
-		perf_set(i, (i + 1) * (UINT64_C(1) << 32)); /* 1, 2, 3, 4 J */
+		perf_set(i, (i + 1) * (UINT64_C(1) << 32)); /* 1 + 2 + 3 + 4 J */
 	rapl_read(&r);
 	assert_joules(10);
 	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);

@@ -468,7 +468,8 @@ TEST(a_member_of_a_units_cgroup_is_the_workers)
 	put_process(600, 1, 60, "/usr/bin/runner", SESSION);
 	first_scene(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
 	assert_classes("502 worker, 600 contender");
-	assert_int_equal(scene.roots, 2); /* also the root process that is on no GPU */
+	/* one of them is the root process that is on no GPU */
+	assert_int_equal(scene.roots, 2);
 	assert_int_equal(scene.root[0].id.pid + scene.root[1].id.pid, 500 + 502);
 }
 
@@ -659,7 +660,7 @@ TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	assert_int_equal(sim_process(0, 500, GIB, 0), 0);
-	take(); /* long before the next regular check */
+	take(); /* the next regular check would be much later */
 	assert_classes("500 worker, 600 contender");
 }
 
@@ -702,7 +703,8 @@ TEST(a_process_that_becomes_another_program_is_no_worker)
 	assert_roots(0, 1);
 	take_after(PROCESS_CACHE_REFRESH_OLD_NS);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
-	assert_int_equal(class_of(501), CLASS_WORKER); /* it was a descendant of the worker */
+	/* the process was a descendant of the worker */
+	assert_int_equal(class_of(501), CLASS_WORKER);
 	take_after(60 * NS_PER_S);
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 	become(500, "python3 serve --model x");
@@ -987,7 +989,7 @@ TEST(a_zombie_is_no_worker)
 		first_scene(GPU ON(600, "1 GiB"));
 		assert_int_equal(roots_of(ROOT_FOUND), 1);
 		put_zombie(500, 50);
-		for (unsigned n = 0; n < 3; n++) { /* it is not found again */
+		for (unsigned n = 0; n < 3; n++) { /* the worker is not found again */
 			take_after(6 * NS_PER_S);
 			assert_int_equal(scene.roots, 0);
 		}
@@ -1035,7 +1037,7 @@ TEST(a_search_of_many_processes_is_bounded)
 	}
 	put_process(9000, 1, 5, "/srv/server", SESSION);
 	open_builder(GPU);
-	for (unsigned i = 0; i < 20; i++) { /* within two seconds: one search */
+	for (unsigned i = 0; i < 20; i++) { /* within two seconds there is only one search */
 		take();
 		sim_step(100 * NS_PER_MS);
 	}
@@ -1154,7 +1156,8 @@ TEST(our_tree_and_our_services_cgroup_are_own)
 	first_scene(GPU ON(77, "1 MiB") ON(78, "1 MiB") ON(79, "1 MiB") ON(80, "1 GiB")
 			    ON(90, "1 MiB"));
 	assert_classes("77 self, 78 self, 79 self");
-	assert_int_equal(class_of(80), CLASS_WORKER); /* although this program started it */
+	/* a worker, although this program started it */
+	assert_int_equal(class_of(80), CLASS_WORKER);
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 

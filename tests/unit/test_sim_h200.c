@@ -161,8 +161,8 @@ TEST(the_ring_follows_half_second_bursts)
 	}
 	report(&tally, "ring");
 	assert_true(tally.n > 350);
-	/* The first burst ended some ms later than it should have (two samples), and one sample
-	 * in the middle of a burst is low for no known reason. */
+	/* The first burst ended some ms later than it should have, which affects two samples.
+	 * One sample in the middle of a burst is low for an unknown reason. */
 	assert_true(tally.beyond <= 3);
 }
 

@@ -1548,8 +1548,8 @@ STORE_TEST(blocks_read_back_exactly_and_junk_is_refused)
 
 STORE_TEST(a_block_with_two_values_of_one_moment_is_refused)
 {
-	/* version 1, two moments, no column; the offsets as floats: 1.25 and 1.5 are the same
-	 * unit */
+	/* version 1, two moments, no column. The offsets are floats; 1.25 and 1.5 become the
+	 * same number of units. */
 	const float offset[] = { 1.25f, 1.5f };
 	char bytes[4 + sizeof(offset)] = { 1, 2, 0, 2 };
 	struct block b = { .columns = 0 };

@@ -12,7 +12,7 @@ static const char *near(const char *word)
 
 TEST(corrects_a_typo)
 {
-	assert_string_equal(near("lisen"), "listen");   /* left out */
+	assert_string_equal(near("lisen"), "listen");   /* a letter is missing */
 	assert_string_equal(near("listten"), "listen"); /* doubled  */
 	assert_string_equal(near("lixten"), "listen");  /* replaced */
 	assert_string_equal(near("lsiten"), "listen");  /* swapped  */

@@ -484,7 +484,7 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
-/* Reads the states of the workers, and process 7 of the GPU, which is the worker "ollama". */
+/* Reads the states of the workers. Process 7 of the GPU is the worker "ollama". */
 static void read_guard(const char *uuid, const char *workers)
 {
 	struct json_doc *doc = parsed(workers);

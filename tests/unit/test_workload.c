@@ -95,7 +95,7 @@ TEST(recognises_pods_of_every_driver_and_runtime)
 		POD("/kubepods/besteffort/pod" UID "/" ID, UID, ID),
 		POD("/kubepods/pod" UID "/" ID, UID, ID),
 		POD("/kubepods/burstable/pod" HASH "/" ID, HASH, ID),
-		/* kubelet with systemd, containerd without */
+		/* the kubelet uses the systemd driver, containerd does not */
 		POD("/system.slice/containerd.service/kubepods-burstable-pod" UID_
 		    ".slice:cri-containerd:" ID,
 		    UID, ID),

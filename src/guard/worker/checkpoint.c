@@ -89,8 +89,8 @@ static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 	return max > now ? max - now : 0;
 }
 
-/* Returns the least free memory of the process's control group and its parents. A checkpoint
- * counts as memory of the process. */
+/* Returns the free memory of the process's control group, or of a parent group that has less. A
+ * checkpoint counts as memory of the process. */
 static uint64_t process_memory_free(const struct root *root, int64_t pid)
 {
 	uint64_t least = UINT64_MAX;

@@ -94,8 +94,8 @@ static bool llamaswap_in_flight(const char *stream)
 	return busy;
 }
 
-/* Does not wait for running requests if this version of llama-swap reports none, because then it
- * is unknown whether requests run. */
+/* Does not wait for running requests if this version of llama-swap does not report them,
+ * because then it is unknown whether requests run. */
 static int llamaswap_drain(struct worker_call *c, bool *ret_busy)
 {
 	const uint64_t until_ns = clock_mono_ns(clock_real()) + LLAMASWAP_EVENTS_NS;
@@ -533,8 +533,8 @@ static const struct {
 	const char
 		*array; /* path of the array in the document; NULL: the document is one entry */
 	const char *name; /* path of the model's name in an entry */
-	/* Returns the state of an entry, and sets *name to NULL if the name is unknown. If there
-	 * is no function, every listed model is loaded. */
+	/* Returns the state of an entry, and sets *name to NULL if the name is unknown. Without
+	 * this function, every listed model counts as loaded. */
 	enum model_state (*state)(const struct json_doc *entry, const char **name);
 } formats[WORKER_KINDS] = {
 	[WORKER_LLAMACPP] = { "/models", "data", "id", llamacpp_state },

@@ -37,8 +37,8 @@ static int kobold_get(struct worker_call *c, const char *path, struct json_doc *
 	return kobold_result(c, worker_get_json(c, path, ret));
 }
 
-/* Sets *ret_loaded: a model of any type is loaded. With --autoswapmode this is true for every
- * model of the configuration, loaded or not. */
+/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode this is true
+ * for every model of the configuration, loaded or not. */
 static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin *ret_admin)
 {
 	static const char *const types[] = { "llm", "txt2img",    "transcribe",
@@ -296,8 +296,10 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 		return 0;
 	if (kobold_file_for(options, model, file, sizeof(file)))
 		return kobold_load(c, file, model);
-	return worker_ok(c, "%.80s is loaded, not %.80s: set model to the file to load", now,
-			 model);
+	return worker_ok(
+		c,
+		"%.80s is loaded, not %.80s: set the key model to the file that must be loaded",
+		now, model);
 }
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
