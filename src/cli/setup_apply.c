@@ -347,12 +347,6 @@ static int do_step(const struct setup_place *at, const struct setup_step *s)
 	}
 }
 
-static void print_step(const struct setup_step *s)
-{
-	if (s->why)
-		printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
-}
-
 static bool is_of_user(enum setup_what what)
 {
 	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
@@ -416,8 +410,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			if (err)
 				code = cli_fail("%s", step_error(s, err, text));
 		}
-		if (code == EXIT_OK && !quiet && !there)
-			print_step(s);
+		if (code == EXIT_OK && !quiet && !there && s->why)
+			printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
 	}
 	return code;
 }
