@@ -79,6 +79,13 @@ int file_make_directory(const char *dir, char *message, size_t size)
 	}
 }
 
+bool file_accepts(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+	return poll(&p, 1, 0) == 1 && (p.revents & POLLOUT);
+}
+
 int file_write_all(int fd, const char *p, size_t n)
 {
 	while (n) {

@@ -58,6 +58,10 @@ const char *file_strerror(int e);
  * maximum of out (buf_init()); -GW_E_NOMEM or -GW_E_IO. */
 int file_read_line(FILE *f, struct buf *out);
 
+/* True if a write of at most PIPE_BUF bytes to fd does not block now. A terminal that is nearly
+ * full is reported as true, but may block. */
+bool file_accepts(int fd);
+
 /* Writes all n bytes to fd. Returns 0, or -1 with errno. */
 int file_write_all(int fd, const char *p, size_t n);
 

@@ -1,6 +1,7 @@
 #include "log.h"
 
 #include "buf.h"
+#include "file.h"
 #include "json.h"
 #include "number.h"
 #include "text.h"
@@ -8,14 +9,18 @@
 #include <gpuward.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* Linux writes up to 4096 bytes (PIPE_BUF) to a pipe in one piece, so that lines of several
- * processes do not mix. */
-#define LINE_SIZE 4096
+/* Linux writes up to PIPE_BUF bytes to a pipe in one piece, so that lines of several processes
+ * do not mix, and a pipe that poll() reports as writable has room for them. */
+#define LINE_SIZE PIPE_BUF
 
 /* Reserved for the end of the line: the mark that the line was cut, the brace and the
  * newline. */
@@ -30,10 +35,26 @@ struct line {
 	bool cut;
 };
 
+/* Opens a pipe or a terminal again, so that writing to it does not block. The flag O_NONBLOCK on
+ * fd would also affect the other programs that use it. poll() alone is not enough: it reports a
+ * terminal as writable while there is room for one byte, and another program may fill a pipe
+ * before the write. Returns fd if this is not possible. */
+static int log_open_again(int fd)
+{
+	char path[32];
+	struct stat st;
+	int own = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	if (isatty(fd) || (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)))
+		own = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	return own < 0 ? fd : own;
+}
+
 void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
 	      const struct clock *clock)
 {
-	l->fd = fd;
+	l->fd = log_open_again(fd);
 	l->level = level;
 	l->format = format;
 	l->clock = clock;
@@ -121,15 +142,16 @@ static void put_pair(struct line *l, const struct log_pair *p)
 	}
 }
 
-void log_write(struct log *l, enum log_level level, const char *msg,
-	       const struct log_pair *pairs, unsigned n)
+/* Returns false if the line was not written completely. */
+static bool write_line(struct log *l, enum log_level level, const char *msg,
+		       const struct log_pair *pairs, unsigned n)
 {
 	struct line line = { .json = l->format == LOG_JSON };
 	char mem[LINE_SIZE], time[CLOCK_RFC3339_SIZE];
 	ssize_t written;
 
-	if (level > l->level)
-		return;
+	if (!file_accepts(l->fd))
+		return false;
 	buf_init_fixed(&line.b, mem, sizeof(mem));
 	clock_format_rfc3339(clock_wall_ns(l->clock), time);
 	put_string(&line, "time", time);
@@ -143,8 +165,25 @@ void log_write(struct log *l, enum log_level level, const char *msg,
 	do {
 		written = write(l->fd, line.b.p, line.b.len);
 	} while (written < 0 && errno == EINTR);
-	if (written != (ssize_t)line.b.len)
-		atomic_fetch_add(&l->dropped, 1);
+	return written == (ssize_t)line.b.len;
+}
+
+void log_write(struct log *l, enum log_level level, const char *msg,
+	       const struct log_pair *pairs, unsigned n)
+{
+	uint64_t dropped;
+
+	if (level > l->level)
+		return;
+	dropped = atomic_exchange(&l->dropped, 0);
+	if (dropped && write_line(l, LOG_WARNING,
+				  "lines of the log were dropped because they could not be "
+				  "written",
+				  &LOG_I("lines", (int64_t)dropped), 1))
+		dropped = 0;
+	if (!write_line(l, level, msg, pairs, n))
+		dropped++;
+	atomic_fetch_add(&l->dropped, dropped);
 }
 
 bool log_latch(struct log_latch *latch, bool on)

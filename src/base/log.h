@@ -2,7 +2,8 @@
  *
  * Only the daemon and the command line log; the layers below return errors. A line is built in
  * a fixed buffer and written with one write(), so that lines of several threads do not mix and
- * nothing is allocated. A line that does not fit is cut and marked with cut=true. */
+ * nothing is allocated. A line that does not fit is cut and marked with cut=true. A line that
+ * cannot be written at once is dropped; a later line reports the number of dropped lines. */
 #ifndef GW_BASE_LOG_H
 #define GW_BASE_LOG_H
 
@@ -19,9 +20,11 @@ struct log {
 	enum log_level level; /* lines with a higher number (less urgent) are not written */
 	enum log_format format;
 	const struct clock *clock;
-	_Atomic uint64_t dropped; /* number of lines that write() did not write completely */
+	/* Number of lines that were dropped since the last line that reports their number. */
+	_Atomic uint64_t dropped;
 };
 
+/* Opens a pipe or a terminal again: the log then has its own descriptor, which stays open. */
 void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
 	      const struct clock *clock);
 

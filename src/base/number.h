@@ -1,5 +1,4 @@
-/* number: converts between numbers and text in any locale, reads numbers with units, and writes
- * and reads the fields of recordings (tsv_*).
+/* number: converts between numbers and text in any locale, and reads numbers with units.
  *
  * The library runs inside programs that call setlocale(); strtod() and printf() would then read
  * and write decimal commas. */
@@ -23,34 +22,9 @@ void number_format(double v, char out[static NUMBER_SIZE]);
 /* Returns v, or 0 if v would be printed as "-0.00" with this number of decimals. */
 double number_without_minus_zero(double v, int decimals);
 
-/* These functions read a number that is a field of a recording. The whole text must be a
- * decimal number that fits the type. number_real() accepts finite numbers, and "-" for unknown,
- * which it returns as NAN. The functions return false for other text; *ret is then undefined. */
+/* Reads a decimal number that is the whole text and fits the type; false for other text. *ret is
+ * then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
-bool number_i64(const char *text, int64_t *ret);
-bool number_real(const char *text, double *ret);
-
-/* A recording consists of lines with fields separated by tabs. A string is always one field:
- * tabs and newlines in it are escaped. The field "-" is an empty string or an unknown number. */
-
-/* Writes a string as one field. Control characters, backslashes and dashes are written in
- * hexadecimal. */
-void tsv_add_text(struct buf *out, const char *s);
-/* Writes a number that reads back to the same double; "-" if it is not finite. */
-void tsv_add_real(struct buf *out, double v);
-
-/* Copies the field at *at and moves *at past the field and its tab. Returns false if there is
- * no field, or if the field does not fit in out. */
-bool tsv_take(const char **at, char *out, size_t size);
-/* Reads what tsv_add_text() wrote. Returns false if the field is invalid or does not fit. */
-bool tsv_text(const char *field, char *out, size_t size);
-
-/* Writes a string in which "-" has no special meaning: dashes are not escaped, and an empty
- * string writes nothing. */
-void tsv_escape(struct buf *out, const char *s);
-/* Reads what tsv_escape() wrote at *at, up to a tab or the end, and moves *at there. Returns
- * false if the text is invalid or does not fit. */
-bool tsv_unescape(const char **at, char *out, size_t size);
 
 /* A unit for unit_parse(). A table of units ends with a NULL name; the name "" is for a number
  * without a unit. */

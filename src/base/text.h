@@ -36,7 +36,7 @@ static inline bool text_read_number(const char **at, uint64_t most, uint64_t *re
 	for (; **at >= '0' && **at <= '9'; ++*at) {
 		unsigned digit = (unsigned)(**at - '0');
 
-		if (v > (most - digit) / 10)
+		if (v > most / 10 || digit > most - 10 * v)
 			return false;
 		v = 10 * v + digit;
 	}

@@ -26,12 +26,12 @@ struct rebuilt_window {
 	struct measured_device d;
 };
 
-/* The windows that bundle_recompute() found so far. */
+/* The windows that bundle_recompute() found. */
 struct rebuild {
 	struct rebuilt_window *v;
-	unsigned n, room;            /* Number of windows in v, and capacity of v. */
-	struct bundle_rebuilt *made; /* Statistics for the caller. */
-	int err;                     /* The first error, or 0. */
+	unsigned n, room;        /* Number of windows in v, and capacity of v. */
+	struct bundle_opened *e; /* Where the statistics are stored. */
+	int err;                 /* The first error, or 0. */
 };
 
 static struct rebuilt_window *push_window(struct rebuild *p)
@@ -69,7 +69,7 @@ static void add_found(void *arg, const struct bundle_found *f)
 		return;
 	s->id = f->id;
 	s->window = *f->window;
-	p->made->interval_s = f->interval_s;
+	p->e->interval_s = f->interval_s;
 	fill_device(&s->d, f);
 }
 
@@ -90,30 +90,26 @@ static bool is_run(const struct rebuild *p, const struct rebuilt_window *s)
 static void write_evidence(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
 			   char *out, size_t size)
 {
-	const struct rebuilt_window *const *rebuilt_window = of;
-
-	window_tracker_evidence(&rebuilt_window[i]->window, e, code, out, size);
+	(void)i;
+	window_tracker_evidence(of, e, code, out, size);
 }
 
 /* Makes a run from the window `first` and the windows with the same id on other devices. */
-static int make_run(const struct rebuild *p, const struct rebuilt_window *first,
+static int make_run(const struct rebuild *p, const struct rebuilt_window *first, unsigned trial,
 		    struct measured_run *r)
 {
-	const struct rebuilt_window *of[GPUS];
-
 	r->device = calloc(GPUS, sizeof(*r->device));
 	if (!r->device)
 		return -GW_E_NOMEM;
 	for (const struct rebuilt_window *s = first; s < p->v + p->n; s++) {
 		if (s->id != first->id || r->devices == GPUS)
 			continue;
-		of[r->devices] = s;
 		r->device[r->devices] = s->d;
 		r->device[r->devices].provenance =
-			p->made->sum.simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
-		run_result_codes(r, r->devices++, write_evidence, of);
+			p->e->sum.simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
+		run_result_codes(r, r->devices++, write_evidence, &s->window);
 	}
-	r->trial = p->made->runs + 1;
+	r->trial = trial;
 	r->begin_ns = first->d.energy.begin_ns;
 	r->seconds = first->d.energy.seconds;
 	r->exit_status = -1;
@@ -133,7 +129,7 @@ static bool is_repeated(const struct rebuild *p, const struct rebuilt_window *s)
 	return false;
 }
 
-static int make_runs(struct rebuild *p, uint64_t wall_ns, struct measured *m)
+static int make_runs(const struct rebuild *p, uint64_t wall_ns, struct measured *m)
 {
 	m->run = calloc(p->n + 1, sizeof(*m->run));
 	if (!m->run)
@@ -144,18 +140,20 @@ static int make_runs(struct rebuild *p, uint64_t wall_ns, struct measured *m)
 
 		if (is_repeated(p, s) || !is_run(p, s))
 			continue;
-		if (make_run(p, s, r) != 0)
+		if (make_run(p, s, ++m->runs, r) != 0)
 			return -GW_E_NOMEM;
 		r->begin_wall_ns = wall_ns + r->begin_ns - m->run[0].begin_ns;
 		m->validity = r->validity > m->validity ? r->validity : m->validity;
-		p->made->runs = ++m->runs;
 	}
 	return 0;
 }
 
-static int write_result(struct rebuild *p, struct buf *out)
+/* Writes the result of the windows to out, as docs/schema/measure.json describes.  This is for a
+ * measurement that was killed, or that could not write its result because the disk failed.
+ * Fields that the samples do not contain (environment, counts, baselines, host) are null. */
+static int write_result(const struct rebuild *p, struct buf *out)
 {
-	const struct bundle_summary *sum = &p->made->sum;
+	const struct bundle_summary *sum = &p->e->sum;
 	char name[sizeof(sum->command)];
 	struct measured m = { .simulated = sum->simulated,
 			      .label = *sum->label ? sum->label : NULL,
@@ -181,29 +179,6 @@ static int write_result(struct rebuild *p, struct buf *out)
 	for (unsigned i = 0; i < m.runs; i++)
 		run_result_done(&m.run[i]);
 	free(m.run);
-	return err;
-}
-
-/* Computes the result of a bundle from its samples and writes it to out, as
- * docs/schema/measure.json describes.  This is for a measurement that was killed, or that could
- * not write its result because the disk failed.  Fields that the samples do not contain
- * (environment, counts, baselines, host) are null.  Returns the same as bundle_recompute(),
- * with a sentence in message. */
-static int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out,
-			  char *message, size_t size)
-{
-	struct rebuild p = { .made = ret };
-	int err;
-
-	memset(ret, 0, sizeof(*ret));
-	err = bundle_recompute(dir, add_found, &p, &ret->sum, message, size);
-	if (!err)
-		err = p.err;
-	if (!err)
-		err = write_result(&p, out);
-	if (err && !*message)
-		snprintf(message, size, "%s: %s", dir, gw_strerror(err));
-	free(p.v);
 	return err;
 }
 
@@ -245,7 +220,7 @@ static void note_problem(void *arg, const char *sentence)
 
 static void note_problems(struct bundle_opened *e)
 {
-	const struct bundle_summary *s = &e->made.sum;
+	const struct bundle_summary *s = &e->sum;
 
 	bundle_problems(s, e->path, note_problem, e);
 	if (s->cut)
@@ -255,12 +230,22 @@ static void note_problems(struct bundle_opened *e)
 				   e->path, s->cut, s->windows);
 }
 
-/* Uses the result that was computed from the samples, because result.json is missing or
- * unreadable. */
-static int use_samples(struct bundle_opened *e, const struct buf *text, const char *why,
+/* Computes the result from the samples, because result.json is missing or unreadable; `why` says
+ * why.  The result is written and read again, because diff compares documents. */
+static int use_samples(struct bundle_opened *e, const struct rebuild *p, const char *why,
 		       char *message, size_t size)
 {
-	if (result_file_read(&e->result, e->path, text->p, text->len, message, size) != 0)
+	struct buf text;
+	int err;
+
+	buf_init(&text, 256u << 20);
+	err = write_result(p, &text);
+	if (err)
+		snprintf(message, size, "%s: %s", e->path, gw_strerror(err));
+	else
+		err = result_file_read(&e->result, e->path, text.p, text.len, message, size);
+	buf_done(&text);
+	if (err)
 		return -1;
 	e->bundle_rebuilt = true;
 	if (access(e->file, F_OK) != 0)
@@ -279,15 +264,17 @@ static int use_samples(struct bundle_opened *e, const struct buf *text, const ch
 static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 {
 	char why[BUNDLE_OPENED_NOTE - 200] = "", samples[4900] = "";
-	struct buf text;
-	int err;
+	struct rebuild p = { .e = e };
+	int err = bundle_recompute(e->path, add_found, &p, &e->sum, samples, sizeof(samples));
 
-	buf_init(&text, 256u << 20);
-	e->read = bundle_rebuild(e->path, &e->made, &text, samples, sizeof(samples)) == 0;
+	err = err ? err : p.err;
+	if (err && !*samples)
+		snprintf(samples, sizeof(samples), "%s: %s", e->path, gw_strerror(err));
+	e->read = !err;
 	snprintf(e->file, sizeof(e->file), "%s/result.json", e->path);
 	err = result_file_read(&e->result, e->file, NULL, 0, why, sizeof(why));
 	if (err && e->read)
-		err = use_samples(e, &text, why, message, size);
+		err = use_samples(e, &p, why, message, size);
 	/* Report why the samples cannot be read. This is more useful than the error about
 	 * result.json. */
 	else if (err)
@@ -296,7 +283,7 @@ static int open_bundle(struct bundle_opened *e, char *message, size_t size)
 		bundle_opened_note(e, "the samples are not used: %s", samples);
 	if (!err && e->read)
 		note_problems(e);
-	buf_done(&text);
+	free(p.v);
 	return err;
 }
 

@@ -6,15 +6,7 @@
 #define GW_CLI_BUNDLE_OPEN_H
 
 #include "result_file.h"
-#include "base/buf.h"
 #include "measure/bundle.h"
-
-/* Statistics about the samples of a bundle. */
-struct bundle_rebuilt {
-	struct bundle_summary sum;
-	double interval_s; /* Time between readings of clocks and temperature. 0: unknown. */
-	unsigned runs;     /* Number of runs that the samples contain. */
-};
 
 #define BUNDLE_OPENED_NOTES 6
 #define BUNDLE_OPENED_NOTE  5200
@@ -23,11 +15,12 @@ struct bundle_opened {
 	const char *path; /* The path that was opened. The caller owns the string. */
 	struct result_file result;
 	bool bundle; /* True: the path is a bundle. False: it is a result file. */
-	bool read;   /* The samples of the bundle could be read. `made` has their statistics. */
+	bool read;   /* The samples of the bundle could be read. `sum` describes them. */
 	/* `result` was computed from the samples, because result.json is not usable. */
 	bool bundle_rebuilt;
-	struct bundle_rebuilt made;
-	char file[4200]; /* Path of the result.json in the bundle. */
+	struct bundle_summary sum;
+	double interval_s; /* Time between readings of clocks and temperature. 0: unknown. */
+	char file[4200];   /* Path of the result.json in the bundle. */
 	char note[BUNDLE_OPENED_NOTES][BUNDLE_OPENED_NOTE];
 	unsigned notes;
 };

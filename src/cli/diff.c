@@ -216,8 +216,8 @@ static void add_settings(const struct pair *p)
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
 	/* The time between two readings is known only from the samples. It is 0 if there are no
 	 * samples. */
-	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
-	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
+	a = number_of(p->a->interval_s > 0 ? p->a->interval_s : NAN);
+	b = number_of(p->b->interval_s > 0 ? p->b->interval_s : NAN);
 	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
 }
 

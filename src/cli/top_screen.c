@@ -591,9 +591,8 @@ static void draw_help(struct canvas *c)
 		"?, h             this page; any key closes it",
 		"",
 		"Graphs: the newest reading is at the right. A line marks the power limit, or",
-		"the temperature limit, where the driver begins to reduce the clocks. A gap "
-		"means",
-		"that nothing was read.",
+		"the temperature limit, where the driver begins to reduce the clocks.",
+		"A gap means that nothing was read.",
 		"SM% is a mean of at least 3 s, read every 4 s. One full core is 100 CPU%.",
 		"Energy of a GPU: measured during the time that is shown next to it. Without a",
 		"service, it can be 20 s old.",

@@ -1,6 +1,5 @@
 #include "window_read.h"
 
-#include "base/array.h"
 #include "measure/energy.h"
 #include "serve/render_sensor.h"
 #include "serve/timespec_parse.h"
@@ -9,15 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum field_type { NUMBER, SMALL, TRUTH, TEXT };
-
-struct field {
-	const char *path;
-	enum field_type type;
-	size_t offset;
-};
-
-#define TEXT_SIZE 96 /* Size of each string that a field of type TEXT fills. */
+#define TEXT_SIZE 96 /* Size of each string of a device and of its sensor. */
 
 /* Returns a count, or 0 if the value is not a count. */
 static double count(const struct json_doc *o, const char *path)
@@ -30,20 +21,6 @@ static double count(const struct json_doc *o, const char *path)
 static unsigned small_count(const struct json_doc *o, const char *path)
 {
 	return (unsigned)fmin(count(o, path), 1e9);
-}
-
-static void fill_fields(const struct json_doc *o, const struct field *f, size_t n, void *target)
-{
-	for (; n > 0; n--, f++) {
-		void *at = (char *)target + f->offset;
-
-		switch (f->type) {
-		case NUMBER: *(double *)at = json_doc_figure(o, f->path); break;
-		case SMALL: *(unsigned *)at = small_count(o, f->path); break;
-		case TRUTH: *(bool *)at = json_doc_true(o, f->path); break;
-		case TEXT: json_doc_copy(o, f->path, at, TEXT_SIZE); break;
-		}
-	}
 }
 
 /* Returns the index of a word in a table, or `otherwise` if the table does not have the
@@ -73,12 +50,12 @@ static uint64_t read_codes(const struct json_doc *o, const char *path)
 	return codes;
 }
 
-static double number_below(const struct json_doc *o, const char *path, const char *key)
+static struct gw_interval interval(const struct json_doc *o, const char *path)
 {
-	char whole[96];
+	const struct json_doc *v = json_doc_get(o, path);
 
-	snprintf(whole, sizeof(whole), "%s.%s", path, key);
-	return json_doc_figure(o, whole);
+	return (struct gw_interval){ json_doc_figure(v, "low"), json_doc_figure(v, "best"),
+				     json_doc_figure(v, "high") };
 }
 
 /* Reads one value per word of a list. '*' in the path is replaced with the word. */
@@ -103,12 +80,7 @@ static void read_field(const struct json_doc *o, const struct gw_energy_field *f
 	case GW_FIELD_COUNT: *(uint64_t *)at = (uint64_t)count(o, f->key); break;
 	case GW_FIELD_CODES: *(uint64_t *)at = read_codes(o, f->key); break;
 	case GW_FIELD_NUMBER: *(double *)at = json_doc_figure(o, f->key); break;
-	case GW_FIELD_INTERVAL:
-		*(struct gw_interval *)at =
-			(struct gw_interval){ number_below(o, f->key, "low"),
-					      number_below(o, f->key, "best"),
-					      number_below(o, f->key, "high") };
-		break;
+	case GW_FIELD_INTERVAL: *(struct gw_interval *)at = interval(o, f->key); break;
 	case GW_FIELD_WORD:
 		*(unsigned *)at = word(o, f->key, f->name, f->count, f->missing);
 		break;
@@ -124,16 +96,6 @@ static void read_energy(const struct json_doc *o, struct gw_energy *e)
 	for (unsigned i = 0; (f = gw_energy_field(i)); i++)
 		if (*f->key)
 			read_field(o, f, (char *)e + f->offset);
-}
-
-static const char *origin_name(unsigned i)
-{
-	return sensor_origin_name((enum sensor_origin)i);
-}
-
-static const char *model_name(unsigned i)
-{
-	return sensor_model_name((enum sensor_model)i);
 }
 
 /* Returns GW_HAVE if the sensor has the power source that the row `why` is about. Otherwise
@@ -167,11 +129,11 @@ static void read_sensor_field(const struct json_doc *o, const struct sensor_fiel
 		break;
 	case SENSOR_ORIGIN:
 		*(enum sensor_origin *)at =
-			word(o, f->key, origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
+			word(o, f->key, sensor_origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
 		break;
 	case SENSOR_MODEL:
 		*(enum sensor_model *)at =
-			word(o, f->key, model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
+			word(o, f->key, sensor_model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
 		break;
 	case SENSOR_WHY: *(enum gw_absence *)at = absence(o, f); break;
 	case SENSOR_SCOPE: *(bool *)at = s && strcmp(s, "module") == 0; break;
@@ -238,17 +200,6 @@ static void read_processes(const struct json_doc *o, struct measured_device *d)
 	d->processes = n > 0;
 }
 
-#define D(member) offsetof(struct measured_device, member)
-static const struct field device_fields[] = {
-	{ "index", SMALL, D(index) },
-	{ "uuid", TEXT, D(uuid) },
-	{ "name", TEXT, D(name) },
-};
-static const struct field detail_fields[] = {
-	{ "driver_version", TEXT, D(driver) },
-	{ "power_limit_watts", NUMBER, D(power_limit_w) },
-};
-
 bool window_read_device(const struct json_doc *window, size_t i, struct measured_device *ret)
 {
 	const struct json_doc *o = json_doc_at(window, "devices", i);
@@ -256,8 +207,11 @@ bool window_read_device(const struct json_doc *window, size_t i, struct measured
 	bool measured = json_doc_string(o, "validity") != NULL;
 
 	memset(ret, 0, sizeof(*ret));
-	fill_fields(o, device_fields, COUNT(device_fields), ret);
-	fill_fields(detail, detail_fields, COUNT(detail_fields), ret);
+	ret->index = small_count(o, "index");
+	json_doc_copy(o, "uuid", ret->uuid, TEXT_SIZE);
+	json_doc_copy(o, "name", ret->name, TEXT_SIZE);
+	json_doc_copy(detail, "driver_version", ret->driver, TEXT_SIZE);
+	ret->power_limit_w = json_doc_figure(detail, "power_limit_watts");
 	ret->provenance = word(o, "provenance", gw_provenance_name, GW_FROM_SIMULATOR + 1,
 			       GW_FROM_DRIVER);
 	read_energy(o, &ret->energy);

@@ -146,7 +146,6 @@ static void recall_late(struct engine *e)
 		process_account_shift(e->account, i, joules, seconds);
 		workload_account_late(e->workloads, i, joules);
 	}
-	settings_load(e->settings);
 	settings_restore(e->settings);
 	engine_event(e, "service", NULL, "info",
 		     "the history is readable now; counts and settings of earlier runs are "
@@ -728,8 +727,9 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 	if (!e || err)
 		return err; /* The hanging thread may still use e. */
 	workload_account_save(e->workloads, true);
-	settings_close(e->settings);
-	err = reader_free(e->reader, timeout_ns);
+	err = settings_close(e->settings, timeout_ns);
+	if (!err)
+		err = reader_free(e->reader, timeout_ns);
 	if (err)
 		return err; /* The hanging thread may still use e. */
 	settings_free(e->settings);

@@ -15,8 +15,8 @@
 /* Version of the file format that is written. Version 2 added the names of workers and their
  * records. Version 3 added reservations of an earlier run and other services. Version 4
  * added the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version
- * 6 names a registered game. */
-#define RECORDING_FORM 6
+ * 6 names a registered game. Version 7 added the time of a manual reason to a record. */
+#define RECORDING_FORM 7
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);

@@ -1,8 +1,8 @@
 /* Reads a recording: passes each line to a guard as the recorded guard received it. */
 #include "recording.h"
 
+#include "base/member.h"
 #include "base/number.h"
-#include "base/text.h"
 #include "guard/guard_input.h"
 #include "guard/guard_query.h"
 #include "guard/guard_state.h"
@@ -120,42 +120,33 @@ static bool words_fit(struct words *w, const char *form)
 	return true;
 }
 
+/* Reads a name; before version 5, a number. */
 static bool read_enum(unsigned form, const char *word, const char *const *names, unsigned *ret)
 {
-	uint64_t number = 0;
+	const struct member m = { .kind = MEMBER_NAME, .size = sizeof(*ret), .names = names };
+	uint64_t number;
 	unsigned count = 0;
-	int at = form < 5 ? 0 : text_find(names, word, strlen(word));
 
+	if (form >= 5)
+		return member_take(&word, &m, ret) == 0;
 	while (names[count])
 		count++;
-	if (at < 0 || (form < 5 && (!number_u64(word, &number) || number >= count)))
+	if (!number_u64(word, &number) || number >= count)
 		return false;
-	*ret = form < 5 ? (unsigned)number : (unsigned)at;
+	*ret = (unsigned)number;
 	return true;
 }
 
-/* Reads a bit set: names separated by commas. "-" is the empty set. */
+/* Reads a bit set: names; before version 5, a number. */
 static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
 		     uint32_t *ret)
 {
-	uint64_t number = 0;
+	const struct member m = { .kind = form < 5 ? MEMBER_UNSIGNED : MEMBER_SET,
+				  .size = sizeof(*ret),
+				  .names = names,
+				  .max = most };
 
-	if (form < 5) {
-		*ret = 0;
-		if (!number_u64(word, &number) || number > most)
-			return false;
-		*ret = (uint32_t)number;
-		return true;
-	}
-	*ret = 0;
-	for (size_t n; *word && strcmp(word, "-") != 0; word += n + (word[n] == ',')) {
-		int at = text_find(names, word, n = strcspn(word, ","));
-
-		if (at < 0)
-			return false;
-		*ret |= UINT32_C(1) << at;
-	}
-	return true;
+	return member_take(&word, &m, ret) == 0;
 }
 
 static const char *const reasons[] = {
@@ -267,6 +258,16 @@ static int read_record(struct recording_reader *t, const struct words *w)
 static struct guard_record *last_record(struct recording_reader *t)
 {
 	return !may_describe(t) || !t->records ? NULL : &t->record[t->records - 1];
+}
+
+static int read_record_manual(struct recording_reader *t, const struct words *w)
+{
+	struct guard_record *r = last_record(t);
+
+	if (!r)
+		return -GW_E_PARSE;
+	r->manual_wall_ns = w->number[1];
+	return 0;
 }
 
 static int read_record_gpu(struct recording_reader *t, const struct words *w)
@@ -672,6 +673,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		bool before; /* Allowed before the guard exists. */
 	} kinds[] = {
 		{ "record", "tnnntnnt", read_record, true },
+		{ "record-manual", "n", read_record_manual, true },
 		{ "record-gpu", "nt", read_record_gpu, true },
 		{ "record-process", "nn", read_record_process, true },
 		{ "record-root", "nn", read_record_root, true },

@@ -3,6 +3,7 @@
 #include "recording.h"
 
 #include "base/file.h"
+#include "base/member.h"
 #include "guard/guard_state.h"
 #include "guard/policy_text.h"
 
@@ -66,6 +67,8 @@ static void add_record(struct buf *out, const struct guard_record *r)
 		 *mask ? mask : "-", r->level, r->evicted, r->need_bytes,
 		 recording_holds[r->hold], r->hold_until_wall_ns, r->wall_ns);
 	add_text(out, r->worker);
+	if (r->manual_wall_ns)
+		buf_addf(out, "record-manual\t%" PRIu64 "\n", r->manual_wall_ns);
 	for (unsigned i = 0; i < r->gpus; i++) {
 		buf_addf(out, "record-gpu\t%" PRIu64, r->gpu[i].need_bytes);
 		add_text(out, r->gpu[i].uuid);
@@ -130,12 +133,12 @@ void recording_trust(struct buf *out, const char *gpu, uint64_t now_ns)
 void recording_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
 		    uint64_t now_ns)
 {
-	buf_addf(out, "heat\t%" PRIu64 "\t%s\t%s%s%s", now_ns, gpu,
-		 heat & HEAT_THROTTLE ? "throttle" : "",
-		 heat == (HEAT_THROTTLE | HEAT_WARM) ? "," : "",
-		 heat & HEAT_WARM ? "warm"
-		 : heat           ? ""
-				  : "-");
+	static const struct member set = { .kind = MEMBER_SET,
+					   .size = sizeof(heat),
+					   .names = recording_heats };
+
+	buf_addf(out, "heat\t%" PRIu64 "\t%s\t", now_ns, gpu);
+	member_add(out, &set, &heat);
 	add_text(out, why);
 }
 

@@ -598,10 +598,12 @@ static int open_http(struct service *s)
 	for (unsigned i = 0; http_address(s->api.http, i); i++) {
 		LOG(&s->log, LOG_INFO, "listening",
 		    LOG_S("address", http_address(s->api.http, i)));
-		if (!s->options->quiet && !log_is_stdout(&s->log))
+		if (!s->options->quiet && !log_is_stdout(&s->log) &&
+		    file_accepts(STDOUT_FILENO)) {
 			printf("gpuward is listening on %s\n", http_address(s->api.http, i));
+			fflush(stdout);
+		}
 	}
-	fflush(stdout);
 	return SERVICE_OK;
 }
 

@@ -5,7 +5,6 @@
 #include "base/mailbox.h"
 
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,24 +12,25 @@
 
 #define ORDERS_MAX  8
 #define RESTORE_MAX 256
-#define KEEP_NS     (5 * NS_PER_S) /* Maximum time to store an old value. */
+#define STORE_NS    (5 * NS_PER_S) /* Maximum time to store an old value. */
 /* Time between two checks whether the old value is stored. */
 #define POLL_NS (5 * NS_PER_MS)
-#define DOC_MAX 4096 /* Maximum bytes of a document in the store. */
+/* Time after which no client waits for the result of an order: MOST_NS in api_manage.c. */
+#define RESULT_NS (60 * NS_PER_S)
+#define DOC_MAX   4096 /* Maximum bytes of a document in the store. */
 
 struct row {
 	struct manage_entry e;
-	/* An order for this setting is running on the reader thread. */
-	bool pending;
+	bool pending;             /* An order for this setting is running. */
 	bool fresh;               /* The order created the entry. */
 	struct manage_entry undo; /* Copy of the entry before the order. */
 };
 
 struct manage_journal {
-	const struct manage_journal_ops *ops;
+	struct store *store;
+	settings_log_fn *log;
 	void *arg;
 	const struct clock *clock;
-	pthread_mutex_t lock;
 	struct row *row;
 	unsigned count, cap;
 };
@@ -75,8 +75,8 @@ static enum manage_fate manage_entry_fate(const struct manage_order *o,
 	if (o->restore)
 		return r->error == 0 || r->outcome == MANAGE_FOREIGN ? MANAGE_FATE_ENDS
 								     : MANAGE_FATE_STAYS;
-	if (r->error == 0)
-		return o->keep ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
+	if (r->error == 0 && o->keep)
+		return MANAGE_FATE_ENDS;
 	/* Keep the entry if the driver confirmed the change or never answered. The next
 	 * restore finds out what the driver did. */
 	return r->outcome >= MANAGE_UNCERTAIN ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
@@ -95,17 +95,17 @@ static struct manage_order manage_entry_order(const struct manage_entry *e)
 	return o;
 }
 
-int manage_journal_new(const struct manage_journal_ops *ops, void *arg,
+int manage_journal_new(struct store *store, settings_log_fn *log, void *arg,
 		       const struct clock *clock, struct manage_journal **ret)
 {
 	struct manage_journal *j = calloc(1, sizeof(*j));
 
 	if (!j)
 		return -GW_E_NOMEM;
-	j->ops = ops;
+	j->store = store;
+	j->log = log;
 	j->arg = arg;
 	j->clock = clock;
-	pthread_mutex_init(&j->lock, NULL);
 	*ret = j;
 	return 0;
 }
@@ -114,7 +114,6 @@ void manage_journal_free(struct manage_journal *j)
 {
 	if (!j)
 		return;
-	pthread_mutex_destroy(&j->lock);
 	free(j->row);
 	free(j);
 }
@@ -154,41 +153,34 @@ static int row_save(struct manage_journal *j, const struct manage_entry *e)
 	manage_entry_id(e, id);
 	buf_init_fixed(&doc, text, sizeof(text));
 	manage_entry_write(&doc, e);
-	return doc.err ? doc.err : j->ops->keep(j->arg, id, doc.p, doc.len);
+	return doc.err ? doc.err
+		       : store_put_document(j->store, MANAGE_DOC_KIND, id, doc.p, doc.len);
 }
 
-int manage_journal_load(struct manage_journal *j, const char *id, const char *json)
+static void load_document(void *arg, const char *id, const char *json)
 {
+	struct manage_journal *j = arg;
 	struct manage_entry e;
-	struct row *w = NULL;
+	struct row *w;
 	char text[256];
-	int err = manage_entry_read(id, json, &e);
 
-	if (err) {
+	if (manage_entry_read(id, json, &e) != 0) {
 		snprintf(text, sizeof(text),
 			 "the stored old value of a setting is unreadable and is not restored: "
 			 "%s",
 			 id);
-		j->ops->log(j->arg, NULL, "warning", text);
-		return err;
+		j->log(j->arg, NULL, "warning", text);
+		return;
 	}
-	pthread_mutex_lock(&j->lock);
 	w = row_find(j, e.uuid, e.what);
 	w = w ? w : row_add(j);
 	if (w)
 		*w = (struct row){ .e = e };
-	pthread_mutex_unlock(&j->lock);
-	return w ? 0 : -GW_E_NOMEM;
 }
 
-unsigned manage_journal_count(struct manage_journal *j)
+void manage_journal_load(struct manage_journal *j)
 {
-	unsigned n;
-
-	pthread_mutex_lock(&j->lock);
-	n = j->count;
-	pthread_mutex_unlock(&j->lock);
-	return n;
+	store_each_document(j->store, MANAGE_DOC_KIND, RESTORE_MAX, load_document, j);
 }
 
 static int later_first(const void *a, const void *b)
@@ -202,69 +194,44 @@ unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *ou
 {
 	unsigned n = 0;
 
-	pthread_mutex_lock(&j->lock);
 	if (j->count)
 		qsort(j->row, j->count, sizeof(*j->row), later_first);
 	while (n < j->count && n < max) {
 		out[n] = manage_entry_order(&j->row[n].e);
 		n++;
 	}
-	pthread_mutex_unlock(&j->lock);
 	return n;
 }
 
 void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
 {
-	struct row *w;
+	struct row *w = o->restore ? row_find(j, o->uuid, o->what) : NULL;
+	struct manage_order known;
 
-	if (!o->restore)
+	if (!w)
 		return;
-	pthread_mutex_lock(&j->lock);
-	w = row_find(j, o->uuid, o->what);
-	if (w) {
-		struct manage_order known = manage_entry_order(&w->e);
-
-		memcpy(known.who, o->who, sizeof(known.who));
-		*o = known;
-	}
-	pthread_mutex_unlock(&j->lock);
+	known = manage_entry_order(&w->e);
+	memcpy(known.who, o->who, sizeof(known.who));
+	*o = known;
 }
 
-static int keep_old_value(void *arg, const struct manage_order *o, const double before[2])
+int manage_journal_begin(struct manage_journal *j, const struct manage_order *o,
+			 const double before[2])
 {
-	struct manage_journal *j = arg;
-	struct row *w;
-	int err = -GW_E_NOMEM;
+	struct row *w = row_find(j, o->uuid, o->what);
 
-	pthread_mutex_lock(&j->lock);
-	w = row_find(j, o->uuid, o->what);
-	if (w) {
-		w->undo = w->e;
-		w->fresh = false;
-	} else {
+	if (!w) {
 		w = row_add(j);
 		if (!w)
-			goto out;
+			return -GW_E_NOMEM;
 		*w = (struct row){ .fresh = true };
+	} else if (!w->pending) {
+		w->undo = w->e;
 	}
 	w->pending = true;
 	w->e = manage_entry_begin(w->fresh ? NULL : &w->undo, o, before,
 				  clock_wall_ns(j->clock));
-	err = row_save(j, &w->e);
-	if (!err)
-		goto out;
-	if (w->fresh)
-		row_drop(j, w);
-	else
-		*w = (struct row){ .e = w->undo };
-out:
-	pthread_mutex_unlock(&j->lock);
-	return err;
-}
-
-struct manage_keeper manage_journal_keeper(struct manage_journal *j)
-{
-	return (struct manage_keeper){ keep_old_value, j };
+	return row_save(j, &w->e);
 }
 
 static void row_end(struct manage_journal *j, struct row *w)
@@ -272,7 +239,7 @@ static void row_end(struct manage_journal *j, struct row *w)
 	char id[MANAGE_DOC_ID_SIZE];
 
 	manage_entry_id(&w->e, id);
-	j->ops->forget(j->arg, id);
+	store_delete_document(j->store, MANAGE_DOC_KIND, id);
 	row_drop(j, w);
 }
 
@@ -299,7 +266,7 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 
 	if (!w->pending)
 		return;
-	w->pending = false;
+	w->pending = w->fresh = false;
 	if (r->error == 0 && manage_info(what)->readable &&
 	    manage_same(what, w->e.before, w->e.after)) {
 		row_end(j, w); /* The setting has its old value again. */
@@ -323,16 +290,14 @@ static void log_outcome(struct manage_journal *j, const struct manage_order *o,
 			 r->restored_on_exit ? "; restored when the service stops"
 			 : o->keep           ? "; kept when the service stops"
 					     : "");
-	j->ops->log(j->arg, o->uuid, r->error ? "warning" : "info", text);
+	j->log(j->arg, o->uuid, r->error ? "warning" : "info", text);
 }
 
 void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
 			 struct manage_result *r)
 {
-	struct row *w;
+	struct row *w = row_find(j, o->uuid, o->what);
 
-	pthread_mutex_lock(&j->lock);
-	w = row_find(j, o->uuid, o->what);
 	switch (w ? manage_entry_fate(o, r) : MANAGE_FATE_NONE) {
 	case MANAGE_FATE_ENDS: row_end(j, w); break;
 	case MANAGE_FATE_UNDONE: row_undo(j, w); break;
@@ -340,211 +305,213 @@ void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
 	case MANAGE_FATE_NONE: break;
 	}
 	r->restored_on_exit = row_find(j, o->uuid, o->what) != NULL;
-	pthread_mutex_unlock(&j->lock);
 	log_outcome(j, o, r);
 }
 
-/* Messages from the reader thread. The main thread handles them in order. */
-enum message_kind { MESSAGE_KEEP, MESSAGE_FORGET, MESSAGE_LOG };
-struct message {
-	struct message *next;
-	enum message_kind kind;
-	/* The id of a document. For MESSAGE_LOG, the UUID of the GPU. */
-	char id[MANAGE_DOC_ID_SIZE];
-	char severity[16];
-	size_t size;
-	char text[];
+enum order_state {
+	ORDER_FREE,
+	ORDER_WAITING,
+	ORDER_ACTIVE, /* See enum settings_state. */
+	ORDER_DONE,   /* The client has not collected the result. */
 };
 
 struct order {
-	int ticket; /* 0 if the slot is free. */
-	bool done;
+	enum order_state state;
+	int ticket;
+	uint64_t done_ns;
 	struct manage_order order;
 	struct manage_result result;
-	struct settings *settings;
+};
+
+/* One batch of orders is carried out at a time: one order of a client, or the orders that restore
+ * everything. */
+enum settings_state {
+	SETTINGS_IDLE,
+	/* The reader thread checks and sets. Only it uses order, result and stored. */
+	SETTINGS_RUNNING,
+	/* The reader thread has checked, and the old value is being stored. */
+	SETTINGS_STORING,
 };
 
 struct settings {
 	struct settings_config config;
 	struct manage_journal *journal;
 	struct loop_source *source, *timer;
-	/* Connects the reader thread and the main thread. Its lock protects the members
-	 * below. */
-	struct mailbox box;
-	bool closing; /* The loop has stopped. No new changes are allowed. */
-	struct message *first, **last;
-	bool keeping;   /* The reader thread waits for the store. */
-	int keep_error; /* The result of that wait. */
-	struct order order[ORDERS_MAX];
+	enum settings_state state;
+	bool restoring; /* Everything is restored as soon as the state is idle. */
+	bool closing;   /* The loop has stopped. No new changes are allowed. */
+	struct order slot[ORDERS_MAX];
 	int tickets;
-	/* Used by the reader thread. It is part of the struct, so that a restore needs no
-	 * memory. */
-	struct manage_order restore[RESTORE_MAX];
+	struct order *active; /* The order of the batch. NULL if everything is restored. */
+	struct manage_order order[RESTORE_MAX];
+	struct manage_result result[RESTORE_MAX];
+	unsigned count;
+	double before[2];     /* The old value of the order, which is stored. */
+	const double *stored; /* `before`, or NULL if nothing is stored yet. */
+	uint64_t until_ns;    /* The end of SETTINGS_STORING. */
+	/* Connects the reader thread and the main thread. Its lock protects `returned`. */
+	struct mailbox box;
+	bool returned; /* The reader thread has finished the batch. */
 };
 
-static void message_post(struct settings *s, enum message_kind kind, const char *id,
-			 const char *severity, const char *text, size_t size)
-{
-	struct message *m = calloc(1, sizeof(*m) + size + 1);
+static void settings_run(struct settings *s);
 
-	if (!m)
-		return;
-	m->kind = kind;
-	m->size = size;
-	snprintf(m->id, sizeof(m->id), "%s", id ? id : "");
-	snprintf(m->severity, sizeof(m->severity), "%s", severity);
-	memcpy(m->text, text, size);
-	mailbox_lock(&s->box);
-	*s->last = m;
-	s->last = &m->next;
-	mailbox_unlock(&s->box);
-	mailbox_notify(&s->box);
-}
-
-/* Stores a document. Returns 0 only if it is stored, so that a start after a crash finds it. */
-static int journal_keep(void *arg, const char *id, const char *json, size_t size)
+static void batch_run(void *arg, struct gw_ctx *ctx)
 {
 	struct settings *s = arg;
-	uint64_t until_ns = clock_mono_ns(clock_real()) + KEEP_NS;
+
+	for (unsigned i = 0; i < s->count; i++)
+		manage_run(ctx, &s->order[i], s->stored, &s->result[i]);
+	mailbox_lock(&s->box);
+	s->returned = true;
+	mailbox_notify(&s->box);
+	mailbox_unlock(&s->box);
+}
+
+static struct order *order_find(struct settings *s, enum order_state state)
+{
+	struct order *first = NULL;
+
+	for (unsigned i = 0; i < ORDERS_MAX; i++) {
+		struct order *o = &s->slot[i];
+
+		if (o->state == state && (!first || o->ticket < first->ticket))
+			first = o;
+	}
+	return first;
+}
+
+/* Begins the next batch if the state is idle. */
+static void settings_next(struct settings *s)
+{
+	struct order *o;
+
+	if (s->state != SETTINGS_IDLE)
+		return;
+	s->active = NULL;
+	s->stored = NULL;
+	s->count = s->restoring ? manage_journal_orders(s->journal, s->order, RESTORE_MAX) : 0;
+	s->restoring = false;
+	o = s->count ? NULL : order_find(s, ORDER_WAITING);
+	if (o) {
+		o->state = ORDER_ACTIVE;
+		s->active = o;
+		s->order[0] = o->order;
+		manage_journal_fill(s->journal, &s->order[0]);
+		s->count = 1;
+	}
+	if (s->count)
+		settings_run(s);
+}
+
+/* Ends the batch with the results, and begins the next one. */
+static void batch_end(struct settings *s)
+{
+	for (unsigned i = 0; i < s->count; i++)
+		manage_journal_done(s->journal, &s->order[i], &s->result[i]);
+	if (s->active) {
+		s->active->result = s->result[0];
+		s->active->state = ORDER_DONE;
+		s->active->done_ns = clock_mono_ns(clock_real());
+	}
+	s->state = SETTINGS_IDLE;
+	settings_next(s);
+}
+
+static void batch_refuse(struct settings *s, int error, const char *remedy, const char *why)
+{
+	for (unsigned i = 0; i < s->count; i++) {
+		struct manage_result *r = &s->result[i];
+
+		r->error = error;
+		r->outcome = MANAGE_UNCHANGED;
+		r->remedy = remedy;
+		snprintf(r->message, sizeof(r->message), "%s, so %s was not changed", why,
+			 manage_info(s->order[i].what)->name);
+	}
+	batch_end(s);
+}
+
+static void settings_run(struct settings *s)
+{
+	s->state = SETTINGS_RUNNING;
+	if (reader_do(s->config.reader, batch_run, s) == 0)
+		return;
+	for (unsigned i = 0; !s->stored && i < s->count; i++)
+		s->result[i] =
+			(struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
+	batch_refuse(s, -GW_E_TIMEOUT, "try again in a few seconds",
+		     "too many requests wait for the GPUs");
+}
+
+static void refuse_unstored(struct settings *s)
+{
+	batch_refuse(s, -GW_E_IO,
+		     "make the state directory writable, or set \"keep\": true so that gpuward "
+		     "does not restore the old value",
+		     "the old value could not be stored");
+}
+
+static void storing_poll(void *arg, uint64_t now_ns)
+{
+	struct settings *s = arg;
 	int err;
 
-	if (!store_lasting(s->config.store))
-		return -GW_E_NOSUPPORT; /* A document in memory does not survive a crash. */
-	mailbox_lock(&s->box);
-	s->keeping = !s->closing;
-	s->keep_error = s->closing ? -GW_E_STATE : -GW_E_TIMEOUT;
-	mailbox_unlock(&s->box);
-	message_post(s, MESSAGE_KEEP, id, "", json, size);
-	mailbox_lock(&s->box);
-	while (s->keeping && mailbox_wait(&s->box, until_ns))
-		;
-	s->keeping = false;
-	err = s->keep_error;
-	mailbox_unlock(&s->box);
-	return err;
-}
-
-static void journal_forget(void *arg, const char *id)
-{
-	message_post(arg, MESSAGE_FORGET, id, "", "", 0);
-}
-
-static void journal_log(void *arg, const char *uuid, const char *severity, const char *text)
-{
-	message_post(arg, MESSAGE_LOG, uuid, severity, text, strlen(text));
-}
-
-static const struct manage_journal_ops journal_ops = { journal_keep, journal_forget,
-						       journal_log };
-
-static void run_order(void *arg, struct gw_ctx *ctx)
-{
-	struct order *o = arg;
-	struct settings *s = o->settings;
-	struct manage_keeper keeper = manage_journal_keeper(s->journal);
-
-	manage_journal_fill(s->journal, &o->order);
-	manage_run(ctx, &o->order, &keeper, &o->result);
-	manage_journal_done(s->journal, &o->order, &o->result);
-	mailbox_lock(&s->box);
-	o->done = true;
-	mailbox_unlock(&s->box);
-}
-
-static void run_restore(void *arg, struct gw_ctx *ctx)
-{
-	struct settings *s = arg;
-	struct manage_order *orders = s->restore;
-	unsigned n = manage_journal_orders(s->journal, orders, RESTORE_MAX);
-
-	for (unsigned i = 0; i < n; i++) {
-		struct manage_result r;
-
-		manage_run(ctx, &orders[i], NULL, &r);
-		manage_journal_done(s->journal, &orders[i], &r);
-	}
-}
-
-static void keep_answer(struct settings *s, int error)
-{
-	mailbox_lock(&s->box);
-	if (s->keeping) {
-		s->keeping = false;
-		s->keep_error = error;
-		mailbox_wake(&s->box);
-	}
-	mailbox_unlock(&s->box);
-}
-
-static void keep_poll(void *arg, uint64_t now_ns)
-{
-	struct settings *s = arg;
-	int err = store_flush(s->config.store, 0);
-
-	if (err == -GW_E_TIMEOUT)
+	if (s->state != SETTINGS_STORING)
+		return;
+	err = store_flush(s->config.store, 0);
+	if (err == -GW_E_TIMEOUT && now_ns < s->until_ns) {
 		loop_set_time(s->timer, now_ns + POLL_NS);
-	else
-		keep_answer(s, err);
-}
-
-static void keep_document(struct settings *s, const struct message *m)
-{
-	int err = store_put_document(s->config.store, MANAGE_DOC_KIND, m->id, m->text, m->size);
-
-	store_commit(s->config.store);
-	if (err)
-		keep_answer(s, err);
-	else
-		keep_poll(s, clock_mono_ns(clock_real()));
-}
-
-static void message_handle(struct settings *s, const struct message *m)
-{
-	struct store *store = s->config.store;
-
-	switch (m->kind) {
-	case MESSAGE_KEEP: keep_document(s, m); break;
-	case MESSAGE_FORGET: store_delete_document(store, MANAGE_DOC_KIND, m->id); break;
-	case MESSAGE_LOG:
-		s->config.log(s->config.arg, *m->id ? m->id : NULL, m->severity, m->text);
-		break;
+	} else if (err) {
+		refuse_unstored(s);
+	} else {
+		s->stored = s->before;
+		settings_run(s);
 	}
 }
 
-static void messages_handle(struct settings *s)
+/* Stores the old value of the order, so that a start after a crash finds it. Then the order runs
+ * again. If another program changes the setting in between, its new value is stored too. */
+static void storing_begin(struct settings *s)
 {
-	struct message *m, *next;
+	uint64_t now_ns = clock_mono_ns(clock_real());
+
+	memcpy(s->before, s->result[0].before, sizeof(s->before));
+	/* A document in memory does not survive a crash. */
+	if (s->closing || !store_lasting(s->config.store) ||
+	    manage_journal_begin(s->journal, &s->order[0], s->before) != 0) {
+		refuse_unstored(s);
+		return;
+	}
+	store_commit(s->config.store);
+	s->state = SETTINGS_STORING;
+	s->until_ns = now_ns + STORE_NS;
+	storing_poll(s, now_ns);
+}
+
+/* Continues with a batch that the reader thread has finished. Returns false if there is none. */
+static bool settings_continue(struct settings *s)
+{
+	bool returned;
 
 	mailbox_lock(&s->box);
-	m = s->first;
-	s->first = NULL;
-	s->last = &s->first;
+	returned = s->returned;
+	s->returned = false;
 	mailbox_unlock(&s->box);
-	for (; m; m = next) {
-		next = m->next;
-		message_handle(s, m);
-		free(m);
-	}
+	if (!returned)
+		return false;
+	if (s->active && s->result[0].outcome == MANAGE_UNSTORED)
+		storing_begin(s);
+	else
+		batch_end(s);
+	return true;
 }
 
-static void messages_ready(void *arg, int fd, uint32_t events)
+static void reader_returned(void *arg, int fd, uint32_t events)
 {
 	(void)events;
 	if (mailbox_clear(fd))
-		messages_handle(arg);
-}
-
-static void load_document(void *arg, const char *id, const char *json)
-{
-	struct settings *s = arg;
-
-	/* An unreadable document is logged and stays in the store. */
-	manage_journal_load(s->journal, id, json);
-}
-
-void settings_load(struct settings *s)
-{
-	store_each_document(s->config.store, MANAGE_DOC_KIND, RESTORE_MAX, load_document, s);
+		settings_continue(arg);
 }
 
 int settings_new(const struct settings_config *config, struct settings **ret)
@@ -555,38 +522,53 @@ int settings_new(const struct settings_config *config, struct settings **ret)
 	if (!s)
 		return err;
 	s->config = *config;
-	s->last = &s->first;
 	err = mailbox_init(&s->box, MAILBOX_NEWS_FD);
 	if (!err)
-		err = manage_journal_new(&journal_ops, s, clock_real(), &s->journal);
+		err = manage_journal_new(config->store, config->log, config->arg, clock_real(),
+					 &s->journal);
 	if (!err)
-		err = loop_add_timer(config->loop, keep_poll, s, &s->timer);
+		err = loop_add_timer(config->loop, storing_poll, s, &s->timer);
 	if (!err)
-		err = loop_add_fd(config->loop, s->box.news_fd, EPOLLIN, messages_ready, s,
+		err = loop_add_fd(config->loop, s->box.news_fd, EPOLLIN, reader_returned, s,
 				  &s->source);
 	if (err) {
 		settings_free(s);
 		return err;
 	}
-	settings_load(s);
 	*ret = s;
 	return 0;
 }
 
-void settings_close(struct settings *s)
+int settings_close(struct settings *s, uint64_t timeout_ns)
 {
-	mailbox_lock(&s->box);
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
+
 	s->closing = true;
-	mailbox_unlock(&s->box);
-	keep_answer(s, -GW_E_STATE);
-	settings_restore(s);
+	for (unsigned i = 0; i < ORDERS_MAX; i++)
+		if (s->slot[i].state == ORDER_WAITING)
+			s->slot[i].state = ORDER_FREE;
+	s->restoring = true;
+	if (s->state == SETTINGS_STORING)
+		refuse_unstored(s);
+	settings_next(s);
+	while (s->state == SETTINGS_RUNNING) {
+		bool news;
+
+		if (settings_continue(s))
+			continue;
+		mailbox_lock(&s->box);
+		news = s->returned || mailbox_wait_news(&s->box, until_ns);
+		mailbox_unlock(&s->box);
+		if (!news)
+			return -GW_E_STATE;
+	}
+	return 0;
 }
 
 void settings_free(struct settings *s)
 {
 	if (!s)
 		return;
-	messages_handle(s);
 	loop_remove(s->source);
 	loop_remove(s->timer);
 	manage_journal_free(s->journal);
@@ -596,61 +578,44 @@ void settings_free(struct settings *s)
 
 void settings_restore(struct settings *s)
 {
-	if (s && manage_journal_count(s->journal) > 0)
-		reader_do(s->config.reader, run_restore, s);
+	manage_journal_load(s->journal);
+	s->restoring = true;
+	settings_next(s);
 }
 
-static struct order *order_find(struct settings *s, int ticket)
+/* Returns a free slot, or one whose result no client has collected in time. */
+static struct order *order_slot(struct settings *s)
 {
-	for (unsigned i = 0; i < ORDERS_MAX; i++)
-		if (s->order[i].ticket == ticket)
-			return &s->order[i];
-	return NULL;
-}
+	struct order *o = order_find(s, ORDER_FREE);
 
-/* Returns a free slot, or the slot of a finished order that no client collected. */
-static struct order *order_free(struct settings *s)
-{
-	struct order *o = order_find(s, 0);
-
-	for (unsigned i = 0; !o && i < ORDERS_MAX; i++) {
-		mailbox_lock(&s->box);
-		if (s->order[i].done)
-			o = &s->order[i];
-		mailbox_unlock(&s->box);
-	}
-	return o;
+	if (o)
+		return o;
+	o = order_find(s, ORDER_DONE);
+	return o && clock_mono_ns(clock_real()) - o->done_ns > RESULT_NS ? o : NULL;
 }
 
 int settings_order(struct settings *s, const struct manage_order *order)
 {
-	struct order *o = order_free(s);
+	struct order *o = s->closing ? NULL : order_slot(s);
 
 	if (!o)
 		return -GW_E_STATE;
-	memset(o, 0, sizeof(*o));
-	o->order = *order;
-	o->settings = s;
-	if (reader_do(s->config.reader, run_order, o) != 0)
-		return -GW_E_STATE;
-	o->ticket = ++s->tickets;
+	*o = (struct order){ .state = ORDER_WAITING, .ticket = ++s->tickets, .order = *order };
+	settings_next(s);
 	return o->ticket;
 }
 
 int settings_result(struct settings *s, int ticket, struct manage_result *ret)
 {
-	struct order *o = ticket > 0 ? order_find(s, ticket) : NULL;
-	bool done;
+	struct order *o = s->slot;
 
-	if (!o)
+	while (o < s->slot + ORDERS_MAX && (o->state == ORDER_FREE || o->ticket != ticket))
+		o++;
+	if (o == s->slot + ORDERS_MAX)
 		return -GW_E_NOENT;
-	mailbox_lock(&s->box);
-	done = o->done;
-	mailbox_unlock(&s->box);
-	if (!done)
+	if (o->state != ORDER_DONE)
 		return 0;
 	*ret = o->result;
-	o->ticket = 0;
-	o->done = false;
+	o->state = ORDER_FREE;
 	return 1;
 }

@@ -400,20 +400,13 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	return false;
 }
 
-static bool store_old_value(struct manage_job *job, const struct manage_keeper *keeper)
+/* True if the old value must be on disk before the setting is changed, and is not. */
+static bool must_store(const struct manage_job *job, const double *stored)
 {
 	const struct manage_order *o = &job->o;
 
-	if (!keeper || o->keep || o->restore || infos[o->what].values == 0 ||
-	    keeper->keep(keeper->arg, o, job->r.before) == 0)
-		return true;
-	manage_refuse(
-		&job->r, -GW_E_IO,
-		"make the state directory writable, or set \"keep\": true so that gpuward does "
-		"not restore the old value",
-		"the old value could not be stored, so %s was not changed",
-		infos[o->what].name);
-	return false;
+	return !o->keep && !o->restore && infos[o->what].values > 0 &&
+	       !(stored && manage_same(o->what, job->r.before, stored));
 }
 
 static void write_message(struct manage_job *job)
@@ -449,8 +442,8 @@ static void write_message(struct manage_job *job)
 		r->verified = true;
 }
 
-int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
-	       const struct manage_keeper *keeper, struct manage_result *ret)
+int manage_run(struct gw_ctx *ctx, const struct manage_order *o, const double *stored,
+	       struct manage_result *ret)
 {
 	struct manage_job *job;
 	struct slot *s;
@@ -481,10 +474,13 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	if (!run_step(ctx, s, check_step, job, ret))
 		return ret->error;
 	memcpy(ret->before, job->r.before, sizeof(ret->before));
-	if (!job->r.error && job->action != ACTION_NONE && store_old_value(job, keeper) &&
-	    !run_step(ctx, s, set_step, job, ret))
-		return ret->error;
-	if (!job->r.error)
+	if (!job->r.error && job->action != ACTION_NONE) {
+		if (must_store(job, stored))
+			job->r.outcome = MANAGE_UNSTORED;
+		else if (!run_step(ctx, s, set_step, job, ret))
+			return ret->error;
+	}
+	if (!job->r.error && job->r.outcome != MANAGE_UNSTORED)
 		write_message(job);
 	*ret = job->r;
 	free(job);

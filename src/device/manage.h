@@ -70,6 +70,8 @@ struct manage_order {
 enum manage_outcome {
 	MANAGE_UNCHANGED,
 	MANAGE_FOREIGN, /* Not restored, because someone else changed the setting. */
+	/* Nothing was changed: store `before`, and run the order again with it. */
+	MANAGE_UNSTORED,
 	/* The call that sets the value has not returned: it may have changed, or may still
 	 * change. */
 	MANAGE_UNCERTAIN,
@@ -89,16 +91,11 @@ struct manage_result {
 	const char *remedy; /* what the user can do; NULL: nothing */
 };
 
-/* keep() stores the old value before the setting is changed, on the caller's thread. If keep()
- * does not return 0, the setting is not changed. keep() is not called for an order with `keep`
- * or `restore`, nor for a setting that cannot be restored. */
-struct manage_keeper {
-	int (*keep)(void *arg, const struct manage_order *o, const double before[2]);
-	void *arg;
-};
-
-/* Carries out the order; keeper may be NULL. If the setting already has the value, nothing is
- * changed and the result is success. May be called from any thread; blocks. Returns ret->error:
+/* Carries out the order. `stored` is the old value that the caller has on disk (two numbers), or
+ * NULL. If the service must restore the setting later and `stored` is not the present value, the
+ * outcome is MANAGE_UNSTORED. This does not apply to an order with `keep` or `restore`, nor to a
+ * setting that cannot be restored. If the setting already has the value, nothing is changed and
+ * the result is success. May be called from any thread; blocks. Returns ret->error:
  *
  * -GW_E_NODEV: no GPU has this uuid.
  * -GW_E_NOSUPPORT: the GPU, its driver or its backend cannot change this setting.
@@ -108,8 +105,8 @@ struct manage_keeper {
  * changed the setting, or the change had no effect.
  * -GW_E_TIMEOUT: a call has not returned; if it was the call that sets the value, `outcome` is
  * MANAGE_UNCERTAIN. Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
-int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
-	       const struct manage_keeper *keeper, struct manage_result *ret);
+int manage_run(struct gw_ctx *ctx, const struct manage_order *o, const double *stored,
+	       struct manage_result *ret);
 
 /* True if a process with this effective uid may change settings. Its capabilities are read from
  * proc/self/status below root. */

@@ -1,9 +1,9 @@
 #include "guard_state.h"
 
 #include "guard_internal.h"
-#include "struct_text.h"
 
 #include "base/buf.h"
+#include "base/member.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static const char *const phases[] = { [PHASE_NONE] = "none", [PHASE_SUSPECTED] =
 	NULL };
 static const char *const persons[] = { [PERSON_NONE] = "none", [PERSON_EVICT] = "evict",
 	[PERSON_HOLD_EVICTED] = "hold-evicted", [PERSON_HOLD_ACTIVE] = "hold-active", NULL };
-/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides. */
+/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides, but
+ * the first recordings of format versions 5 and 6 have only the goal if a worker is out. */
 static const char *const goals[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "leave",
 	[STAGE_UNLOAD] = "leave", [STAGE_VERIFY] = "leave", [STAGE_STUCK] = "leave",
 	[STAGE_OUT] = "out", [STAGE_LOAD] = "return", [STAGE_VERIFY_UP] = "return", NULL };
@@ -59,31 +60,36 @@ COUNT_IS(stages, STAGE_VERIFY_UP + 1);
 COUNT_IS(froms, FROM_STARTED + 1);
 COUNT_IS(claims, CLAIM_BACK + 1);
 
-#define SIZE(m) ((unsigned)sizeof(((struct OF *)0)->m))
-#define ONE_AS(as, kind, m, names) { as, kind, SIZE(m), 1, offsetof(struct OF, m), names }
-#define ONE(kind, m, names) ONE_AS(#m, kind, m, names)
-#define MANY_AS(as, kind, m) { as, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m), NULL }
-#define MANY(kind, m) MANY_AS(#m, kind, m)
-#define U(m)    ONE(STRUCT_TEXT_UNSIGNED, m, NULL) /* also for bool */
-/* For a member that was renamed: `as` is its older name, which recordings still have. */
-#define U_AS(as, m) ONE_AS(as, STRUCT_TEXT_UNSIGNED, m, NULL)
-#define I(m)    ONE(STRUCT_TEXT_SIGNED, m, NULL)
-#define D(m)    ONE(STRUCT_TEXT_REAL, m, NULL)
-#define T(m)    ONE(STRUCT_TEXT_TEXT, m, NULL)
-#define N(m, n) ONE(STRUCT_TEXT_NAME, m, n)
-#define B(m, n) ONE(STRUCT_TEXT_SET, m, n)
-#define US(m)   MANY(STRUCT_TEXT_UNSIGNED, m)
+/* U_AS and others are for a member that was renamed: `as` is its older name, which recordings
+ * still have. */
+#define ONE_AS(as, kind, m) { .name = as, MEMBER(kind, struct OF, m) }
+#define U_AS(as, m)    ONE_AS(as, UNSIGNED, m)
+#define I_AS(as, m)    ONE_AS(as, SIGNED, m)
+#define D_AS(as, m)    ONE_AS(as, HEX, m)
+#define T_AS(as, m)    ONE_AS(as, PLAIN, m)
+#define N_AS(as, m, n) { .name = as, MEMBER(NAME, struct OF, m), .names = n }
+#define B_AS(as, m, n) { .name = as, MEMBER(SET, struct OF, m), .names = n }
+#define US_AS(as, m)   { .name = as, MEMBER_ARRAY(UNSIGNED, struct OF, m) }
+#define TS_AS(as, m)   { .name = as, MEMBER_ARRAY(PLAIN, struct OF, m) }
+#define U(m)    U_AS(#m, m) /* also for bool */
+#define I(m)    I_AS(#m, m)
+#define D(m)    D_AS(#m, m)
+#define T(m)    T_AS(#m, m)
+#define N(m, n) N_AS(#m, m, n)
+#define B(m, n) B_AS(#m, m, n)
+#define US(m)   US_AS(#m, m)
 /* Members that consist of 64-bit words. */
-#define WORDS_AS(as, m) { as, STRUCT_TEXT_UNSIGNED, 8, SIZE(m) / 8, offsetof(struct OF, m), NULL }
+#define WORDS_AS(as, m) \
+	{ .name = as, .kind = MEMBER_UNSIGNED, .size = 8, .count = MEMBER_SIZE(struct OF, m) / 8, \
+	  .offset = offsetof(struct OF, m) }
 #define WORDS(m) WORDS_AS(#m, m)
 /* One line per reason. */
-#define OF_REASON(kind, m, symbol, name) \
-	{ #m "." #name, kind, SIZE(m[0]), 1, offsetof(struct OF, m[REASON_##symbol]), NULL },
-#define END { NULL, STRUCT_TEXT_UNSIGNED, 0, 0, 0, NULL }
+#define OF_REASON(kind, m, symbol, name) ONE_AS(#m "." #name, kind, m[REASON_##symbol]),
+#define END { 0 }
 
 #define OF guard
-static const struct struct_text_member of_guard[] = {
-	U(now_ns), U(scene_is_new), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
+static const struct member of_guard[] = {
+	U(now_ns), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
 	I(local_floor_s), U(gpus), U(next_id), U(games), T(game), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
@@ -92,11 +98,11 @@ static const struct struct_text_member of_guard[] = {
 /* Two members are not written: "now" is a pointer that is set again from "at"; "end" influences
  * no decision. */
 #define OF guard_gpu
-static const struct struct_text_member of_gpu[] = {
+static const struct member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
 	U(missing_ns), B(reasons, guard_reason_names), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
-#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, evidence, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(PLAIN, evidence, symbol, name)
 #include "reason.def"
 	END
 };
@@ -105,8 +111,8 @@ static const struct struct_text_member of_gpu[] = {
 /* policy and knobs are not written, because they come from the policy of the recording. The
  * processes that an order names are not written, because they influence no decision. */
 #define OF guard_worker
-static const struct struct_text_member of_worker[] = {
-	N(dry, guard_dry_names), N(presence, presences), ONE_AS("door", STRUCT_TEXT_NAME, admission, admissions), U(record_due), U(unsettled),
+static const struct member of_worker[] = {
+	N(dry, guard_dry_names), N(presence, presences), N_AS("door", admission, admissions), U(record_due), U(unsettled),
 	N(observed.found, found), WORDS(observed.root), U(observed.roots),
 	U(observed.roots_recorded), U(observed.match_changed), U(observed.seen_ns),
 	U(observed.by_device), U(observed.gpus), U(observed.home), U(observed.bytes),
@@ -120,11 +126,11 @@ static const struct struct_text_member of_worker[] = {
 	B(reasons.mask, guard_reason_names), T(reasons.contention_rule), N(reasons.person, persons),
 	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.manual_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
-#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_UNSIGNED, reasons.since_ns, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(UNSIGNED, reasons.since_ns, symbol, name)
 #include "reason.def"
-#define R(symbol, name, held, rule, clears) OF_REASON(STRUCT_TEXT_TEXT, reasons.evidence, symbol, name)
+#define R(symbol, name, held, rule, clears) OF_REASON(PLAIN, reasons.evidence, symbol, name)
 #include "reason.def"
-	ONE_AS("intent.goal", STRUCT_TEXT_NAME, intent.stage, goals), N(intent.stage, stages), N(intent.from, froms),
+	N_AS("intent.goal", intent.stage, goals), N(intent.stage, stages), N(intent.from, froms),
 	N(intent.claim, claims), U(intent.real), U(intent.level), U(intent.tries),
 	U(intent.deadline_ns), U(intent.budget_ns), U(intent.begun_ns), U(intent.freed_ns),
 	U(intent.base_bytes), U(intent.base_free), U(intent.base_others),
@@ -139,8 +145,8 @@ static const struct struct_text_member of_worker[] = {
 	N(backoff.request, requests),
 	U(idle.unload), U(idle.busy), U(idle.wants_figure), U(idle.since_ns), U(idle.figure_ns),
 	U(idle.asked_ns), U(idle.bytes), U(idle.after_ns), D(idle.idle_w), D(idle.reload_j),
-	N(report.state, guard_state_names), ONE_AS("report.since_ns", STRUCT_TEXT_UNSIGNED, since_ns, NULL), T(report.rule),
-	ONE_AS("report.why", STRUCT_TEXT_TEXT, report.evidence, NULL), U(report.cause_at), ONE_AS("report.notices", STRUCT_TEXT_SET, conditions, conditions),
+	N(report.state, guard_state_names), U_AS("report.since_ns", since_ns), T(report.rule),
+	T_AS("report.why", report.evidence), U(report.cause_at), B_AS("report.notices", conditions, conditions),
 	B(report.masked, guard_reason_names), N(report.result, guard_result_names), U(report.level),
 	U(report.freed_bytes), B(report.blocked, guard_block_names), U(report.unreachable),
 	U(report.evictions), U(report.resumes), U(report.would_evict), END
@@ -148,74 +154,74 @@ static const struct struct_text_member of_worker[] = {
 #undef OF
 
 #define OF reservation
-static const struct struct_text_member of_reservation[] = {
+static const struct member of_reservation[] = {
 	U(id), I(gpu), U(bytes), U(until_ns), I(pid), U(most_bytes), END
 };
 #undef OF
 
 #define OF demand_life
-static const struct struct_text_member of_life[] = {
+static const struct member of_life[] = {
 	I(pid), U(start_ticks), U(gpu), U(exe), U(first_ns), U(grown_ns), U(mark_bytes),
 	U(peak_bytes), D(busy_ratio), U(busy_ns), U(seen), END
 };
 #undef OF
 
 #define OF rate_user
-static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
+static const struct member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
 /* Format version 4 wrote some members in another way. Reasons and heat were written as numbers.
  * These numbers cannot change, because they are also part of the library's ABI. A worker had a
  * state and 25 flags, which become today's enums; its other members had other names. */
 #define OF guard
-static const struct struct_text_member of_old_guard[] = {
-	ONE_AS("asker", STRUCT_TEXT_SIGNED, requester, NULL), END
+static const struct member of_old_guard[] = {
+	I_AS("asker", requester), END
 };
 #undef OF
 #define OF guard_gpu
-static const struct struct_text_member of_old_gpu[] = {
-	U(reasons), U(heat), MANY(STRUCT_TEXT_TEXT, evidence), END
+static const struct member of_old_gpu[] = {
+	U(reasons), U(heat), TS_AS("evidence", evidence), END
 };
 #undef OF
 #define OF guard_state_old
-static const struct struct_text_member of_old_state[] = { U(state), END };
+static const struct member of_old_state[] = { U(state), END };
 #undef OF
 #define OF guard_worker
-static const struct struct_text_member of_old_worker[] = {
+static const struct member of_old_worker[] = {
 	U(dry), U_AS("rematched", observed.match_changed), U_AS("delta", observed.by_device),
 	WORDS_AS("root", observed.root), U_AS("roots", observed.roots), U_AS("recalled", observed.roots_recorded),
 	U_AS("seen_ns", observed.seen_ns), U_AS("gpus", observed.gpus), U_AS("home", observed.home),
-	U_AS("bytes", observed.bytes), MANY_AS("held", STRUCT_TEXT_UNSIGNED, observed.held),
-	MANY_AS("need_on", STRUCT_TEXT_UNSIGNED, observed.need_on), U_AS("need_bytes", observed.need_bytes),
+	U_AS("bytes", observed.bytes), US_AS("held", observed.held),
+	US_AS("need_on", observed.need_on), U_AS("need_bytes", observed.need_bytes),
 	U_AS("pretended", observed.dry_bytes),
-	U_AS("mask", reasons.mask), MANY_AS("evidence", STRUCT_TEXT_TEXT, reasons.evidence),
-	MANY_AS("reason_ns", STRUCT_TEXT_UNSIGNED, reasons.since_ns), ONE_AS("cause", STRUCT_TEXT_TEXT, reasons.contention_rule, NULL),
+	U_AS("mask", reasons.mask), TS_AS("evidence", reasons.evidence),
+	US_AS("reason_ns", reasons.since_ns), T_AS("cause", reasons.contention_rule),
 	U_AS("reserved", reasons.reservations), U_AS("battery_ns", reasons.battery_ns),
 	U_AS("hold", reasons.person), U_AS("until_ns", reasons.until_ns),
 	U_AS("until_wall_ns", reasons.until_wall_ns),
 	U_AS("demand.kind", demand.strongest.kind), U_AS("demand.urgent", demand.strongest.urgent),
-	U_AS("demand.more_bytes", demand.strongest.more_bytes), ONE_AS("demand.pid", STRUCT_TEXT_SIGNED, demand.strongest.pid, NULL),
-	ONE_AS("demand.uid", STRUCT_TEXT_SIGNED, demand.strongest.uid, NULL), ONE_AS("demand.rule", STRUCT_TEXT_TEXT, demand.strongest.rule, NULL),
-	ONE_AS("demand.evidence", STRUCT_TEXT_TEXT, demand.strongest.evidence, NULL), U_AS("against", demand.pressing),
+	U_AS("demand.more_bytes", demand.strongest.more_bytes), I_AS("demand.pid", demand.strongest.pid),
+	I_AS("demand.uid", demand.strongest.uid), T_AS("demand.rule", demand.strongest.rule),
+	T_AS("demand.evidence", demand.strongest.evidence), U_AS("against", demand.pressing),
 	U_AS("against_ns", demand.since_ns), U_AS("calm_ns", demand.calm_ns), U_AS("against_looks", demand.scenes),
 	U_AS("calm_looks", demand.calm_scenes), U_AS("quiet_looks", demand.unlimited_scenes),
-	U_AS("limited_ns", demand.limited_ns), ONE_AS("where", STRUCT_TEXT_SIGNED, demand.gpu, NULL),
+	U_AS("limited_ns", demand.limited_ns), I_AS("where", demand.gpu),
 	U_AS("idle", idle.unload), U_AS("works", idle.busy), U_AS("wants_figure", idle.wants_figure),
 	U_AS("idle_ns", idle.since_ns), U_AS("figure_ns", idle.figure_ns), U_AS("idle_bytes", idle.bytes),
-	U_AS("idle_after_ns", idle.after_ns), U_AS("asked_ns", idle.asked_ns), ONE_AS("idle_w", STRUCT_TEXT_REAL, idle.idle_w, NULL),
-	ONE_AS("reload_j", STRUCT_TEXT_REAL, idle.reload_j, NULL),
+	U_AS("idle_after_ns", idle.after_ns), U_AS("asked_ns", idle.asked_ns), D_AS("idle_w", idle.idle_w),
+	D_AS("reload_j", idle.reload_j),
 	U_AS("order.id", order.what.id), U_AS("order.verb", order.what.verb), U_AS("order.worker", order.what.worker),
 	U_AS("order.level", order.what.level), U_AS("order.deadline_ns", order.what.deadline_ns),
-	U_AS("order.bytes", order.what.bytes), ONE_AS("order.gpus", STRUCT_TEXT_TEXT, order.what.gpus, NULL),
-	ONE_AS("order.reason", STRUCT_TEXT_TEXT, order.what.reason, NULL), U_AS("order.start", order.what.start),
+	U_AS("order.bytes", order.what.bytes), T_AS("order.gpus", order.what.gpus),
+	T_AS("order.reason", order.what.reason), U_AS("order.start", order.what.start),
 	U_AS("answered", order.answered), U_AS("retry_ns", order.retry_ns),
 	U_AS("level", intent.level), U_AS("tries", intent.tries), U_AS("deadline_ns", intent.deadline_ns),
 	U_AS("budget_ns", intent.budget_ns), U_AS("base_bytes", intent.base_bytes), U_AS("base_free", intent.base_free),
 	U_AS("base_others", intent.base_others), U_AS("begun_ns", intent.begun_ns), U_AS("freed_ns", intent.freed_ns),
 	U_AS("residue_bytes", intent.residue_bytes), WORDS_AS("put_away", intent.put_away),
 	U_AS("put_away_count", intent.put_away_count),
-	U_AS("storm", backoff.storm), MANY_AS("flap", STRUCT_TEXT_UNSIGNED, backoff.flap), MANY_AS("reload", STRUCT_TEXT_UNSIGNED, backoff.reload),
-	U_AS("flaps", backoff.flaps), U_AS("reloads", backoff.reloads), ONE_AS("backoff", STRUCT_TEXT_REAL, backoff.quiet_factor, NULL),
+	U_AS("storm", backoff.storm), US_AS("flap", backoff.flap), US_AS("reload", backoff.reload),
+	U_AS("flaps", backoff.flaps), U_AS("reloads", backoff.reloads), D_AS("backoff", backoff.quiet_factor),
 	U_AS("check_ns", backoff.check_ns), U_AS("resume_after_ns", backoff.resume_ns),
 	U_AS("resume_backoff_ns", backoff.failed_ns), U_AS("resident_until_ns", backoff.resident_ns),
 	U_AS("blocked", backoff.blocked), U_AS("last", unsettled), U_AS("dirty", record_due),
@@ -223,7 +229,7 @@ static const struct struct_text_member of_old_worker[] = {
 	U_AS("ended_level", report.level), U_AS("ended_bytes", report.freed_bytes),
 	U_AS("ended_blocked", report.blocked), U_AS("astray", report.unreachable),
 	U_AS("evictions", report.evictions), U_AS("resumes", report.resumes), U_AS("would_evict", report.would_evict),
-	ONE_AS("why", STRUCT_TEXT_TEXT, report.evidence, NULL), END
+	T_AS("why", report.evidence), END
 };
 #undef OF
 
@@ -249,7 +255,7 @@ static const char *const old_flags[] = { FLAGS(F) };
 enum { PART_GPU, PART_WORKER, PART_RESERVATION, PART_LIFE, PART_USER, PARTS };
 static const struct {
 	const char *name;
-	const struct struct_text_member *member;
+	const struct member *member;
 	size_t offset, size;
 	unsigned places;
 	size_t count;
@@ -296,13 +302,12 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 		return;
 	buf_addf(out, "%sbegin\tnames\n", prefix);
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
-	struct_text_write(out, head, of_guard, g);
+	members_write(out, head, of_guard, g);
 	for (unsigned i = 0; i < PARTS; i++)
 		for (unsigned k = 0; k < part_count(g, i); k++) {
 			snprintf(head, sizeof(head), "%s%s\t%u\t", prefix, parts[i].name, k);
-			struct_text_write(out, head, parts[i].member,
-					  (const char *)g + parts[i].offset +
-						  k * parts[i].size);
+			members_write(out, head, parts[i].member,
+				      (const char *)g + parts[i].offset + k * parts[i].size);
 		}
 	write_scene(out, prefix, &g->scene);
 	buf_addf(out, "%send\n", prefix);
@@ -342,9 +347,9 @@ static int old_worker_read(struct guard_state_old *o, struct guard_worker *w, co
 			o->flags |= UINT64_C(1) << i;
 			return strcmp(line + n, "\t1") == 0 ? 0 : -GW_E_PARSE;
 		}
-	err = struct_text_read(of_old_state, o, line);
+	err = members_read(line, of_old_state, o);
 	if (err == -GW_E_NOENT)
-		err = struct_text_read(of_old_worker, w, line);
+		err = members_read(line, of_old_worker, w);
 	return err ? -GW_E_PARSE : 0;
 }
 
@@ -470,9 +475,9 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 	if (part == PART_WORKER && !strcmp(end, "\torder.what.verb\tnotify"))
 		return 0;
 	if (r->old && part == PART_GPU)
-		err = struct_text_read(of_old_gpu, of, end + 1);
+		err = members_read(end + 1, of_old_gpu, of);
 	if (err == -GW_E_NOENT)
-		err = struct_text_read(parts[part].member, of, end + 1);
+		err = members_read(end + 1, parts[part].member, of);
 	return err ? -GW_E_PARSE : 0;
 }
 
@@ -518,12 +523,12 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 
 static int read_guard(struct guard_state_reader *r, struct guard *g, const char *rest)
 {
-	int err = r->old ? struct_text_read(of_old_guard, g, rest) : -GW_E_NOENT;
+	int err = r->old ? members_read(rest, of_old_guard, g) : -GW_E_NOENT;
 
 	if (!strncmp(rest, "looked\t", 7)) /* "looked" is skipped: it follows from "looks" */
 		return 0;
 	if (err == -GW_E_NOENT)
-		err = struct_text_read(of_guard, g, rest);
+		err = members_read(rest, of_guard, g);
 	return err ? -GW_E_PARSE : 0;
 }
 

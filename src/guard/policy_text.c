@@ -1,8 +1,7 @@
 #include "policy_text.h"
 
-#include "struct_text.h"
-
 #include "base/buf.h"
+#include "base/member.h"
 
 #include <stdint.h>
 #include <stdio.h>
@@ -59,9 +58,9 @@ static int find_named(const char *member)
 		int64_t: SIGNED,           \
 		uint64_t: NUMBER)
 
-static const enum struct_text_kind struct_text_of[] = { [NUMBER] = STRUCT_TEXT_UNSIGNED,
-							[SIGNED] = STRUCT_TEXT_SIGNED,
-							[REAL] = STRUCT_TEXT_REAL };
+static const enum member_kind member_of[] = {
+	[NUMBER] = MEMBER_UNSIGNED, [SIGNED] = MEMBER_SIGNED, [REAL] = MEMBER_HEX
+};
 
 struct put {
 	struct buf *out;
@@ -71,7 +70,7 @@ struct put {
 /* Writes a string, without the user and the password of a URL. Does not write token_file. */
 static void put_words(const struct put *w, const char *name, const char *text)
 {
-	static const struct struct_text_member words = { .kind = STRUCT_TEXT_TEXT };
+	static const struct member words = { .kind = MEMBER_PLAIN };
 	const char *host = text ? strstr(text, "://") : NULL, *at;
 	char scheme[16];
 
@@ -80,10 +79,10 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	at = host ? strchr(host + 3, '@') : NULL;
 	if (at && (size_t)(at - host) < strcspn(host + 3, "/") + 3) {
 		snprintf(scheme, sizeof(scheme), "%.*s", (int)(host + 3 - text), text);
-		struct_text_add(w->out, &words, scheme);
+		member_add(w->out, &words, scheme);
 		text = at + 1;
 	}
-	struct_text_add(w->out, &words, text);
+	member_add(w->out, &words, text);
 }
 
 /* Writes one member. A string that is not NULL is written after '='. A command is written as 1,
@@ -99,10 +98,8 @@ static void put(const struct put *w, const char *name, enum type type, unsigned 
 	else if (type == NUMBER && find_named(name) >= 0)
 		buf_adds(w->out, named[find_named(name)].names[*(const unsigned *)at]);
 	else if (type != TEXT)
-		struct_text_add(w->out,
-				&(struct struct_text_member){ .kind = struct_text_of[type],
-							      .size = size },
-				at);
+		member_add(w->out, &(struct member){ .kind = member_of[type], .size = size },
+			   at);
 	else if (text)
 		buf_addc(w->out, '=');
 	if (type == TEXT)
@@ -173,10 +170,8 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 	if (*value != '=')
 		return;
 	value++;
-	r->err = struct_text_take(
-		&value,
-		&(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT, .size = sizeof(text) },
-		text);
+	r->err = member_take(
+		&value, &(struct member){ .kind = MEMBER_PLAIN, .size = sizeof(text) }, text);
 	if (!r->err && !(*ret = policy_keep(r->policy, text, strlen(text))))
 		r->err = -GW_E_NOMEM;
 }
@@ -185,9 +180,9 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 static int take_named(const char *value, const char *const *names, const char *const *old,
 		      unsigned *ret)
 {
-	const struct struct_text_member name = { .kind = STRUCT_TEXT_NAME,
-						 .size = sizeof(*ret),
-						 .names = names };
+	const struct member name = { .kind = MEMBER_NAME,
+				     .size = sizeof(*ret),
+				     .names = names };
 	char *end;
 	unsigned long n = strtoul(value, &end, 10), count = 0;
 
@@ -195,7 +190,7 @@ static int take_named(const char *value, const char *const *names, const char *c
 		count++;
 	if (end != value && !*end && n < count)
 		value = old[n];
-	return struct_text_take(&value, &name, ret);
+	return member_take(&value, &name, ret);
 }
 
 static void take(struct take *r, const char *name, enum type type, unsigned size, void *at)
@@ -214,10 +209,8 @@ static void take(struct take *r, const char *name, enum type type, unsigned size
 	else if (type == ARGV)
 		*(const char *const **)at = *value == '1' ? command : NULL;
 	else
-		r->err = struct_text_take(&value,
-					  &(struct struct_text_member){
-						  .kind = struct_text_of[type], .size = size },
-					  at);
+		r->err = member_take(
+			&value, &(struct member){ .kind = member_of[type], .size = size }, at);
 }
 
 static unsigned at_most(struct take *r, unsigned n, unsigned most)

@@ -1,30 +1,23 @@
-/* Writes and reads scenes as lines of text. There is one table of fields per type of line. */
+/* Writes and reads scenes as lines of text. There is one list of members per type of line. */
 #include "scene.h"
 
-#include "base/number.h"
+#include "base/array.h"
+#include "base/member.h"
+#include "base/text.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum kind { END, U64, I64, REAL, UINT, INT, FLAG, HEALTH, TEXT, CHAIN };
-
-struct field {
-	enum kind kind;
-	/* TEXT: size of the buffer, with the NUL. UINT: the value must be less than size; if
-	 * size is 0, every value is valid. */
-	unsigned size;
-	size_t offset;
-};
 
 enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END, LINES };
 
-/* A line of changes has the time since the last scene, the additional time by which the wall
- * clock advanced, and one word per changed field. A word is: letter of the line type, position
- * of the line, '.', position of the field, '=', new value. */
-#define CHANGE     'D'
-#define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
+/* A line of changes has a struct step and one word per changed member. A word is: letter of the
+ * line type, position of the line, '.', position of the member in its list, '=', new value. */
+#define CHANGE 'D'
+
+struct step {
+	uint64_t passed_ns; /* time since the last scene */
+	int64_t wall_ns;    /* additional time by which the wall clock advanced */
+};
 
 /* The last line of a scene has these numbers, so that a scene with lost lines does not count as
  * complete. */
@@ -32,43 +25,46 @@ struct line_counts {
 	unsigned gpus, processes, roots;
 };
 
+static const char *const health[] = { "ok", "blind", "hung", "lost", "asleep", NULL };
+
 /* clang-format off */
-#define F(kind, of, name)       { kind, 0, offsetof(struct of, name) }
-#define BELOW(n, of, name)      { UINT, n, offsetof(struct of, name) }
-#define T(of, name)             { TEXT, sizeof(((struct of *)0)->name), offsetof(struct of, name) }
+#define U(m)        { MEMBER(UNSIGNED, struct OF, m) }
+#define BELOW(n, m) { MEMBER(UNSIGNED, struct OF, m), .max = (n) - 1 }
+#define I(m)        { MEMBER(SIGNED, struct OF, m) }
+#define D(m)        { MEMBER(REAL, struct OF, m) }
+#define T(m)        { MEMBER(TEXT, struct OF, m) }
 
 static const struct {
 	char letter;
-	struct field field[18];
+	struct member member[18];
 } rows[LINES] = {
-	[LINE_SCENE] = { 'S', { F(U64, scene, mono_ns), F(U64, scene, wall_ns),
-		F(INT, scene, utc_offset_s), F(FLAG, scene, on_battery),
-		F(U64, scene, host_free_bytes), F(UINT, scene, left_out),
-		F(UINT, scene, game_clients) } },
-	[LINE_GPU] = { 'G', { T(scene_gpu, uuid), T(scene_gpu, pci), F(UINT, scene_gpu, index),
-		F(INT, scene_gpu, cuda), F(HEALTH, scene_gpu, health),
-		F(FLAG, scene_gpu, simulated), F(FLAG, scene_gpu, display),
-		F(FLAG, scene_gpu, hidden), F(U64, scene_gpu, total_bytes),
-		F(U64, scene_gpu, used_bytes), F(U64, scene_gpu, free_bytes),
-		F(FLAG, scene_gpu, memory_known), F(REAL, scene_gpu, temperature_c),
-		F(REAL, scene_gpu, margin_c), F(UINT, scene_gpu, errors) } },
-	[LINE_PROCESS] = { 'P', { F(I64, scene_process, id.pid), F(U64, scene_process, id.start_ticks),
-		F(I64, scene_process, uid), BELOW(SCENE_GPUS, scene_process, gpu),
-		F(UINT, scene_process, type), F(U64, scene_process, bytes),
-		F(FLAG, scene_process, bytes_known), F(REAL, scene_process, sm_ratio),
-		F(FLAG, scene_process, orphan), F(FLAG, scene_process, self),
-		F(FLAG, scene_process, veiled),
-		T(scene_process, name), T(scene_process, exe), T(scene_process, command),
-		T(scene_process, cgroup), T(scene_process, container),
-		F(CHAIN, scene_process, ancestor) } },
-	[LINE_ROOT] = { 'R', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, id.pid),
-		F(U64, scene_root, id.start_ticks) } },
-	[LINE_FORMER] = { 'F', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, id.pid),
-		F(U64, scene_root, id.start_ticks) } },
-	[LINE_END] = { 'E', { F(UINT, line_counts, gpus), F(UINT, line_counts, processes),
-		F(UINT, line_counts, roots) } },
+#define OF scene
+	[LINE_SCENE] = { 'S', { U(mono_ns), U(wall_ns), I(utc_offset_s), U(on_battery),
+		U(host_free_bytes), U(left_out), U(game_clients) } },
+#undef OF
+#define OF scene_gpu
+	[LINE_GPU] = { 'G', { T(uuid), T(pci), U(index), I(cuda),
+		{ MEMBER(NAME, struct OF, health), .names = health }, U(simulated), U(display),
+		U(hidden), U(total_bytes), U(used_bytes), U(free_bytes), U(memory_known),
+		D(temperature_c), D(margin_c), U(errors) } },
+#undef OF
+#define OF scene_process
+	[LINE_PROCESS] = { 'P', { I(id.pid), U(id.start_ticks), I(uid), BELOW(SCENE_GPUS, gpu),
+		U(type), U(bytes), U(bytes_known), D(sm_ratio), U(orphan), U(self), U(veiled),
+		T(name), T(exe), T(command), T(cgroup), T(container),
+		{ MEMBER(PIDS, struct OF, ancestor) } } },
+#undef OF
+#define OF scene_root
+	[LINE_ROOT] = { 'R', { BELOW(POLICY_WORKERS, worker), I(id.pid), U(id.start_ticks) } },
+	[LINE_FORMER] = { 'F', { BELOW(POLICY_WORKERS, worker), I(id.pid), U(id.start_ticks) } },
+#undef OF
+#define OF line_counts
+	[LINE_END] = { 'E', { U(gpus), U(processes), U(roots) } },
+#undef OF
 };
-static const char *const health[] = { "ok", "blind", "hung", "lost", "asleep" };
+#define OF step
+static const struct member step_members[] = { U(passed_ns), I(wall_ns), { 0 } };
+#undef OF
 /* clang-format on */
 
 const char *scene_health_name(enum scene_health h)
@@ -76,37 +72,10 @@ const char *scene_health_name(enum scene_health h)
 	return health[h];
 }
 
-static void add_chain(struct buf *out, const int64_t *pid)
-{
-	if (!pid[0])
-		buf_addc(out, '-');
-	for (unsigned i = 0; i < SCENE_ANCESTORS && pid[i]; i++)
-		buf_addf(out, "%s%" PRId64, i ? "," : "", pid[i]);
-}
-
-static void add_field(struct buf *out, const void *p, enum kind kind)
-{
-	switch (kind) {
-	case U64: buf_addf(out, "%" PRIu64, *(const uint64_t *)p); break;
-	case I64: buf_addf(out, "%" PRId64, *(const int64_t *)p); break;
-	case UINT: buf_addf(out, "%u", *(const unsigned *)p); break;
-	case INT: buf_addf(out, "%d", *(const int *)p); break;
-	case FLAG: buf_addc(out, *(const bool *)p ? '1' : '0'); break;
-	case HEALTH: buf_adds(out, health[*(const enum scene_health *)p]); break;
-	case REAL: tsv_add_real(out, *(const double *)p); break;
-	case TEXT: tsv_add_text(out, p); break;
-	case CHAIN: add_chain(out, p); break;
-	case END: break;
-	}
-}
-
 static void add_line(struct buf *out, enum line line, const void *of)
 {
 	buf_addc(out, rows[line].letter);
-	for (const struct field *f = rows[line].field; f->kind != END; f++) {
-		buf_addc(out, '\t');
-		add_field(out, (const char *)of + f->offset, f->kind);
-	}
+	members_add(out, rows[line].member, of);
 	buf_addc(out, '\n');
 }
 
@@ -148,48 +117,39 @@ static struct list list_of(const struct scene *s, enum line kind)
 	}
 }
 
-/* True if both fields are written as the same text. All NANs are written as the same text. */
-static bool same_field(const void *a, const void *b, const struct field *f)
+/* True if both values are written as the same text. All NANs are written as the same text. */
+static bool same_value(const struct member *m, const void *a, const void *b)
 {
-	switch (f->kind) {
-	case U64:
-	case I64: return memcmp(a, b, sizeof(uint64_t)) == 0;
-	case REAL:
-		return memcmp(a, b, sizeof(double)) == 0 ||
-		       (!isfinite(*(const double *)a) && !isfinite(*(const double *)b));
-	case UINT:
-	case INT:
-	case HEALTH: return memcmp(a, b, sizeof(int)) == 0;
-	case FLAG: return *(const bool *)a == *(const bool *)b;
-	case TEXT: return strcmp(a, b) == 0;
-	case CHAIN: return memcmp(a, b, CHAIN_SIZE) == 0;
-	case END: break;
-	}
-	return true;
+	if (m->kind == MEMBER_TEXT)
+		return strcmp(a, b) == 0;
+	return memcmp(a, b, m->size) == 0 ||
+	       (m->kind == MEMBER_REAL && !isfinite(*(const double *)a) &&
+		!isfinite(*(const double *)b));
 }
 
 static void add_changes_of(struct buf *out, enum line kind, unsigned i, const char *now,
 			   const char *was)
 {
-	const struct field *first = rows[kind].field;
+	const struct member *first = rows[kind].member;
 
 	/* Skip the two times of a scene, because a line of changes already begins with these
 	 * times. */
-	for (const struct field *f = first + (kind == LINE_SCENE ? 2 : 0); f->kind != END;
-	     f++) {
-		if (same_field(now + f->offset, was + f->offset, f))
+	for (const struct member *m = first + (kind == LINE_SCENE ? 2 : 0);
+	     m->kind != MEMBER_END; m++) {
+		if (same_value(m, now + m->offset, was + m->offset))
 			continue;
-		buf_addf(out, "\t%c%u.%u=", rows[kind].letter, i, (unsigned)(f - first));
-		add_field(out, now + f->offset, f->kind);
+		buf_addf(out, "\t%c%u.%u=", rows[kind].letter, i, (unsigned)(m - first));
+		member_add(out, m, now + m->offset);
 	}
 }
 
 static void add_changes(struct buf *out, const struct scene *now, const struct scene *was)
 {
-	uint64_t passed = now->mono_ns - was->mono_ns;
+	struct step step = { .passed_ns = now->mono_ns - was->mono_ns };
 
-	buf_addf(out, "%c\t%" PRIu64 "\t%" PRId64, CHANGE, passed,
-		 (int64_t)(now->wall_ns - was->wall_ns - passed));
+	step.wall_ns = (int64_t)(now->wall_ns - was->wall_ns - step.passed_ns);
+	buf_addc(out, CHANGE);
+	members_add(out, step_members, &step);
 	for (enum line k = LINE_SCENE; k < LINE_END; k++) {
 		const struct list l = list_of(now, k);
 		const char *a = (const char *)now + l.offset, *b = (const char *)was + l.offset;
@@ -242,85 +202,10 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 	last->whole = true;
 }
 
-static bool to_unsigned(const char *s, unsigned below, unsigned *ret)
+static bool read_members(const char *line, enum line kind, void *of)
 {
-	uint64_t v;
-
-	if (!number_u64(s, &v) || v > UINT32_MAX || (below && v >= below))
-		return false;
-	*ret = (unsigned)v;
-	return true;
-}
-
-static bool to_int(const char *s, int *ret)
-{
-	int64_t v;
-
-	if (!number_i64(s, &v) || v < INT32_MIN || v > INT32_MAX)
-		return false;
-	*ret = (int)v;
-	return true;
-}
-
-static bool to_flag(const char *s, bool *ret)
-{
-	*ret = *s == '1';
-	return (*s == '0' || *s == '1') && !s[1];
-}
-
-static bool to_health(const char *s, enum scene_health *ret)
-{
-	for (unsigned i = 0; i < sizeof(health) / sizeof(health[0]); i++) {
-		*ret = (enum scene_health)i;
-		if (strcmp(s, health[i]) == 0)
-			return true;
-	}
-	return false;
-}
-
-static bool to_chain(char *s, int64_t *ret)
-{
-	unsigned n = 0;
-
-	if (strcmp(s, "-") == 0)
-		return true;
-	for (char *next; s; s = next) {
-		next = strchr(s, ',');
-		if (next)
-			*next++ = '\0';
-		if (n == SCENE_ANCESTORS || !number_i64(s, &ret[n]) || ret[n++] == 0)
-			return false;
-	}
-	return true;
-}
-
-static bool to_field(char *s, const struct field *f, void *p)
-{
-	switch (f->kind) {
-	case U64: return number_u64(s, p);
-	case I64: return number_i64(s, p);
-	case UINT: return to_unsigned(s, f->size, p);
-	case INT: return to_int(s, p);
-	case FLAG: return to_flag(s, p);
-	case HEALTH: return to_health(s, p);
-	case REAL: return number_real(s, p);
-	case TEXT: return tsv_text(s, p, f->size);
-	case CHAIN: return to_chain(s, p);
-	case END: break;
-	}
-	return false;
-}
-
-static bool read_fields(const char *line, enum line kind, void *of)
-{
-	char text[SCENE_LINE_MAX];
-	const char *at = line + 2;
-
-	for (const struct field *f = rows[kind].field; f->kind != END; f++)
-		if (!tsv_take(&at, text, sizeof(text)) ||
-		    !to_field(text, f, (char *)of + f->offset))
-			return false;
-	return *at == '\0' && at[-1] != '\t';
+	line++;
+	return members_take(&line, rows[kind].member, of) == 0 && !*line;
 }
 
 static enum line line_of(const char *line)
@@ -339,7 +224,7 @@ static bool read_scene(struct scene *s, const char *line)
 {
 	s->gpus = s->processes = s->roots = 0;
 	s->whole = false;
-	s->reading = read_fields(line, LINE_SCENE, s);
+	s->reading = read_members(line, LINE_SCENE, s);
 	return s->reading;
 }
 
@@ -348,7 +233,7 @@ static bool read_gpu(struct scene *s, const char *line)
 	if (s->gpus == SCENE_GPUS)
 		return false;
 	memset(&s->gpu[s->gpus], 0, sizeof(s->gpu[0]));
-	return read_fields(line, LINE_GPU, &s->gpu[s->gpus++]);
+	return read_members(line, LINE_GPU, &s->gpu[s->gpus++]);
 }
 
 static bool read_process(struct scene *s, const char *line)
@@ -359,7 +244,7 @@ static bool read_process(struct scene *s, const char *line)
 		return false;
 	memset(p, 0, sizeof(*p));
 	s->processes++;
-	return read_fields(line, LINE_PROCESS, p) && p->gpu < s->gpus;
+	return read_members(line, LINE_PROCESS, p) && p->gpu < s->gpus;
 }
 
 /* Reads a line of a root or of a former root. Both have the same fields. */
@@ -370,7 +255,7 @@ static bool read_root(struct scene *s, const char *line)
 	if (s->roots == SCENE_ROOTS)
 		return false;
 	s->root[s->roots] = (struct scene_root){ .how = former ? ROOT_FORMER : ROOT_FOUND };
-	return read_fields(line, LINE_ROOT, &s->root[s->roots++]);
+	return read_members(line, LINE_ROOT, &s->root[s->roots++]);
 }
 
 static bool read_end(struct scene *s, const char *line)
@@ -378,43 +263,31 @@ static bool read_end(struct scene *s, const char *line)
 	struct line_counts t;
 
 	s->reading = false;
-	s->whole = read_fields(line, LINE_END, &t) && t.gpus == s->gpus &&
+	s->whole = read_members(line, LINE_END, &t) && t.gpus == s->gpus &&
 		   t.processes == s->processes && t.roots == s->roots;
 	return s->whole;
 }
 
-static bool read_position(char **at, char end, uint64_t below, uint64_t *ret)
-{
-	char *stop = strchr(*at, end);
-
-	if (!stop)
-		return false;
-	*stop = '\0';
-	if (!number_u64(*at, ret) || *ret >= below)
-		return false;
-	*at = stop + 1;
-	return true;
-}
-
-static bool read_change(struct scene *s, char *word)
+/* Reads one word of a line of changes. */
+static bool read_change(struct scene *s, const char **at)
 {
 	for (enum line k = LINE_SCENE; k < LINE_END; k++) {
 		const struct list l = list_of(s, k);
-		const struct field *f = rows[k].field;
-		uint64_t i, field;
-		char *of;
+		const struct member *m = rows[k].member;
+		uint64_t i, member;
+		void *of;
 
-		if (*word != rows[k].letter)
+		if (**at != rows[k].letter)
 			continue;
-		word++;
-		if (!read_position(&word, '.', l.n, &i) ||
-		    !read_position(&word, '=', sizeof(rows[k].field) / sizeof(*f), &field) ||
-		    f[field].kind == END)
+		++*at;
+		if (!text_read_number(at, UINT32_MAX, &i) || i >= l.n ||
+		    !text_read_word(at, ".") ||
+		    !text_read_number(at, COUNT(rows[k].member) - 1, &member) ||
+		    m[member].kind == MEMBER_END || !text_read_word(at, "="))
 			return false;
-		of = (char *)s + l.offset + i * l.size + f[field].offset;
-		if (f[field].kind == CHAIN || f[field].kind == TEXT)
-			memset(of, 0, f[field].kind == TEXT ? f[field].size : CHAIN_SIZE);
-		return to_field(word, &f[field], of) &&
+		of = (char *)s + l.offset + i * l.size + m[member].offset;
+		memset(of, 0, m[member].size);
+		return member_take(at, &m[member], of) == 0 &&
 		       (k != LINE_PROCESS || s->process[i].gpu < s->gpus);
 	}
 	return false;
@@ -422,20 +295,17 @@ static bool read_change(struct scene *s, char *word)
 
 static bool read_changes(struct scene *s, const char *line)
 {
-	char text[SCENE_LINE_MAX];
-	const char *at = line + 2;
-	uint64_t passed;
-	int64_t stepped;
+	const char *at = line + 1;
+	struct step step;
 
-	if (!tsv_take(&at, text, sizeof(text)) || !number_u64(text, &passed) ||
-	    !tsv_take(&at, text, sizeof(text)) || !number_i64(text, &stepped))
+	if (members_take(&at, step_members, &step) != 0)
 		return false;
-	s->mono_ns += passed;
-	s->wall_ns += passed + (uint64_t)stepped;
-	while (*at)
-		if (!tsv_take(&at, text, sizeof(text)) || !read_change(s, text))
+	s->mono_ns += step.passed_ns;
+	s->wall_ns += step.passed_ns + (uint64_t)step.wall_ns;
+	while (text_read_word(&at, "\t"))
+		if (!read_change(s, &at))
 			return false;
-	return at[-1] != '\t';
+	return *at == '\0';
 }
 
 int scene_read(struct scene *ret, const char *line)

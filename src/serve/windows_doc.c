@@ -480,19 +480,27 @@ void windows_announce(struct windows *w, const struct view *v, const struct wind
 	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
 }
 
+struct loading {
+	struct windows *w;
+	bool open; /* The stored windows were open when the service ended, so it crashed. */
+	struct windows_entry *crashed[WINDOWS_OPEN_MAX];
+	unsigned count;
+};
+
 /* Adds a stored window before the ended ones, because stored windows arrive oldest first. */
-static struct windows_entry *load_window(struct windows *w, const char *id, const char *json)
+static void load_window(void *arg, const char *id, const char *json)
 {
-	struct windows_entry *e, **at = &w->first;
+	struct loading *l = arg;
+	struct windows_entry *e, **at = &l->w->first;
 	char *document;
 
-	if (windows_find(w, id) || strlen(id) >= sizeof(e->id))
-		return NULL;
+	if (windows_find(l->w, id) || strlen(id) >= sizeof(e->id))
+		return;
 	e = calloc(1, sizeof(*e));
 	document = e ? strdup(json) : NULL;
 	if (!document) {
 		free(e);
-		return NULL;
+		return;
 	}
 	windows_set_document(e, document);
 	snprintf(e->id, sizeof(e->id), "%s", id);
@@ -501,27 +509,8 @@ static struct windows_entry *load_window(struct windows *w, const char *id, cons
 		at = &(*at)->next;
 	e->next = *at;
 	*at = e;
-	return e;
-}
-
-static void load_ended(void *arg, const char *id, const char *json)
-{
-	load_window(arg, id, json);
-}
-
-struct crashed {
-	struct windows *w;
-	struct windows_entry *found[WINDOWS_OPEN_MAX];
-	unsigned count;
-};
-
-static void load_crashed(void *arg, const char *id, const char *json)
-{
-	struct crashed *c = arg;
-	struct windows_entry *e = load_window(c->w, id, json);
-
-	if (e && c->count < WINDOWS_OPEN_MAX)
-		c->found[c->count++] = e;
+	if (l->open && l->count < WINDOWS_OPEN_MAX)
+		l->crashed[l->count++] = e;
 }
 
 struct keys {
@@ -566,15 +555,16 @@ static void report_crashed(struct windows *w, const struct view *v,
 
 void windows_load(struct windows *w, const struct view *v)
 {
-	struct crashed c = { .w = w };
+	struct loading l = { .w = w };
 
 	if (w->loaded || !v->ops || !v->ops->each_document)
 		return;
 	w->loaded = true;
-	v->ops->each_document(v->engine, KIND, WINDOWS_ENDED_MAX, load_ended, w);
-	v->ops->each_document(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_crashed, &c);
+	v->ops->each_document(v->engine, KIND, WINDOWS_ENDED_MAX, load_window, &l);
+	l.open = true;
+	v->ops->each_document(v->engine, KIND_OPEN, WINDOWS_OPEN_MAX, load_window, &l);
 	v->ops->each_document(v->engine, KIND_KEY, WINDOWS_OPEN_MAX + WINDOWS_ENDED_MAX,
 			      load_key, &(struct keys){ w, v });
-	for (unsigned i = 0; i < c.count; i++)
-		report_crashed(w, v, c.found[i]);
+	for (unsigned i = 0; i < l.count; i++)
+		report_crashed(w, v, l.crashed[i]);
 }

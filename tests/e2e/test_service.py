@@ -59,6 +59,52 @@ def test_the_service_logs_its_address_and_ends_on_sigterm():
         assert "listening" in s.messages() and "stopped" in s.messages()
 
 
+def test_a_log_that_nobody_reads_stops_nothing(tmp_path):
+    fifo = tmp_path / "log"
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # never reads
+    full = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    os.set_blocking(full, True)
+    fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
+    child = support.started("serve", "--simulate", "--history", "none", "--listen", "127.0.0.1:0", "--log-level", "debug",
+                            env=support.environment(HOME=tmp_path), stderr=full)
+    try:
+        url = re.search(r"http://127\S+", child.stdout.readline())[0]
+        for _ in range(100):  # more lines than the pipe holds
+            assert requests.get(url + "/healthz", timeout=support.TIMEOUT).status_code == 200
+        child.terminate()
+        assert child.wait(support.TIMEOUT) == 0
+        assert 0 < len(os.read(reader, 65536)) <= 4096
+    finally:
+        child.kill()
+        child.wait()
+        for fd in (reader, full):
+            os.close(fd)
+
+
+def test_a_standard_output_that_nobody_reads_stops_nothing(tmp_path):
+    reader, full = os.pipe()
+    fcntl.fcntl(full, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(full, bytes(4096))
+    child = support.started("serve", "--simulate", "--history", "none", "--listen", "127.0.0.1:0",
+                            env=support.environment(HOME=tmp_path), stdout=full, stderr=subprocess.PIPE)
+    try:
+        line = ""
+        while "msg=listening" not in line:
+            line = child.stderr.readline()
+            assert line
+        url = re.search(r"http://127[^\s\"]+", line)[0]
+        assert requests.get(url + "/healthz", timeout=support.TIMEOUT).status_code == 200
+        child.terminate()
+        child.stderr.read()
+        assert child.wait(support.TIMEOUT) == 0
+    finally:
+        child.kill()
+        child.wait()
+        for fd in (reader, full):
+            os.close(fd)
+
+
 @pytest.mark.parametrize("level", ["info", "warning"])
 def test_the_address_is_announced_once_if_the_log_goes_to_standard_output(tmp_path, level):
     child = support.started("serve", "--simulate", "--history", "none", "--listen", "127.0.0.1:0", "--log-level", level,

@@ -6,6 +6,8 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct clock_stepped time_stands;
@@ -125,6 +127,79 @@ LOG_TEST(counts_lines_that_cannot_be_written)
 	for (int i = 0; i < 10000; i++)
 		log_write(&l, LOG_INFO, "the pipe fills up", NULL, 0);
 	assert_true(l.dropped > 0 && l.dropped < 10000);
+}
+
+/* Opens a pipe, a terminal or a socket that blocks when it is full. pair[0] reads. */
+static void open_blocking(const char *kind, int pair[2])
+{
+	if (strcmp(kind, "pipe") == 0) {
+		assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+	} else if (strcmp(kind, "socket") == 0) {
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
+	} else {
+		pair[0] = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+		assert_int_equal(grantpt(pair[0]), 0);
+		assert_int_equal(unlockpt(pair[0]), 0);
+		pair[1] = open(ptsname(pair[0]), O_RDWR | O_NOCTTY | O_CLOEXEC);
+	}
+	assert_true(pair[0] >= 0 && pair[1] >= 0);
+}
+
+static void read_everything(int fd)
+{
+	char text[4096];
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	while (read(fd, text, sizeof(text)) > 0)
+		;
+}
+
+TEST(a_program_that_does_not_read_the_log_blocks_nothing)
+{
+	static const char *const kinds[] = { "pipe", "socket", "terminal" };
+
+	for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+		struct log l;
+		int pair[2];
+
+		open_blocking(kinds[i], pair);
+		log_init(&l, pair[1], LOG_INFO, LOG_LOGFMT, &time_stands.clock);
+		for (int n = 0; n < 10000; n++)
+			LOG(&l, LOG_INFO, "nobody reads this", LOG_I("line", n));
+		if (!l.dropped)
+			fail_msg("%s: no line was dropped", kinds[i]);
+		assert_int_equal(fcntl(pair[1], F_GETFL) & O_NONBLOCK, 0);
+		if (l.fd != pair[1])
+			close(l.fd);
+		close(pair[0]);
+		close(pair[1]);
+	}
+}
+
+TEST(the_number_of_dropped_lines_is_logged_when_writing_is_possible_again)
+{
+	char report[200];
+	struct log l;
+	uint64_t dropped;
+
+	assert_int_equal(open_pipe(NULL), 0);
+	l = logger(LOG_LOGFMT);
+	for (int n = 0; n < 3000; n++)
+		log_write(&l, LOG_INFO, "the pipe fills up", NULL, 0);
+	dropped = l.dropped;
+	assert_in_range(dropped, 1, 2999);
+	read_everything(ends[0]);
+	log_write(&l, LOG_INFO, "again", NULL, 0);
+	snprintf(report, sizeof(report),
+		 "time=2026-01-31T12:00:00.123Z level=warning msg=\"lines of the log were "
+		 "dropped because they could not be written\" lines=%u\n"
+		 "time=2026-01-31T12:00:00.123Z level=info msg=again\n",
+		 (unsigned)dropped);
+	assert_string_equal(written(), report);
+	assert_int_equal(l.dropped, 0);
+	log_write(&l, LOG_INFO, "again", NULL, 0);
+	assert_string_equal(written(), strchr(report, '\n') + 1);
+	close_pipe(NULL);
 }
 
 TEST(a_latch_reports_each_change_once)

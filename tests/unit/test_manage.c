@@ -12,21 +12,21 @@
 static struct manage_result got;
 static unsigned keeps;
 static double kept_before[2];
-static int keep_answer;
 
-static int keep(void *arg, const struct manage_order *o, const double before[2])
+/* Carries out an order, and stores the old value if that is necessary. */
+static int run(const struct manage_order *o)
 {
+	manage_run(sim.ctx, o, NULL, &got);
+	if (got.outcome != MANAGE_UNSTORED)
+		return got.error;
 	keeps++;
-	memcpy(kept_before, before, sizeof(kept_before));
-	return keep_answer;
+	memcpy(kept_before, got.before, sizeof(kept_before));
+	return manage_run(sim.ctx, o, kept_before, &got);
 }
-
-static const struct manage_keeper keeper = { keep, NULL };
 
 static void world(const char *text)
 {
 	keeps = 0;
-	keep_answer = 0;
 	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 }
@@ -48,7 +48,7 @@ static int set(enum manage_what what, double a, double b)
 {
 	struct manage_order o = order(what, a, b);
 
-	return manage_run(sim.ctx, &o, &keeper, &got);
+	return run(&o);
 }
 
 static int put_back(enum manage_what what, double old, double ours, double earlier)
@@ -58,7 +58,7 @@ static int put_back(enum manage_what what, double old, double ours, double earli
 	o.restore = o.kept = true;
 	o.ours[0] = ours;
 	o.earlier[0] = earlier;
-	return manage_run(sim.ctx, &o, &keeper, &got);
+	return run(&o);
 }
 
 static double now(unsigned q)
@@ -151,7 +151,7 @@ SIM_TEST(locked_clocks_apply_and_are_reported_as_unverified)
 
 	o = order(MANAGE_GPU_CLOCKS, NAN, NAN);
 	o.restore = true;
-	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(run(&o), 0);
 	assert_says("was removed");
 	sim_step(10 * NS_PER_S);
 	assert_true(now(GW_Q_CLOCK_SM) > 1500e6);
@@ -269,13 +269,22 @@ SIM_TEST(an_unknown_gpu_is_reported)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }
 
-SIM_TEST(a_setting_is_not_changed_if_it_cannot_be_recorded)
+SIM_TEST(a_setting_is_not_changed_before_its_present_value_is_stored)
 {
+	const double *const stored[] = { NULL, (double[]){ 650, NAN } };
+	struct manage_order o;
+
 	world(H200);
-	keep_answer = -GW_E_IO;
-	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
-	assert_says("could not be stored");
-	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	for (size_t i = 0; i < COUNT_OF(stored); i++) {
+		assert_int_equal(manage_run(sim.ctx, &o, stored[i], &got), 0);
+		assert_int_equal(got.outcome, MANAGE_UNSTORED);
+		assert_true(got.before[0] == 700 && got.message[0] == '\0');
+		assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	}
+	assert_int_equal(manage_run(sim.ctx, &o, got.before, &got), 0);
+	assert_int_equal(got.outcome, MANAGE_CHANGED);
+	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 }
 
 SIM_TEST(a_permanent_change_is_not_recorded)
@@ -285,7 +294,7 @@ SIM_TEST(a_permanent_change_is_not_recorded)
 	world(H200);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	o.keep = true;
-	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(run(&o), 0);
 	assert_int_equal(keeps, 0);
 	assert_true(got.outcome == MANAGE_CHANGED);
 }
@@ -319,13 +328,13 @@ SIM_TEST(without_a_recorded_value_the_default_of_the_driver_is_set)
 	set(MANAGE_COMPUTE_MODE, 2, NAN);
 	o = order(MANAGE_POWER_LIMIT, NAN, NAN);
 	o.restore = true;
-	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(run(&o), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	o.what = MANAGE_COMPUTE_MODE;
-	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(run(&o), 0);
 	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
 	o.what = MANAGE_PERSISTENCE;
-	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(run(&o), 0);
 	assert_says("nothing to restore");
 	assert_true(now(GW_Q_PERSISTENCE) == 1);
 }
@@ -336,7 +345,6 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	uint64_t calls;
 
 	keeps = 0;
-	keep_answer = 0;
 	sim_text("[[gpu]]\nprofile = \"h200\"\ncount = 2\n");
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -354,7 +362,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
 		 gw_device_text(gw_snapshot_device(sim.snap, 1), GW_T_UUID));
-	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(run(&o), 0);
 	sim_unhang();
 	while (set(MANAGE_PERSISTENCE, 0, NAN) == -GW_E_TIMEOUT)
 		;
@@ -366,7 +374,6 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 	struct slot *s;
 
 	keeps = 0;
-	keep_answer = 0;
 	sim_text(H200);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -381,29 +388,20 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-/* Takes the lock after the old value was read, like a sampler with a call that hangs before the
- * setting is changed. */
-static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
+SIM_TEST(an_order_cancelled_after_its_old_value_was_stored_is_never_carried_out)
 {
-	slot_take(arg);
-	return keep(NULL, o, before);
-}
-
-SIM_TEST(an_order_cancelled_between_its_steps_is_never_carried_out)
-{
-	struct manage_keeper holding;
 	struct manage_order o;
 	struct slot *s;
 
-	keeps = 0;
-	keep_answer = 0;
 	sim_text(H200);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	s = sim.ctx->slot[0];
-	holding = (struct manage_keeper){ keep_and_hold, s };
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
-	assert_int_equal(manage_run(sim.ctx, &o, &holding, &got), -GW_E_TIMEOUT);
+	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), 0);
+	assert_int_equal(got.outcome, MANAGE_UNSTORED);
+	slot_take(s); /* take the lock, like a sampler with a hanging call */
+	assert_int_equal(manage_run(sim.ctx, &o, (double[]){ 700, NAN }, &got), -GW_E_TIMEOUT);
 	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 	assert_says("nothing was changed");
 	slot_give(s);

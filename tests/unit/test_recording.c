@@ -302,6 +302,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		"record\t0\t9\t1\t0\t0\t0\t0\tone",
 		"record\t0\t2\t1\t0\t7\t0\t0\tone",
 		"record-gpu\t1\tGPU-1",
+		"record-manual\t5",
 		"record-process\t1\t2",
 		"stop",
 		"stop\tnow",
@@ -328,7 +329,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
-	assert_int_equal(recording_read(t, "begin\t7\t0\tenforce"), -GW_E_NOSUPPORT);
+	assert_int_equal(recording_read(t, "begin\t8\t0\tenforce"), -GW_E_NOSUPPORT);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
@@ -400,6 +401,78 @@ TEST(the_last_scene_has_the_workers_of_the_given_policy)
 	assert_int_equal(line, 1);
 }
 
+TEST(a_replay_knows_since_when_a_recorded_manual_reason_holds)
+{
+	static const struct guard_record record = { .worker = "one",
+						    .mask = 1u << REASON_MANUAL,
+						    .evicted = true,
+						    .hold = HOLD_EVICTED,
+						    .manual_wall_ns = 40 * SECOND,
+						    .wall_ns = 90 * SECOND };
+	struct guard_record back;
+
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_worker(&out, 0, "one", &record);
+	s->mono_ns = 70 * SECOND;
+	s->wall_ns = 100 * SECOND;
+	scene_write(&out, s);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	assert_int_equal(guard_worker_record(recording_reader_guard(t), 0, &back), 0);
+	assert_int_equal(back.manual_wall_ns, 40 * SECOND);
+}
+
+/* Earlier versions wrote one member of the guard twice. */
+TEST(a_member_of_the_state_is_written_once_and_may_be_repeated)
+{
+	struct buf twice;
+
+	write_free_gpu();
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	buf_clear(&out);
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_policy(&out, p);
+	recording_state(&out, recording_reader_guard(t));
+	assert_in(out.p, "state\tguard\tscene_is_new\t1\n");
+	buf_init(&twice, 1 << 20);
+	for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
+		const bool guard = strncmp(line, "state\tguard\t", 12) == 0;
+
+		if (guard && strstr(line + strlen(line) + 1, line))
+			fail_msg("written twice: %s", line);
+		buf_addf(&twice, "%s\n", line);
+		if (guard)
+			buf_addf(&twice, "%s\n", line);
+	}
+	recording_reader_free(t);
+	open_reader(false);
+	assert_int_equal(feed(twice.p), 0);
+	assert_int_equal(recording_counts(t).runs, 1);
+	buf_done(&twice);
+}
+
+TEST(a_state_that_has_only_the_goal_of_a_worker_is_read)
+{
+	static const char end[] = "state\tend\n";
+
+	write_free_gpu();
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	buf_clear(&out);
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_policy(&out, p);
+	recording_state(&out, recording_reader_guard(t));
+	assert_string_equal(out.p + (out.len -= strlen(end)), end);
+	buf_addf(&out, "state\tworker\t0\tintent.goal\tout\n%s", end);
+	recording_reader_free(t);
+	open_reader(false);
+	assert_int_equal(feed(out.p), 0);
+	buf_clear(&out);
+	recording_state(&out, recording_reader_guard(t));
+	assert_in(out.p, "state\tworker\t0\tintent.stage\tnone\n");
+}
+
 TEST(enums_are_written_by_name)
 {
 	const struct guard_record record = { .mask = 1u << REASON_MANUAL | 1u << REASON_BUDGET,
@@ -414,7 +487,7 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_in(out.p, "begin\t6\t3\tenforce\n");
+	assert_in(out.p, "begin\t7\t3\tenforce\n");
 	assert_in(out.p, "policy\tkind\tvllm\n");
 	assert_in(out.p, "policy\tresume\trestore\n");
 	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
