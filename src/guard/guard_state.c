@@ -430,6 +430,8 @@ static int old_worker_end(const struct guard_state_old *o, struct guard_worker *
 	    w->dry >= GUARD_DRIES || w->report.result >= GUARD_RESULTS ||
 	    w->demand.strongest.kind >= DEMAND_KINDS || w->order.what.verb > ORDER_VERBS)
 		return -GW_E_PARSE;
+	if (w->order.what.verb == ORDER_VERBS) /* an order without an effect */
+		w->order.what.verb = ORDER_CLOSE;
 	w->presence = o->state == STATE_RECONCILE ? PRESENCE_UNKNOWN
 		      : o->state == STATE_ABSENT  ? PRESENCE_GONE
 						  : PRESENCE_HERE;
