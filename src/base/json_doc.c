@@ -5,6 +5,7 @@
 #include <gpuward.h>
 
 #include <dlfcn.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -210,6 +211,18 @@ double json_doc_number(const struct json_doc *r, const char *path)
 	const struct jansson_value *v = json_doc_value(r, path);
 
 	return v ? jansson.number(v) : 0;
+}
+
+double json_doc_figure(const struct json_doc *r, const char *path)
+{
+	return json_doc_is_number(r, path) ? json_doc_number(r, path) : (double)NAN;
+}
+
+void json_doc_copy(const struct json_doc *r, const char *path, char *out, size_t size)
+{
+	const char *s = json_doc_string(r, path);
+
+	snprintf(out, size, "%s", s ? s : "");
 }
 
 bool json_doc_integer(const struct json_doc *r, const char *path, int64_t *ret)

@@ -49,6 +49,10 @@ static inline bool json_doc_is_number(const struct json_doc *r, const char *path
 }
 const char *json_doc_string(const struct json_doc *r, const char *path);
 double json_doc_number(const struct json_doc *r, const char *path);
+/* Returns a number, or NAN if there is none. */
+double json_doc_figure(const struct json_doc *r, const char *path);
+/* Copies a string, or "" if there is none. A string that is too long is cut. */
+void json_doc_copy(const struct json_doc *r, const char *path, char *out, size_t size);
 bool json_doc_true(const struct json_doc *r, const char *path);
 /* Reads a number without fraction and exponent that fits into int64_t; false for anything
  * else. */

@@ -4,8 +4,7 @@
 #include "file.h"
 #include "json.h"
 #include "number.h"
-
-#include "array.h"
+#include "text.h"
 
 #include <gpuward.h>
 
@@ -27,8 +26,8 @@
  * newline. */
 #define TAIL_SIZE 16
 
-static const char *const level_names[] = { "error", "warning", "info", "debug" };
-static const char *const format_names[] = { "logfmt", "json" };
+static const char *const level_names[] = { "error", "warning", "info", "debug", NULL };
+static const char *const format_names[] = { "logfmt", "json", NULL };
 
 struct line {
 	struct buf b;
@@ -199,30 +198,22 @@ bool log_latch(struct log_latch *latch, bool on)
 	return true;
 }
 
-static int find_name(const char *text, const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		if (strcmp(text, names[i]) == 0)
-			return i;
-	return -GW_E_ARG;
-}
-
 int log_level_parse(const char *text, enum log_level *ret)
 {
-	int i = find_name(text, level_names, COUNT(level_names));
+	int i = text_find(level_names, text, strlen(text));
 
 	if (i < 0)
-		return i;
+		return -GW_E_ARG;
 	*ret = (enum log_level)i;
 	return 0;
 }
 
 int log_format_parse(const char *text, enum log_format *ret)
 {
-	int i = find_name(text, format_names, COUNT(format_names));
+	int i = text_find(format_names, text, strlen(text));
 
 	if (i < 0)
-		return i;
+		return -GW_E_ARG;
 	*ret = (enum log_format)i;
 	return 0;
 }

@@ -205,10 +205,7 @@ static int take_name(const char **text, const char *const *names)
 	const size_t n = strcspn(word, ",\t");
 
 	*text += n;
-	for (int i = 0; names[i]; i++)
-		if (strncmp(names[i], word, n) == 0 && !names[i][n])
-			return i;
-	return -1;
+	return text_find(names, word, n);
 }
 
 static bool take_enum(const char **text, const struct member *m, void *ret)

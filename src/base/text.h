@@ -44,6 +44,16 @@ static inline bool text_read_number(const char **at, uint64_t most, uint64_t *re
 	return true;
 }
 
+/* Returns the position of a word of n bytes in a list that ends with NULL; -1: it is not in the
+ * list. */
+static inline int text_find(const char *const *words, const char *word, size_t n)
+{
+	for (int i = 0; words[i]; i++)
+		if (strlen(words[i]) == n && memcmp(words[i], word, n) == 0)
+			return i;
+	return -1;
+}
+
 /* Continues an FNV-1a hash with n bytes; the first hash is TEXT_HASH_START. The hash detects
  * cut or edited files, but not an attack. */
 #define TEXT_HASH_START UINT64_C(0xcbf29ce484222325)

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/json_doc.h"
+#include "daemon/peer_process.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -30,53 +31,18 @@ struct given {
 
 #define given(cli) ((const struct given *)(cli)->own)
 
-/* Reads the start time and the user of a process from /proc. Returns false if the process has
- * ended. */
-static bool process_facts(int64_t pid, uint64_t *ret_start_ticks, int64_t *ret_uid)
-{
-	char path[64], line[512];
-	unsigned long long ticks = 0;
-	long long uid = -1;
-	FILE *f;
-	char *rest;
-
-	snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	rest = fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-	fclose(f);
-	if (!rest || sscanf(rest,
-			    ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d "
-			    "%*d %*d %*d %llu",
-			    &ticks) != 1)
-		return false;
-	snprintf(path, sizeof(path), "/proc/%lld/status", (long long)pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "Uid: %lld", &uid) == 1)
-			break;
-	fclose(f);
-	*ret_start_ticks = ticks;
-	*ret_uid = uid;
-	return true;
-}
-
 /* Returns true if the process still runs on this machine and belongs to this user. Otherwise
  * writes the reason to message. */
 static bool may_end(const struct top_model *m, const struct top_process *p, char *message,
 		    size_t size)
 {
-	uint64_t ticks;
-	int64_t uid;
+	const struct proc_id id = { p->pid, p->start_ticks };
+	int64_t uid = -1;
 
 	if (!m->local)
 		snprintf(message, size, "pid %lld runs on another machine: end it there",
 			 (long long)p->pid);
-	else if (!process_facts(p->pid, &ticks, &uid) || !p->start_ticks ||
-		 ticks != p->start_ticks)
+	else if (!p->start_ticks || peer_process_user(id, &uid) != 0)
 		snprintf(message, size,
 			 "pid %lld cannot be ended: it has already ended, is in a container, "
 			 "or is simulated",

@@ -39,20 +39,16 @@ struct setup_manifest {
 static void read_entry(const struct json_doc *o, struct setup_manifest *m)
 {
 	struct entry *e = &m->entry[m->count];
-	const char *what = json_doc_string(o, "what"), *path = json_doc_string(o, "path"),
-		   *user = json_doc_string(o, "user");
+	const char *what = json_doc_string(o, "what"), *path = json_doc_string(o, "path");
 
 	if (!what || !path || m->count == ENTRIES)
 		return;
 	*e = (struct entry){ .enabled = json_doc_true(o, "enabled"),
 			     .active = json_doc_true(o, "active") };
 	snprintf(e->path, sizeof(e->path), "%s", path);
-	snprintf(e->user, sizeof(e->user), "%s", user ? user : "");
-	for (size_t i = 0; i < 2; i++) {
-		const char *sum = json_doc_string(json_doc_at(o, "sha256", i), "");
-
-		snprintf(e->sum[i], sizeof(e->sum[i]), "%s", sum ? sum : "");
-	}
+	json_doc_copy(o, "user", e->user, sizeof(e->user));
+	for (size_t i = 0; i < 2; i++)
+		json_doc_copy(json_doc_at(o, "sha256", i), "", e->sum[i], sizeof(e->sum[i]));
 	for (unsigned w = 0; w < SETUP_WHAT_COUNT; w++) {
 		if (strcmp(setup_whats[w].word, what) != 0)
 			continue;
@@ -351,12 +347,6 @@ static int do_step(const struct setup_place *at, const struct setup_step *s)
 	}
 }
 
-static void print_step(const struct setup_step *s)
-{
-	if (s->why)
-		printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
-}
-
 static bool is_of_user(enum setup_what what)
 {
 	return what == STEP_USER_FOLDER || what == STEP_USER_FILE;
@@ -420,8 +410,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			if (err)
 				code = cli_fail("%s", step_error(s, err, text));
 		}
-		if (code == EXIT_OK && !quiet && !there)
-			print_step(s);
+		if (code == EXIT_OK && !quiet && !there && s->why)
+			printf("  %s %s: %s\n", setup_whats[s->what].done, s->path, s->why);
 	}
 	return code;
 }

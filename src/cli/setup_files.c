@@ -162,11 +162,6 @@ static int put_file(int folder, const char *name, const struct setup_contents *c
 	return err;
 }
 
-static int open_folder(const char *path)
-{
-	return open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-}
-
 int setup_put(const char *path, const struct setup_contents *c)
 {
 	char folder[PATH_MAX];
@@ -174,7 +169,7 @@ int setup_put(const char *path, const struct setup_contents *c)
 	int fd, err;
 
 	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
-	fd = open_folder(folder);
+	fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
 		return errno;
 	err = put_file(fd, slash + 1, c);

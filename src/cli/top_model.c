@@ -287,11 +287,6 @@ unsigned top_order_apply(const struct top_order *o, const struct top_model *m, u
 	return n;
 }
 
-static double number_of(const struct json_doc *r, const char *path)
-{
-	return json_doc_is_number(r, path) ? json_doc_number(r, path) : (double)NAN;
-}
-
 static void text_of(const struct json_doc *r, const char *path, char *out, size_t size)
 {
 	const char *s = json_doc_string(r, path);
@@ -359,8 +354,8 @@ static void read_instances(struct top_gpu *g, const struct json_doc *d)
 		to = top_gpu_add_mig(g, (int)instance, name ? name : "");
 		if (!to)
 			return;
-		to->memory_used = number_of(m, "memory_used_bytes");
-		to->memory_total = number_of(m, "memory_total_bytes");
+		to->memory_used = json_doc_figure(m, "memory_used_bytes");
+		to->memory_total = json_doc_figure(m, "memory_total_bytes");
 	}
 }
 
@@ -376,10 +371,10 @@ static void read_device(struct top_gpu *g, const struct json_doc *d)
 	text_of(d, "pci_bus_id", g->pci, sizeof(g->pci));
 	text_of(d, "message", g->message, sizeof(g->message));
 	g->state = state_find(json_doc_string(d, "state"));
-	g->energy_j = number_of(d, "energy_joules_total");
-	g->energy_s = number_of(d, "energy_measured_seconds_total");
+	g->energy_j = json_doc_figure(d, "energy_joules_total");
+	g->energy_s = json_doc_figure(d, "energy_measured_seconds_total");
 	g->energy_absence = isnan(g->energy_j) ? GW_ABSENT_NO_DATA : GW_HAVE;
-	g->age_s = number_of(d, "seen_age_seconds");
+	g->age_s = json_doc_figure(d, "seen_age_seconds");
 	read_figures(g, d);
 	read_instances(g, d);
 	top_gpu_remember(g);
@@ -403,10 +398,12 @@ int top_read_devices(struct top_model *m, const struct json_doc *doc)
 
 void top_read_host(struct top_model *m, const struct json_doc *doc)
 {
-	m->host = (struct top_host){ .cpu_ratio = number_of(doc, "host.cpu_utilization_ratio"),
-				     .cpus = number_of(doc, "host.cpu_online_cores"),
-				     .ram_used = number_of(doc, "host.ram_used_bytes"),
-				     .ram_total = number_of(doc, "host.ram_total_bytes") };
+	m->host =
+		(struct top_host){ .cpu_ratio =
+					   json_doc_figure(doc, "host.cpu_utilization_ratio"),
+				   .cpus = json_doc_figure(doc, "host.cpu_online_cores"),
+				   .ram_used = json_doc_figure(doc, "host.ram_used_bytes"),
+				   .ram_total = json_doc_figure(doc, "host.ram_total_bytes") };
 }
 
 /* Returns the index of the GPU with this uuid, or -1. */
@@ -427,11 +424,11 @@ static void read_process(struct top_process *p, const struct json_doc *d, unsign
 	p->uid = json_doc_integer(d, "uid", &v) ? v : -1;
 	p->start_ticks = json_doc_integer(d, "start_ticks", &v) && v > 0 ? (uint64_t)v : 0;
 	(void)render_read_types(json_doc_get(d, "types"), &p->type);
-	p->sm_ratio = number_of(d, "utilization_sm_ratio");
-	p->memory_bytes = number_of(d, "memory_bytes");
-	p->energy_j = number_of(d, "energy_joules");
-	p->cpu_ratio = number_of(d, "cpu_used_cores");
-	p->run_s = number_of(d, "run_seconds");
+	p->sm_ratio = json_doc_figure(d, "utilization_sm_ratio");
+	p->memory_bytes = json_doc_figure(d, "memory_bytes");
+	p->energy_j = json_doc_figure(d, "energy_joules");
+	p->cpu_ratio = json_doc_figure(d, "cpu_used_cores");
+	p->run_s = json_doc_figure(d, "run_seconds");
 	text_of(d, "user", p->user, sizeof(p->user));
 	text_of(d, "name", p->name, sizeof(p->name));
 	text_of(d, "command", p->command, sizeof(p->command));
@@ -497,7 +494,7 @@ int top_read_guard(struct top_model *m, const struct json_doc *doc)
 		text_of(d, "name", w->name, sizeof(w->name));
 		text_of(d, "state", w->state, sizeof(w->state));
 		join_words(d, "mask", NULL, w->reasons, sizeof(w->reasons));
-		w->since_s = number_of(d, "since_seconds");
+		w->since_s = json_doc_figure(d, "since_seconds");
 		w->hypothetical = json_doc_true(d, "hypothetical");
 	}
 	if (n)
@@ -526,7 +523,7 @@ static void read_class(struct top_model *m, struct top_process *p, const struct 
 	else
 		snprintf(p->guard, sizeof(p->guard), "%s", p->class);
 	if (isnan(p->sm_ratio))
-		p->sm_ratio = number_of(d, "utilization_sm_ratio");
+		p->sm_ratio = json_doc_figure(d, "utilization_sm_ratio");
 }
 
 void top_read_guard_gpu(struct top_model *m, const struct json_doc *doc)
@@ -585,7 +582,7 @@ static void read_one_series(struct top_gpu *g, int graph, const struct json_doc 
 
 		if (age >= 0 && age < TOP_SAMPLES)
 			g->history[graph][TOP_SAMPLES - 1 - (unsigned)age] =
-				(float)number_of(json_doc_at(d, "mean", i), "");
+				(float)json_doc_figure(json_doc_at(d, "mean", i), "");
 	}
 	if (step > 0)
 		bridge_rests(g->history[graph], (unsigned)(REST_S / step) + 1);

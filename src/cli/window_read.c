@@ -10,15 +10,10 @@
 
 #define TEXT_SIZE 96 /* Size of each string of a device and of its sensor. */
 
-static double number(const struct json_doc *o, const char *path)
-{
-	return json_doc_is_number(o, path) ? json_doc_number(o, path) : NAN;
-}
-
 /* Returns a count, or 0 if the value is not a count. */
 static double count(const struct json_doc *o, const char *path)
 {
-	double v = number(o, path);
+	double v = json_doc_figure(o, path);
 
 	return v >= 0 && v < 0x1p63 ? v : 0;
 }
@@ -26,13 +21,6 @@ static double count(const struct json_doc *o, const char *path)
 static unsigned small_count(const struct json_doc *o, const char *path)
 {
 	return (unsigned)fmin(count(o, path), 1e9);
-}
-
-static void text(const struct json_doc *o, const char *path, char *out, size_t size)
-{
-	const char *s = json_doc_string(o, path);
-
-	snprintf(out, size, "%s", s ? s : "");
 }
 
 /* Returns the index of a word in a table, or `otherwise` if the table does not have the
@@ -66,7 +54,8 @@ static struct gw_interval interval(const struct json_doc *o, const char *path)
 {
 	const struct json_doc *v = json_doc_get(o, path);
 
-	return (struct gw_interval){ number(v, "low"), number(v, "best"), number(v, "high") };
+	return (struct gw_interval){ json_doc_figure(v, "low"), json_doc_figure(v, "best"),
+				     json_doc_figure(v, "high") };
 }
 
 /* Reads one value per word of a list. '*' in the path is replaced with the word. */
@@ -78,7 +67,7 @@ static void read_list(const struct json_doc *o, const struct gw_energy_field *f,
 	for (unsigned i = 0; i < f->count; i++) {
 		snprintf(path, sizeof(path), "%.*s%s%s", (int)(star - f->key), f->key,
 			 f->name(i), star + 1);
-		v[i] = number(o, path);
+		v[i] = json_doc_figure(o, path);
 	}
 }
 
@@ -90,7 +79,7 @@ static void read_field(const struct json_doc *o, const struct gw_energy_field *f
 	case GW_FIELD_TIME:
 	case GW_FIELD_COUNT: *(uint64_t *)at = (uint64_t)count(o, f->key); break;
 	case GW_FIELD_CODES: *(uint64_t *)at = read_codes(o, f->key); break;
-	case GW_FIELD_NUMBER: *(double *)at = number(o, f->key); break;
+	case GW_FIELD_NUMBER: *(double *)at = json_doc_figure(o, f->key); break;
 	case GW_FIELD_INTERVAL: *(struct gw_interval *)at = interval(o, f->key); break;
 	case GW_FIELD_WORD:
 		*(unsigned *)at = word(o, f->key, f->name, f->count, f->missing);
@@ -130,10 +119,10 @@ static void read_sensor_field(const struct json_doc *o, const struct sensor_fiel
 	const char *s = json_doc_string(o, f->key);
 
 	switch (f->kind) {
-	case SENSOR_TEXT: text(o, f->key, at, TEXT_SIZE); break;
+	case SENSOR_TEXT: json_doc_copy(o, f->key, at, TEXT_SIZE); break;
 	case SENSOR_UINT: *(unsigned *)at = small_count(o, f->key); break;
 	case SENSOR_BOOL: *(bool *)at = json_doc_true(o, f->key); break;
-	case SENSOR_REAL: *(double *)at = number(o, f->key); break;
+	case SENSOR_REAL: *(double *)at = json_doc_figure(o, f->key); break;
 	case SENSOR_TIME:
 		if (!s || timespec_parse(s, 0, at) != 0)
 			*(uint64_t *)at = 0;
@@ -158,9 +147,9 @@ static void read_rates(const struct json_doc *o, struct sensor *s)
 	for (size_t i = 0; i < SENSOR_RATES; i++) {
 		const struct json_doc *r = i < n ? json_doc_at(o, "counter.rates", i) : NULL;
 
-		s->rate[i] = (struct sensor_rate){ number(r, "every_seconds"),
-						   number(r, "counter_watts"),
-						   number(r, "reference_watts") };
+		s->rate[i] = (struct sensor_rate){ json_doc_figure(r, "every_seconds"),
+						   json_doc_figure(r, "counter_watts"),
+						   json_doc_figure(r, "reference_watts") };
 	}
 }
 
@@ -180,7 +169,7 @@ static void read_remainder(const struct json_doc *o, struct attribute *a)
 		a->idle_known = json_doc_is_number(o, "joules");
 		a->idle_joules = a->idle_known ? json_doc_number(o, "joules") : 0;
 	} else if (name && strcmp(name, "unattributed") == 0) {
-		a->unattributed_joules = number(o, "joules");
+		a->unattributed_joules = json_doc_figure(o, "joules");
 	}
 }
 
@@ -193,8 +182,8 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 	} else if (a->count < ATTRIBUTE_ROWS) {
 		r->id.pid = (int64_t)count(o, "pid");
 		r->id.start_ticks = (uint64_t)count(o, "start_ticks");
-		r->joules = number(o, "joules");
-		text(o, "name", r->name, sizeof(r->name));
+		r->joules = json_doc_figure(o, "joules");
+		json_doc_copy(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
 			      ATTRIBUTE_EQUAL_SPLIT);
 		a->count++;
@@ -219,16 +208,16 @@ bool window_read_device(const struct json_doc *window, size_t i, struct measured
 
 	memset(ret, 0, sizeof(*ret));
 	ret->index = small_count(o, "index");
-	text(o, "uuid", ret->uuid, TEXT_SIZE);
-	text(o, "name", ret->name, TEXT_SIZE);
-	text(detail, "driver_version", ret->driver, TEXT_SIZE);
-	ret->power_limit_w = number(detail, "power_limit_watts");
+	json_doc_copy(o, "uuid", ret->uuid, TEXT_SIZE);
+	json_doc_copy(o, "name", ret->name, TEXT_SIZE);
+	json_doc_copy(detail, "driver_version", ret->driver, TEXT_SIZE);
+	ret->power_limit_w = json_doc_figure(detail, "power_limit_watts");
 	ret->provenance = word(o, "provenance", gw_provenance_name, GW_FROM_SIMULATOR + 1,
 			       GW_FROM_DRIVER);
 	read_energy(o, &ret->energy);
 	if (!measured)
 		ret->energy.codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
-	ret->energy.seconds = number(window, "seconds");
+	ret->energy.seconds = json_doc_figure(window, "seconds");
 	read_sensor(json_doc_get(detail, "sensor"), &ret->sensor);
 	ret->energy.calibrated = ret->sensor.calibration.done;
 	ret->energy.gain = ret->sensor.calibration.gain;
@@ -243,5 +232,5 @@ void window_read_evidence(const struct json_doc *window, size_t i, unsigned code
 	const struct json_doc *all =
 		json_doc_get(json_doc_at(window, "details", i), "evidence");
 
-	text(all, gw_code_info(code)->key, out, size);
+	json_doc_copy(all, gw_code_info(code)->key, out, size);
 }

@@ -102,12 +102,6 @@ static void value_refuse(struct config_reader *r, const struct config_row *row,
 		config_complain(r, at, "must be %s", text);
 }
 
-/* True if text may be hexadecimal, which strtod() accepts but settings do not. */
-static bool hexadecimal(const char *text)
-{
-	return strpbrk(text, "xX") != NULL;
-}
-
 /* Prints a whole number in the largest unit that divides it. */
 static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
 {
@@ -161,7 +155,8 @@ static bool config_number_read(const struct config_row *row, const char *text, d
 		return *text && !*end && unit_parse(text, plain, ret);
 	default:
 		*ret = number_parse(text, &end);
-		return end != text && !*end && isfinite(*ret) && !hexadecimal(text);
+		/* number_parse() accepts hexadecimal numbers, but settings do not. */
+		return end != text && !*end && isfinite(*ret) && !strpbrk(text, "xX");
 	}
 }
 

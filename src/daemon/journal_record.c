@@ -169,13 +169,6 @@ static void read_gpus(const struct json_doc *list, struct guard_record *r)
 	}
 }
 
-static void text_of(const struct json_doc *o, const char *key, char *out, size_t size)
-{
-	const char *said = json_doc_string(o, key);
-
-	snprintf(out, size, "%s", said ? said : "");
-}
-
 int guard_record_read(const char *text, struct guard_record *ret,
 		      struct guard_record_more *more)
 {
@@ -206,9 +199,9 @@ int guard_record_read(const char *text, struct guard_record *ret,
 	if (!more->past)
 		ret->roots =
 			read_processes(json_doc_get(o, "roots"), 0, ret->root, GUARD_ROOTS);
-	text_of(o, "kind", more->kind, sizeof(more->kind));
-	text_of(o, "requested_by", more->requested_by, sizeof(more->requested_by));
-	text_of(o, "notes", more->notes, sizeof(more->notes));
+	json_doc_copy(o, "kind", more->kind, sizeof(more->kind));
+	json_doc_copy(o, "requested_by", more->requested_by, sizeof(more->requested_by));
+	json_doc_copy(o, "notes", more->notes, sizeof(more->notes));
 	json_doc_free(o);
 	return 0;
 }
@@ -216,17 +209,16 @@ int guard_record_read(const char *text, struct guard_record *ret,
 int guard_room_read(const char *text, struct guard_room_record *ret)
 {
 	struct json_doc *o = parse_object(text);
-	const char *gpu = json_doc_string(o, "gpu");
 
 	memset(ret, 0, sizeof(*ret));
-	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
+	json_doc_copy(o, "gpu", ret->room.gpu, sizeof(ret->room.gpu));
 	ret->room.id = json_doc_uint(o, "id", INT64_MAX);
 	ret->room.bytes = json_doc_uint(o, "bytes", BYTES_MAX);
 	ret->room.pid = (int64_t)json_doc_uint(o, "pid", INT32_MAX);
 	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
 	ret->until_wall_ns = json_doc_uint(o, "until_wall_ns", INT64_MAX);
-	text_of(o, "key", ret->key.key, sizeof(ret->key.key));
-	text_of(o, "body", ret->key.body, sizeof(ret->key.body));
+	json_doc_copy(o, "key", ret->key.key, sizeof(ret->key.key));
+	json_doc_copy(o, "body", ret->key.body, sizeof(ret->key.body));
 	json_doc_free(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }
@@ -245,7 +237,7 @@ int guard_game_read(const char *text, struct guard_game_record *ret)
 				     ? json_doc_uint(o, "until_ns", INT64_MAX)
 				     : UINT64_MAX;
 	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
-	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
+	json_doc_copy(o, "who", ret->game.who, sizeof(ret->game.who));
 	json_doc_free(o);
 	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;
 }

@@ -6,22 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PF_KTHREAD 0x00200000u /* From linux/sched.h. */
-
-/* True for a kernel thread. The flags are the ninth field of stat; the process name in the
- * second field may contain any character. */
-static bool is_kernel_thread(const struct root *root, int64_t pid)
-{
-	char path[64], text[1024], *end;
-	unsigned flags = 0;
-
-	root_path(path, sizeof(path), "proc/%lld/stat", (long long)pid);
-	if (root_read(root, path, text, sizeof(text)) < 0 || !(end = strrchr(text, ')')))
-		return false;
-	return sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-	       (flags & PF_KTHREAD);
-}
-
 /* Returns the process's pid in its own namespace. Returns 0 if that is our namespace, or if
  * it is unknown. */
 static int64_t inner_pid(const struct root *root, int64_t pid)
@@ -63,6 +47,7 @@ int peer_process_find(const struct root *root, int64_t named, const struct guard
 		      int64_t *ret_pid, uint64_t *ret_start_ticks, char *message, size_t size)
 {
 	int64_t pid = outer_pid(root, named, by);
+	struct proc p;
 
 	if (!pid) {
 		snprintf(message, size,
@@ -86,7 +71,7 @@ int peer_process_find(const struct root *root, int64_t named, const struct guard
 			 (long long)named);
 		return -GW_E_ARG;
 	}
-	if (is_kernel_thread(root, pid)) {
+	if (proc_read(root, pid, &p) == 0 && p.kernel) {
 		snprintf(message, size,
 			 "process %lld is a kernel thread: the pid is wrong or belongs to "
 			 "another PID namespace",
@@ -108,6 +93,22 @@ int peer_process_open(struct proc_id id, int *ret_fd)
 	err = proc_open(&root, id, ret_fd);
 	root_close(&root);
 	return err;
+}
+
+int peer_process_user(struct proc_id id, int64_t *ret_uid)
+{
+	struct root root;
+	struct proc p;
+	int err = root_open(&root, NULL);
+
+	if (err)
+		return err;
+	err = proc_read(&root, id.pid, &p);
+	root_close(&root);
+	if (err || p.start_ticks != id.start_ticks || p.uid < 0)
+		return -GW_E_NOENT;
+	*ret_uid = p.uid;
+	return 0;
 }
 
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,

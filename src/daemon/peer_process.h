@@ -20,6 +20,10 @@ int peer_process_find(const struct root *root, int64_t named, const struct guard
 /* Works like proc_open(), in the real /proc. */
 int peer_process_open(struct proc_id id, int *ret_fd);
 
+/* Gets the effective user of the process with this identity, in the real /proc. Returns 0, or
+ * -GW_E_NOENT if the process has ended or its user is unknown. */
+int peer_process_user(struct proc_id id, int64_t *ret_uid);
+
 /* Checks whether the client may register this process as a game. The process's user, root, and
  * a client with the token may. Nobody may register init, which never exits. Returns 0, or
  * -GW_E_PERM or -GW_E_ARG with a sentence in message. */

@@ -225,11 +225,6 @@ static uint64_t available_with(const struct capacity_gpu *g, uint64_t freed)
 	return capacity_available(&h);
 }
 
-static bool is_movable(const struct capacity_gpu *g, unsigned i)
-{
-	return g->worker[i].movable && g->worker[i].bytes > 0;
-}
-
 /* Chooses the workers that must leave. First adds workers, from the lowest priority up, until
  * the bytes fit. Then removes the workers that need not leave, from the highest priority down.
  * False: the bytes do not fit even if all movable workers leave. */
@@ -241,7 +236,7 @@ static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 	unsigned last = 0;
 
 	for (; last < g->workers && available_with(g, freed) < bytes; last++) {
-		out[last] = is_movable(g, last);
+		out[last] = g->worker[last].movable && g->worker[last].bytes > 0;
 		freed += out[last] ? g->worker[last].bytes : 0;
 	}
 	*ret_most = available_with(g, freed);

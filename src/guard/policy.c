@@ -20,6 +20,7 @@
 #include <time.h>
 
 const char *const guard_modes[] = { "observe", "dry-run", "enforce", NULL };
+const char *const guard_actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 
 static const struct {
 	const char *name, *url;

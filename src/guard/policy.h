@@ -22,6 +22,7 @@ extern const char *const guard_modes[]; /* "observe", ...; NULL after the last m
 
 /* What a rule says about the processes that it matches. */
 enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW };
+extern const char *const guard_actions[]; /* "ignore", ...; NULL after the last action */
 
 /* The structs below are generated from lists of members. policy.c generates the functions that
  * compare and copy them from the same lists.

@@ -14,7 +14,6 @@ enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
 
 /* Enums are written by name, so that a new value of an enum does not change the meaning of a
  * recording. */
-static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
 static const char *const resumes[] = { "restore", "lazy", "never", NULL };
 static const char *const kinds[] = {
 #define K(symbol, name, url, level, stop_s, traits, help) [WORKER_##symbol] = #name,
@@ -32,7 +31,7 @@ static const struct {
 	const char *const *names, *const *old;
 } named[] = {
 	{ "mode", guard_modes, guard_modes },
-	{ "action", actions, actions },
+	{ "action", guard_actions, guard_actions },
 	{ "resume", resumes, resumes },
 	{ "kind", kinds, old_kinds },
 };

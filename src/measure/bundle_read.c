@@ -387,12 +387,6 @@ static void mark_changed(struct bundle_reader *r, const char *name)
 		utf8_clean(r->sum->changed_file, sizeof(r->sum->changed_file), name);
 }
 
-/* Returns the number of files that results depend on: the manifest, and three per GPU. */
-static unsigned files_expected(const struct bundle_reader *r)
-{
-	return 1 + 3 * r->sum->devices;
-}
-
 static void check_sums(struct bundle_reader *r)
 {
 	char path[4096], line[512], sum[65];
@@ -415,7 +409,8 @@ static void check_sums(struct bundle_reader *r)
 	}
 	if (in) {
 		fclose(in);
-		if (own < files_expected(r))
+		/* Results depend on the manifest and on three files per GPU. */
+		if (own < 1 + 3 * r->sum->devices)
 			mark_changed(r, BUNDLE_SUMS);
 	}
 }

@@ -548,13 +548,6 @@ void guard_doc_room(struct json *j, const struct guard_reservation *room,
 	guard_doc_time(j, "until", room->until_ns, now);
 }
 
-static const char *action_word(const struct verdict *v)
-{
-	static const char *const words[] = { "ignore", "watch", "contend", "contend-now" };
-
-	return words[v->action];
-}
-
 static void write_process(struct json *j, const struct guard_view *g,
 			  const struct scene_process *p, const struct verdict *v)
 {
@@ -565,7 +558,7 @@ static void write_process(struct json *j, const struct guard_view *g,
 	json_bool(j, "program_seen", p->exe[0] != '\0');
 	render_process_types(j, p->type);
 	json_string(j, "class", guard_class_name(v->class));
-	json_string(j, "action", action_word(v));
+	json_string(j, "action", guard_actions[v->action]);
 	json_string(j, "worker",
 		    v->worker >= 0 && (unsigned)v->worker < g->policy->workers
 			    ? g->policy->worker[v->worker].name

@@ -246,12 +246,6 @@ static void write_models(struct page *p)
 			put_energy(p, m, r);
 }
 
-static void write_build(struct page *p)
-{
-	if (page_family(p, M_BUILD))
-		page_labelled(p, NULL, "version", gw_version(), 1);
-}
-
 static void write_driver(struct page *p)
 {
 	const struct gw_status *st = gw_snapshot_status(p->v->snap);
@@ -280,7 +274,8 @@ static void write_service(struct page *p)
 	const struct view_self *s = &p->v->self;
 
 	page_one(p, M_UP, is_up(p));
-	write_build(p);
+	if (page_family(p, M_BUILD))
+		page_labelled(p, NULL, "version", gw_version(), 1);
 	if (p->v->snap)
 		write_driver(p);
 	page_one(p, M_INTERVAL, (double)p->v->interval_ns / 1e9);

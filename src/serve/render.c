@@ -442,11 +442,6 @@ static const struct json_doc *find_row(const struct json_doc *doc, const struct 
 	return NULL;
 }
 
-static double read_number(const struct json_doc *d, const char *key)
-{
-	return json_doc_is_number(d, key) ? json_doc_number(d, key) : (double)NAN;
-}
-
 static struct view_process read_energy(const struct json_doc *d)
 {
 	const char *method = d ? json_doc_string(d, "energy_method") : NULL;
@@ -454,8 +449,8 @@ static struct view_process read_energy(const struct json_doc *d)
 
 	if (!d)
 		return e;
-	e.energy_joules = read_number(d, "energy_joules");
-	e.power_w = read_number(d, "power_watts");
+	e.energy_joules = json_doc_figure(d, "energy_joules");
+	e.power_w = json_doc_figure(d, "power_watts");
 	e.absence = isnan(e.energy_joules)
 			    ? render_read_absence(json_doc_string(d, "absent.energy_joules"))
 			    : GW_HAVE;
@@ -463,13 +458,6 @@ static struct view_process read_energy(const struct json_doc *d)
 		if (strcmp(attribute_how_name(how), method) == 0)
 			e.how = how;
 	return e;
-}
-
-static void read_text(const struct json_doc *d, const char *path, char *out, size_t size)
-{
-	const char *text = json_doc_string(d, path);
-
-	snprintf(out, size, "%s", text ? text : "");
 }
 
 bool render_read_workload(const struct json_doc *d, struct workload *ret)
@@ -483,10 +471,10 @@ bool render_read_workload(const struct json_doc *d, struct workload *ret)
 			ret->kind = k;
 			known = true;
 		}
-	read_text(d, "id", ret->id, sizeof(ret->id));
-	read_text(d, "namespace", ret->space, sizeof(ret->space));
-	read_text(d, "name", ret->name, sizeof(ret->name));
-	read_text(d, "part", ret->part, sizeof(ret->part));
+	json_doc_copy(d, "id", ret->id, sizeof(ret->id));
+	json_doc_copy(d, "namespace", ret->space, sizeof(ret->space));
+	json_doc_copy(d, "name", ret->name, sizeof(ret->name));
+	json_doc_copy(d, "part", ret->part, sizeof(ret->part));
 	return known;
 }
 

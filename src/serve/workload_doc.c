@@ -234,11 +234,6 @@ void workload_doc_save(struct buf *out, const struct workload_energy *e, unsigne
 	json_end(&j);
 }
 
-static double load_number(const struct json_doc *d, const char *key)
-{
-	return json_doc_is_number(d, key) ? json_doc_number(d, key) : (double)NAN;
-}
-
 static enum gw_absence load_absence(const struct json_doc *d)
 {
 	const char *word = json_doc_string(d, "absence");
@@ -250,13 +245,12 @@ static enum gw_absence load_absence(const struct json_doc *d)
 /* Reads a row. A row that is not valid is left out; its joules become unattributed. */
 static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row *ret)
 {
-	double begin = load_number(d, "begin"), end = load_number(d, "end"),
-	       how = load_number(d, "how");
-	const char *user = json_doc_string(d, "user");
+	double begin = json_doc_figure(d, "begin"), end = json_doc_figure(d, "end"),
+	       how = json_doc_figure(d, "how");
 
 	*ret = (struct workload_row){ .gpu = gpu };
-	snprintf(ret->user, sizeof(ret->user), "%s", user ? user : "");
-#define X(member) ret->member = load_number(d, #member);
+	json_doc_copy(d, "user", ret->user, sizeof(ret->user));
+#define X(member) ret->member = json_doc_figure(d, #member);
 	ROW_NUMBERS(X)
 #undef X
 	if (!render_read_workload(d, &ret->workload) || !(begin >= 0) || !(end >= 0) ||
