@@ -16,7 +16,7 @@ import pytest
 import requests
 
 import support
-from guarded import Guarded, Recorder, configure, held, quick, rule, table
+from guarded import IGNORE_SLEEP, Guarded, Recorder, configure, held, quick, rule, table
 from worker import GIB, Contender, Worker
 
 MIB = 1 << 20
@@ -224,6 +224,36 @@ def test_a_gpu_that_used_its_energy_evicts_its_worker_also_after_a_restart(world
         s.until("evicted")
         s.observes()
         assert s.worker()["mask"] == ["budget"] and "resume" not in s.course()
+
+
+def test_what_a_gpu_used_today_and_what_idle_models_saved_is_kept_over_a_reload_and_a_change_of_mode(world, worker):
+    idle = 'resume = "lazy"\nidle_after = 1\nidle_w = 30\nreload_j = 600\n'
+    capped = configure(("ollama", worker), guard="energy_cap_wh = 0.05") + idle
+
+    def saved():
+        return s.get("/api/v1/guard").json()["counts"]["idle_saved_joules"]
+    with Guarded(world, configure(("ollama", worker)) + idle) as s:
+        s.until("evicted")
+        s.wait(lambda: saved() > 0)
+        before = saved()
+        s.reload(capped)  # also stores what is used from the start of this day
+        s.wait(lambda: "budget" in (s.worker()["mask"] or []))
+        assert saved() >= before
+        s.reload(capped + IGNORE_SLEEP)
+        s.reports("the guard uses the new configuration")
+        s.guard("mode", "observe")
+        s.guard("mode", "enforce")
+        s.wait(lambda: s.get("/api/v1/guard").json()["mode"] == "enforce")
+        s.ticks()
+        assert "budget" in s.worker()["mask"] and s.now() == "evicted" and "resume" not in s.course()
+        assert saved() >= before
+        s.reload(configure(more=IGNORE_SLEEP))
+        s.wait(lambda: not s.get("/api/v1/guard").json()["workers"])
+        assert saved() >= before
+        s.reload(capped)
+        s.wait(lambda: "budget" in (s.worker()["mask"] or []))
+        s.restart()
+        s.wait(lambda: "budget" in (s.worker()["mask"] or []))
 
 
 def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):
