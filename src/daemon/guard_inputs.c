@@ -295,8 +295,8 @@ static void save_budget(struct store *store, const struct gpu_budget *o)
 {
 	char name[128];
 
-	store_set_count(store, budget_key(o, "day", name), (double)o->budget.day);
-	store_set_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
+	store_replace_count(store, budget_key(o, "day", name), (double)o->budget.day);
+	store_replace_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
 }
 
 /* Reports to the guard at the first tick of a GPU, when a cap is exceeded, and when no cap is

@@ -66,6 +66,14 @@ def environment(**changes):
     return {k: str(v) for k, v in env.items() if v is not None}
 
 
+def other_clock(shift):
+    """Returns environment variables with which a program's clock is shifted, for example by "+30d"."""
+    library = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
+    if not os.path.exists(library):
+        pytest.skip("faketime is not installed")
+    return {"LD_PRELOAD": library, "FAKETIME": shift, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+
+
 def jitter():
     if JITTER:
         time.sleep(chance.uniform(0, JITTER))  # as a busy machine would

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -254,6 +255,23 @@ def test_what_a_gpu_used_today_and_what_idle_models_saved_is_kept_over_a_reload_
         s.wait(lambda: "budget" in (s.worker()["mask"] or []))
         s.restart()
         s.wait(lambda: "budget" in (s.worker()["mask"] or []))
+
+
+def test_what_a_gpu_used_today_is_counted_again_after_a_clock_that_was_ahead(world, worker, tmp_path):
+    state = tmp_path / "history.db"
+    text = configure(("ollama", worker), guard="energy_cap_wh = 100")
+
+    def stored(env=None):
+        """Runs the service. Returns the stored energy at the beginning of the day, and the day."""
+        with Guarded(world, text, state=str(state), env=env) as s:
+            s.settled()
+            s.ticks()
+            s.stop()
+        with contextlib.closing(sqlite3.connect(state)) as db:
+            return [v for v, in db.execute("SELECT value FROM count WHERE key LIKE 'budget_%' ORDER BY key")]
+    (_, ahead), first = stored(support.other_clock("+30d")), stored()
+    assert first[1] != ahead
+    assert stored() == first
 
 
 def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):
