@@ -4,8 +4,10 @@ touch.
 Tests whose name begins with the letter a and a number check a row of the acceptance list in docs/GUARD-MACHINE.md.
 """
 import contextlib
+import datetime
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -21,6 +23,7 @@ from guarded import IGNORE_SLEEP, Guarded, Recorder, configure, held, quick, rul
 from worker import GIB, Contender, Worker
 
 MIB = 1 << 20
+ZONES = pathlib.Path("/usr/share/zoneinfo")
 
 
 def in_order(wanted, seen):
@@ -187,6 +190,26 @@ def test_a_schedule_keeps_a_worker_out(world, worker):
     with Guarded(world, configure(("ollama", worker), more=more)) as s:
         s.until("evicted")
         assert s.worker()["mask"] == ["schedule"] and worker.resident() == 0
+
+
+def may_mount():
+    return shutil.which("unshare") and subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_mount() or not ZONES.exists(), reason="needs root and the files of time zones")
+def test_a_schedule_follows_a_change_of_the_time_zone(world, worker, tmp_path):
+    zone = tmp_path / "zone"
+    zone.write_bytes((ZONES / "Etc/GMT").read_bytes())
+    there = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=10)
+    begin, end = ((there + datetime.timedelta(hours=h)).strftime("%H:00") for h in (-1, 2))
+    more = f'[[schedule]]\nworker = "ollama"\nevict = "daily {begin}-{end}"\n'
+    s = Guarded(world, configure(("ollama", worker), more=more))
+    s.argv = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/localtime && exec "$@"', zone, *s.argv]
+    with s:
+        s.settled()
+        zone.write_bytes((ZONES / "Etc/GMT-10").read_bytes())
+        s.until("evicted")
+        assert s.worker()["mask"] == ["schedule"]
 
 
 def test_an_idle_model_is_unloaded_and_comes_back_when_a_client_requests_it(world, worker):
