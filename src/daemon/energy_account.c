@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SINCE_MAX_S 1e10 /* Bounds a time from the file before it becomes nanoseconds. */
 /* A machine without a working clock has the right time only some minutes after its start. */
 #define CLOCK_SET_S 300
 
@@ -64,7 +65,9 @@ void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_
 	g->base_s += *ret_seconds;
 	if (*ret_seconds > 0)
 		v->energy_since_ns =
-			(uint64_t)(count_load(store, "energy", g->uuid, "since") * 1e9);
+			(uint64_t)(fmin(count_load(store, "energy", g->uuid, "since"),
+					SINCE_MAX_S) *
+				   1e9);
 	v->state_changes += (uint64_t)count_load(store, "state_changes", g->uuid, "");
 	for (unsigned a = 0; a < GW_ABSENCES; a++)
 		if (view_is_error(a))

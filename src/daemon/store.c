@@ -229,6 +229,7 @@ bool store_news(struct store *s)
 
 #define RETRY_WAIT_MS 200 /* Short, because a reader may wait for the retry. */
 #define COUNTS_MAX    (4u << 20)
+#define COUNT_LARGEST 1e18 /* Any count up to this value fits into 64 bits. */
 
 static void make_directory(const char *path)
 {
@@ -333,6 +334,10 @@ static void add_counts(struct store *s, const struct buf *counts, bool late)
 		if (!c)
 			continue;
 		memcpy(&value, &r.a, sizeof(value));
+		if (!(value >= 0 && value <= COUNT_LARGEST)) { /* The file is damaged. */
+			c->replaces = true;
+			continue;
+		}
 		c->start = value;
 		c->base = late ? value : 0;
 		c->pending += value;

@@ -178,6 +178,28 @@ STORE_TEST(a_count_that_is_replaced_may_fall)
 	assert_true(store_count(s, "day") == 2026320);
 }
 
+STORE_TEST(an_impossible_count_in_the_file_counts_as_0_and_is_written_again)
+{
+	static const char *const values[] = { "9e999", "-9e999", "1e300", "-5" };
+
+	for (unsigned i = 0; i < COUNT_OF(values); i++) {
+		char sql[128];
+
+		open_clean();
+		store_set_count(s, "errors", 7);
+		commit();
+		close_store();
+		snprintf(sql, sizeof(sql), "UPDATE count SET value=%s", values[i]);
+		assert_int_equal(run_sql(sql), SQLITE_OK);
+		open_clean();
+		assert_true(store_count(s, "errors") == 0);
+		store_set_count(s, "errors", 3);
+		commit();
+		open_clean();
+		assert_true(store_count(s, "errors") == 3);
+	}
+}
+
 /* Counts energy for some seconds at 100 W, as at one start of the service. */
 static void count_energy(uint64_t wall_ns, double seconds, struct view_device *v)
 {
