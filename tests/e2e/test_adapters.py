@@ -751,7 +751,7 @@ def test_kobold_gets_back_what_it_had():
             "unload_model", "initial_model", small]
         w.loaded, w.options = ["gone.gguf"], ["big.kcpps"]
         out, back = orders("evict", "resume", kind="kobold", url=w.url)
-        assert back["ok"] and "koboldcpp/big is loaded, not koboldcpp/gone: set model" in back["message"], back
+        assert back["ok"] and "koboldcpp/big is loaded, not koboldcpp/gone: set the key model" in back["message"], back
         w.options.append(small)
         assert order("resume", kind="kobold", url=w.url, model=small, notes="asked 1\nloaded 1\n")["ok"] and w.loaded == ["big.kcpps"]
         w.unload()
