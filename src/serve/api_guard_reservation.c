@@ -100,6 +100,16 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
+/* True if no other request waits for the reservation as long as this one. A client that repeats
+ * its request can wait longer than its first request. */
+static bool is_last_waiter(const struct guard_view *g, const struct reservation_wait *w)
+{
+	for (unsigned i = 0; g->rooms && i < GUARD_VIEW_ROOMS; i++)
+		if (g->rooms[i].id == w->id)
+			return g->rooms[i].wait_until_ns <= w->until_ns;
+	return true;
+}
+
 /* Replies 409 with the free and the total memory, so that the client can request less, use
  * another GPU, or try later. in_vain: a later attempt would fail too, so the reply has no
  * Retry-After. */
@@ -118,7 +128,8 @@ static void reply_insufficient(const struct api *a, const struct guard_view *g,
 	now_free = free_for(g, &room);
 	total = largest_gpu(g, &room, w->named);
 	never = (double)room.bytes > total;
-	a->view.guard_ops->release(a->view.guarding, w->id);
+	if (is_last_waiter(g, w))
+		a->view.guard_ops->release(a->view.guarding, w->id);
 	snprintf(text, sizeof(text), "%.0f", retry);
 	if (never || in_vain)
 		retry = (double)NAN;
@@ -177,8 +188,8 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 	uint64_t now = api_now(a);
 	char message[256] = "", text[400];
 	const char *stays = why_none_leaves(g);
-	int got =
-		a->view.guard_ops->reserved(a->view.guarding, w->id, message, sizeof(message));
+	int got = a->view.guard_ops->reserved(a->view.guarding, w->id, w->until_ns, message,
+					      sizeof(message));
 
 	if (got == 1) {
 		reply_made(a, g, w, message, r);

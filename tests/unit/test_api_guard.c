@@ -123,7 +123,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 }
 
 /* Lets the guard observe a new scene first, because time has passed. */
-static int reserved(void *engine, uint64_t id, char *message, size_t size)
+static int reserved(void *engine, uint64_t id, uint64_t until, char *message, size_t size)
 {
 	world(NULL);
 	return guard_reservation_ready(w.guard, id, message, size);
@@ -509,6 +509,21 @@ TEST(a_reservation_that_is_not_free_in_time_is_cancelled)
 	assert_int_equal(w.releases, 1);
 	get("/api/v1/guard", 200);
 	at("reservations", "[]");
+}
+
+TEST(a_request_that_fails_leaves_the_reservation_to_a_client_that_waits_longer)
+{
+	struct guard_view_room rooms[GUARD_VIEW_ROOMS] = { { .id = 1 } };
+
+	begin_guard(GUARD_ENFORCE);
+	rooms[0].wait_until_ns = now() + 2 * NS_PER_S;
+	w.view.rooms = rooms;
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
+	assert_int_equal(w.releases, 0);
+	get("/api/v1/guard", 200);
+	at("reservations.0.id", "\"1\"");
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
+	assert_int_equal(w.releases, 1);
 }
 
 TEST(a_reservation_is_refused_while_the_guard_only_observes)
