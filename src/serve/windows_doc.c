@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Separates the head of a document from its parts. No string in the document can contain this
- * separator, because quotes in strings are escaped. */
+/* Separates the head of a document from its parts, as a key of the document itself. A client
+ * can choose the same key for a tag. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
@@ -330,10 +330,31 @@ static void windows_crash_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
+/* Returns where the head of a document ends; NULL: it has no such key. */
+static const char *find_head_end(const char *document)
+{
+	unsigned depth = 0;
+	bool quoted = false;
+
+	for (const char *p = document; *p; p++) {
+		if (depth == 1 && !quoted && strncmp(p, HEAD_END, strlen(HEAD_END)) == 0)
+			return p;
+		if (quoted && *p == '\\' && p[1])
+			p++;
+		else if (*p == '"')
+			quoted = !quoted;
+		else if (!quoted && (*p == '{' || *p == '['))
+			depth++;
+		else if (!quoted && (*p == '}' || *p == ']'))
+			depth--;
+	}
+	return NULL;
+}
+
 /* Takes ownership of a document. */
 static void windows_set_document(struct windows_entry *e, char *document)
 {
-	const char *end = strstr(document, HEAD_END);
+	const char *end = find_head_end(document);
 
 	free(e->document);
 	e->document = document;
@@ -482,10 +503,33 @@ void windows_announce(struct windows *w, const struct view *v, const struct wind
 
 struct loading {
 	struct windows *w;
+	const struct view *v;
 	bool open; /* The stored windows were open when the service ended, so it crashed. */
 	struct windows_entry *crashed[WINDOWS_OPEN_MAX];
 	unsigned count;
 };
+
+/* True if the text is not a JSON object, because the file was damaged or changed. */
+static bool is_damaged(const char *json)
+{
+	struct json_doc *o = NULL;
+	char why[160];
+	int err = json_doc_new(json, strlen(json), &o, why, sizeof(why));
+	bool damaged = err == -GW_E_PARSE || (o && json_doc_type(o, "") != JSON_DOC_OBJECT);
+
+	json_doc_free(o);
+	return damaged;
+}
+
+static void drop_damaged(const struct loading *l, const char *id)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		 "the stored document of window %.64s is damaged; it was deleted", id);
+	delete_document(l->v, l->open ? KIND_OPEN : KIND, id);
+	emit_event(l->v, "warning", text);
+}
 
 /* Adds a stored window before the ended ones, because stored windows arrive oldest first. */
 static void load_window(void *arg, const char *id, const char *json)
@@ -496,6 +540,10 @@ static void load_window(void *arg, const char *id, const char *json)
 
 	if (windows_find(l->w, id) || strlen(id) >= sizeof(e->id))
 		return;
+	if (is_damaged(json)) {
+		drop_damaged(l, id);
+		return;
+	}
 	e = calloc(1, sizeof(*e));
 	document = e ? strdup(json) : NULL;
 	if (!document) {
@@ -555,7 +603,7 @@ static void report_crashed(struct windows *w, const struct view *v,
 
 void windows_load(struct windows *w, const struct view *v)
 {
-	struct loading l = { .w = w };
+	struct loading l = { .w = w, .v = v };
 
 	if (w->loaded || !v->ops || !v->ops->each_document)
 		return;

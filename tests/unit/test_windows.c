@@ -125,6 +125,52 @@ API_TEST(kept_windows_are_there_after_a_restart)
 	at("windows.0.id", "\"w1\"");
 }
 
+API_TEST(a_tag_with_the_name_of_a_key_does_not_cut_the_document)
+{
+	static const char body[] =
+		"{\"tags\":{\"x\":\"1\",\"parts_left_out\":\"no\",\"y\":\"\\\"}]\"}}";
+	char *tag;
+
+	begin(TWO_GPUS);
+	memset(&pushed, 0, sizeof(pushed));
+	windows_stream(t.api.windows, (struct stream *)&t);
+	post("/api/v1/windows", body, 201);
+	windows_meter_gone(t.api.windows, &t.api.view);
+	assert_int_equal(pushed.count, 2);
+	tag = json_at(pushed.json, "tags.parts_left_out");
+	assert_non_null(tag);
+	free(tag);
+	for (unsigned i = 0; i < 2; i++) {
+		get("/api/v1/windows", 200);
+		at("windows.0.tags.parts_left_out", "\"no\"");
+		at("windows.0.parts_left_out", "false");
+		windows_free(t.api.windows);
+		assert_int_equal(windows_new(&t.api.windows), 0);
+		windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	}
+}
+
+API_TEST(a_damaged_document_is_dropped_when_it_is_loaded)
+{
+	static const char *const damaged[] = { "{\"id\":\"w1\"", "[1]", "",
+					       "{\"id\":\"\xff\"}" };
+
+	for (size_t i = 0; i < COUNT_OF(damaged); i++) {
+		begin(TWO_GPUS);
+		snprintf(t.kept_id, sizeof(t.kept_id), "w1");
+		snprintf(t.kept_json, sizeof(t.kept_json), "%s", damaged[i]);
+		windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+		assert_null(windows_find(t.api.windows, "w1"));
+		assert_int_equal(t.forgotten, 1);
+		assert_int_equal(t.logged, 1);
+		assert_in(t.logged_text, "window w1 is damaged");
+		get("/api/v1/windows", 200);
+		at("windows", "[]");
+		end(NULL);
+	}
+	begin(TWO_GPUS);
+}
+
 /* Replaces the windows by those that a new process loads from the store. */
 static void crash_and_restart(void)
 {
