@@ -433,17 +433,25 @@ static int keep_open(const struct view *v, const struct windows_entry *e)
 	return err ? err : keep_key(v, e);
 }
 
+static const char *store_problem(const struct view *v)
+{
+	return v->ops && v->ops->store_problem ? v->ops->store_problem(v->engine) : NULL;
+}
+
 int windows_keep(const struct view *v, const struct windows_entry *e)
 {
 	int err;
 
-	if (e->state != WINDOWS_HAS_ENDED)
-		return keep_open(v, e);
-	/* If the document cannot be made, the window is lost. Its record as an open window is
-	 * deleted nevertheless, because the window did not end with a crash. */
-	err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
-	delete_document(v, KIND_OPEN, e->id);
-	return err;
+	if (e->state != WINDOWS_HAS_ENDED) {
+		err = keep_open(v, e);
+	} else {
+		/* If the document cannot be made, the window is lost. Its record as an open
+		 * window is deleted nevertheless, because the window did not end with a
+		 * crash. */
+		err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
+		delete_document(v, KIND_OPEN, e->id);
+	}
+	return !err && store_problem(v) ? -GW_E_IO : err;
 }
 
 void windows_unkeep(const struct view *v, const struct windows_entry *e)
@@ -453,9 +461,16 @@ void windows_unkeep(const struct view *v, const struct windows_entry *e)
 		delete_document(v, KIND_KEY, e->id);
 }
 
-static void event_sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
+#define NOT_STORED                                                                           \
+	"could not be stored and is lost if the service restarts before the history can be " \
+	"written"
+
+static void event_sentence(const struct windows_entry *e, int err, char *out, size_t size)
 {
-	const char *more = kept ? "" : "; it could not be stored and is lost after a restart";
+	const char *more = !err              ? ""
+			   : err == -GW_E_IO ? "; it " NOT_STORED
+					     : "; it could not be stored and is lost after a "
+					       "restart";
 	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
 				    e->label);
 
@@ -492,13 +507,28 @@ static uint64_t emit_event(const struct view *v, const char *severity, const cha
 	return v->ops && v->ops->emit ? v->ops->emit(v->engine, &event) : 0;
 }
 
-void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
-		      bool kept)
+void windows_announce(struct windows *w, const struct view *v, struct windows_entry *e, int err)
 {
-	char text[256];
+	char text[320];
 
-	event_sentence(e, kept, text, sizeof(text));
-	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
+	event_sentence(e, err, text, sizeof(text));
+	e->queued = !err;
+	push_document(w, e, emit_event(v, err ? "warning" : "info", text));
+}
+
+bool windows_stored(const struct view *v, struct windows_entry *e)
+{
+	const char *problem = store_problem(v);
+	bool stored = !problem && (!v->ops || !v->ops->stored || v->ops->stored(v->engine));
+	char text[200];
+
+	if (e && e->queued && problem) {
+		snprintf(text, sizeof(text), "window %s " NOT_STORED, e->id);
+		emit_event(v, "warning", text);
+	}
+	if (e && (problem || stored))
+		e->queued = false;
+	return stored;
 }
 
 struct loading {

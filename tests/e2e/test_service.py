@@ -777,6 +777,30 @@ def test_ids_grow_when_the_disk_becomes_full_and_it_is_killed(small_disk):
         assert any(e["id"] <= first for e in s.get("/api/v1/events").json()["events"])
 
 
+def test_windows_on_a_full_disk_are_answered_and_reported_as_not_stored(small_disk):
+    place, fill, empty = small_disk
+    with Service("two-gpus", state=str(place / "history.db"), config="[service]\ninterval = '100ms'\n") as s:
+        def unstored():
+            return [e["text"] for e in s.get("/api/v1/events").json()["events"]
+                    if e["kind"] == "window" and "could not be stored and is lost" in e["text"]]
+        good = s.post("/api/v1/windows", json={})
+        assert good.status_code == 201 and "X-Gpuward-Stored" not in good.headers
+        fill()
+        s.wait(lambda: "the disk is full" in state_of(s))
+        lost = s.post("/api/v1/windows", json={})
+        assert lost.status_code == 201 and lost.headers["X-Gpuward-Stored"] == "false"
+        assert len(unstored()) == 1 and lost.json()["id"] in unstored()[0]
+        stopped = s.post(lost.headers["Location"] + "/stop")
+        assert stopped.status_code == 200 and stopped.json()["state"] == "ended"
+        assert stopped.headers["X-Gpuward-Stored"] == "false" and len(unstored()) == 2
+        empty()
+        s.wait(lambda: state_of(s) == "ok")
+        assert "X-Gpuward-Stored" not in s.post(good.headers["Location"] + "/stop").headers
+        s.restart(signal.SIGKILL)  # the queue was written when the disk had room again
+        assert {w["state"] for w in s.get("/api/v1/windows").json()["windows"]} == {"ended"}
+        assert len(s.get("/api/v1/windows").json()["windows"]) == 2
+
+
 DEVICE = "/devices/pci0000:00/0000:01:00.0"
 CLONE_NEWNET, SIOCSIFFLAGS, IFF_UP = 0x40000000, 0x8914, 1
 UEVENTS = 15  # of netlink

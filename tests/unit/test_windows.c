@@ -323,6 +323,68 @@ API_TEST(a_window_that_cannot_be_kept_is_reported)
 	assert_in(t.logged_text, "could not be stored");
 }
 
+static const char *problem;
+
+static const char *store_problem(void *engine)
+{
+	return problem;
+}
+
+/* The documents are in the queue of the store, which accepts them. */
+API_TEST(a_window_that_a_full_disk_does_not_store_is_reported)
+{
+	struct view_ops mine = ops;
+	char stop[64];
+
+	begin(TWO_GPUS);
+	mine.store_problem = store_problem;
+	t.api.view.ops = &mine;
+	problem = NULL;
+	post("/api/v1/windows", "{}", 201);
+	assert_null(fake_find(&fake.out, "X-Gpuward-Stored"));
+	assert_string_equal(t.logged_severity, "info");
+	problem = "the disk is full";
+	post("/api/v1/windows", "{}", 201);
+	assert_string_equal(fake_find(&fake.out, "X-Gpuward-Stored"), "false");
+	assert_string_equal(t.logged_severity, "warning");
+	assert_in(t.logged_text, "began; it could not be stored and is lost if the service");
+	assert_int_equal(t.logged, 2);
+	run_for(2);
+	assert_int_equal(t.logged, 2); /* once per change */
+	snprintf(stop, sizeof(stop), "/api/v1/windows/%s/stop", t.begun_id);
+	post(stop, "", 200);
+	assert_string_equal(fake_find(&fake.out, "X-Gpuward-Stored"), "false");
+	assert_in(t.logged_text, "J in ");
+	assert_in(t.logged_text, "; it could not be stored");
+	assert_int_equal(t.logged, 3);
+	*strrchr(stop, '/') = '\0';
+	request(HTTP_DELETE, stop, "", 204);
+	assert_string_equal(fake_find(&fake.out, "X-Gpuward-Stored"), "false");
+	problem = NULL;
+}
+
+API_TEST(a_window_whose_writing_fails_later_is_reported)
+{
+	struct view_ops mine = ops;
+
+	begin(TWO_GPUS);
+	mine.store_problem = store_problem;
+	t.api.view.ops = &mine;
+	problem = NULL;
+	unstored = 3;
+	opened("late");
+	run_for(1);
+	assert_int_equal(t.logged, 1);
+	problem = "the disk is full";
+	run_for(1);
+	assert_int_equal(t.logged, 2);
+	assert_in(t.logged_text, "could not be stored and is lost if the service restarts");
+	run_for(1);
+	assert_int_equal(t.logged, 2);
+	problem = NULL;
+	unstored = 0;
+}
+
 API_TEST(a_window_that_was_open_at_a_crash_is_reported_at_the_next_start)
 {
 	struct windows_entry *e;
