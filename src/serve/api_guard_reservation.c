@@ -193,6 +193,11 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 
 	if (got == 1) {
 		reply_made(a, g, w, message, r);
+	} else if (got == -GW_E_NOENT) {
+		reply_problem(r, 409, "reservation-ended",
+			      "Send the request again if the memory is still needed.",
+			      "the reservation ended while this request waited for the memory: "
+			      "its process exited, it was released, or its ttl_s is over");
 	} else if (got == 0 && !stays && now < w->until_ns) {
 		reply_again(r, now + POLL_NS);
 	} else {

@@ -511,6 +511,17 @@ TEST(a_reservation_that_is_not_free_in_time_is_cancelled)
 	at("reservations", "[]");
 }
 
+TEST(a_reservation_that_ends_while_its_client_waits_is_not_reported_as_too_little_memory)
+{
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"ttl_s\":1}", 409);
+	at("word", "\"reservation-ended\"");
+	says("ended while this request waited");
+	assert_null(json_at(t.reply.body.p, "needed"));
+	assert_null(fake_find(&fake.out, "Retry-After"));
+	assert_int_equal(w.releases, 0);
+}
+
 TEST(a_request_that_fails_leaves_the_reservation_to_a_client_that_waits_longer)
 {
 	struct guard_view_room rooms[GUARD_VIEW_ROOMS] = { { .id = 1 } };
