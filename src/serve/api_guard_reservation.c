@@ -378,13 +378,11 @@ void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct guard_reservation room;
-	char *end;
 	uint64_t id;
 
 	if (!g)
 		return;
-	id = strtoull(q->arg[0], &end, 10);
-	if (*end || !find_reservation(g, id, &room)) {
+	if (!number_id(q->arg[0], &id) || !find_reservation(g, id, &room)) {
 		reply_problem(r, 404, "no-such-reservation", "GET /api/v1/guard lists them.",
 			      "no reservation \"%.64s\"; it may have ended", q->arg[0]);
 		return;

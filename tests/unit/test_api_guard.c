@@ -135,7 +135,13 @@ static void release_room(void *engine, uint64_t id)
 	guard_release(w.guard, id, now());
 }
 
+static int end_game(void *engine, int64_t pid, const struct guard_client *by)
+{
+	return pid == 1 ? 0 : -GW_E_NOENT;
+}
+
 static const struct guard_view_ops guard_ops = { .request = guard_asked,
+						 .game_end = end_game,
 						 .reserve = reserve,
 						 .reserved = reserved,
 						 .release = release_room };
@@ -484,6 +490,27 @@ TEST(a_reservation_is_answered_when_the_worker_has_left)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1", "", 404);
 	request(HTTP_DELETE, "/api/v1/guard/reservations/0", "", 404);
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
+}
+
+TEST(an_id_has_only_one_spelling)
+{
+	static const char *const other[] = { "+1", " 1", "01", "-18446744073709551615", "1x" };
+	char path[64];
+
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":1048576}", 201);
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	for (size_t i = 0; i < COUNT_OF(other); i++) {
+		snprintf(path, sizeof(path), "/api/v1/guard/reservations/%s", other[i]);
+		request(HTTP_DELETE, path, "", 404);
+		snprintf(path, sizeof(path), "/api/v1/guard/operations/%s", other[i]);
+		get(path, 404);
+		snprintf(path, sizeof(path), "/api/v1/guard/games/%s", other[i]);
+		request(HTTP_DELETE, path, "", 404);
+	}
+	get("/api/v1/guard/operations/1", 200);
+	request(HTTP_DELETE, "/api/v1/guard/games/1", "", 204);
+	request(HTTP_DELETE, "/api/v1/guard/reservations/1", "", 204);
 }
 
 TEST(a_reservation_for_less_than_a_nanosecond_ends)
