@@ -222,7 +222,8 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason))
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
-		json_request_wrong(b, "\"bytes\" is required and must be above 0");
+		json_request_wrong(b, "\"bytes\" is required and must be from 1 to %.0f",
+				   BYTES_MOST);
 	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
 		 !(w->ttl_s == 0 && w->pid > 0))
 		json_request_wrong(

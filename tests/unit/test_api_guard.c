@@ -492,6 +492,15 @@ TEST(a_reservation_is_answered_when_the_worker_has_left)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
 }
 
+TEST(the_bounds_of_a_reservation_are_in_the_message)
+{
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":9.1e15}", 400);
+	says("must be from 1 to 9000000000000000");
+	post("/api/v1/guard/reservations", "{}", 400);
+	says("\\\"bytes\\\" is required");
+}
+
 TEST(an_id_has_only_one_spelling)
 {
 	static const char *const other[] = { "+1", " 1", "01", "-18446744073709551615", "1x" };
