@@ -576,6 +576,9 @@ def test_settings_change_only_when_enabled_and_come_back():
 
         r = s.ask("PUT", path, token=True, json={"watts": 1})
         assert r.status_code == 400 and "W" in r.text
+        for several in ("all", "GPU-5"):
+            r = s.ask("PUT", path.replace(uuid, several), token=True, json={"watts": 400})
+            assert r.status_code == 400, r.text
         r = s.ask("PUT", path, token=True, json={"watts": 400})
         assert r.status_code == 200, r.text
         assert s.ask("DELETE", path, token=True).status_code == 200
