@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/json_doc.h"
 #include "base/suggest.h"
+#include "base/utf8.h"
 #include "daemon/guard_config.h"
 #include "daemon/recording.h"
 #include "guard/guard_query.h"
@@ -527,10 +528,13 @@ static void write_json(struct replay *r, const struct replay_decision *from, con
 static void write_text(struct replay *r, const struct replay_decision *from, const char *time)
 {
 	const struct guard_decision *d = &from->decision;
+	char text[1200], clean[1200];
 
-	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, from->worker,
+	snprintf(text, sizeof(text), "%s  %s: %s to %s%s%s%s%s%s", time, from->worker,
 		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
 		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	utf8_clean(clean, sizeof(clean), text);
+	buf_addf(&r->out, "%s\n", clean);
 }
 
 static void print_decision(struct replay *r, const struct replay_decision *d)

@@ -11,6 +11,7 @@ import pytest
 import requests
 
 import support
+from fake_prometheus import FakePrometheus, nodes
 from guarded import Guarded, configure
 from worker import GIB, Contender, Worker, World
 
@@ -78,7 +79,7 @@ class Liar:
         self.server.server_close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def real(tmp_path_factory):
     """A service with an evicted worker, a contender, a hold, a mode that was set, and a reservation."""
     path = tmp_path_factory.mktemp("real")
@@ -152,7 +153,7 @@ def test_no_control_character_of_a_reply_is_printed(real, tmp_path, mode):
                 assert not CONTROL.search(done.stdout + done.stderr), (name, done.stdout)
                 if done.stdout:
                     json.loads(done.stdout)
-        assert {"guard status", "guard explain", "guard clear", "guard mode", "guard evict", "jobs", "measure --service"} <= shown
+        assert not {"guard status", "guard explain", "guard clear", "guard mode", "guard evict", "jobs", "measure --service"} - shown
 
 
 @pytest.mark.parametrize("reply", ["{}", '{"workers": [{}], "decisions": [{}], "workloads": [{}], "devices": [{}], "gpus": [{}]}'])
@@ -190,3 +191,19 @@ def test_top_shows_no_control_character_of_a_reply(real, tmp_path):
         top.write(b"q")
         rest, code = top.end()
         assert code == support.OK and not re.search("[\x07\x7f-\x9f\u202e]|\x1b\\]", out + rest), out + rest
+
+
+def test_no_control_character_of_prometheus_is_printed():
+    for keep in ((), ("__name__", "direction", "instance", "reason")):
+        rows = {key: [({k: v if k in keep else v + POISON for k, v in labels.items()}, value) for labels, value in all_rows]
+                for key, all_rows in {**nodes(cluster="c"), "attention": [({"instance": "n1", "uuid": "u", "reason": "hot", "state": "lost"}, 3)],
+                                      "idle": [({"instance": "n1"}, 2)]}.items()}
+        with FakePrometheus(rows) as prometheus:
+            for fault in (None, (400, "application/json", json.dumps({"status": "error", "error": POISON}).encode()),
+                          (200, "text/html", POISON.encode()), (500, "text/plain", POISON.encode())):
+                prometheus.more = {"warnings": [POISON]}
+                prometheus.fault = lambda query: fault  # pylint: disable=cell-var-from-loop
+                for options in ([], ["--fits", "1G"], ["--json"]):
+                    done = support.gpuward("fleet", "--prometheus", prometheus.url, *options)
+                    out = done.stdout.replace("\\u", "") + done.stderr
+                    assert not CONTROL.search(out), (options, fault, out)
