@@ -2,6 +2,7 @@
 
 A server stands between the program and a real service, and adds an escape sequence to the texts of each reply.
 """
+import hashlib
 import http.server
 import json
 import re
@@ -207,3 +208,142 @@ def test_no_control_character_of_prometheus_is_printed():
                     done = support.gpuward("fleet", "--prometheus", prometheus.url, *options)
                     out = done.stdout.replace("\\u", "") + done.stderr
                     assert not CONTROL.search(out), (options, fault, out)
+
+
+# ---- files
+
+MARKUP = POISON + "<script>alert(1)</script>\"'&\\]]>"
+ON_RESULTS = [line.split() for line in """
+compare A B
+compare -v A B
+compare A
+compare --format=markdown A B
+compare --format=csv A B
+compare --format=latex A B
+compare --format=sentence A B
+compare --json A B
+compare --across-gpus A B
+compare --reference=none A B
+diff A B
+diff --all -v A B
+diff --json A B
+report A B
+report --across-gpus A B
+plot A B
+plot A
+""".strip().splitlines()]
+
+
+def poisoned_keys(value, key=None):
+    """Adds MARKUP to all texts that are not words, and to the names of unknown members."""
+    if isinstance(value, dict):
+        return {**{k: poisoned_keys(v, k) for k, v in value.items()}, "extra" + MARKUP: MARKUP}
+    if isinstance(value, list):
+        return [poisoned_keys(v, key) for v in value]
+    return value + MARKUP if isinstance(value, str) and (key in NAMES or not WORD.fullmatch(value)) else value
+
+
+def hostile_results(doc):
+    """Returns results in which one text is hostile, then some with all texts hostile."""
+    def paths(value, at=()):
+        if isinstance(value, str):
+            yield at
+        elif isinstance(value, (dict, list)):
+            for k, v in value.items() if isinstance(value, dict) else enumerate(value):
+                yield from paths(v, (*at, k))
+    for path in paths(doc):
+        copy = json.loads(json.dumps(doc))
+        place = copy
+        for step in path[:-1]:
+            place = place[step]
+        place[path[-1]] += MARKUP
+        yield path, copy
+    yield "texts", poisoned_keys(doc)
+
+
+def assert_safe(done, what):
+    text = done.stdout + done.stderr
+    if "<svg" in done.stdout:  # in markup, a change of the direction ends with its element
+        assert "<script>alert" not in text and "]]>" not in text, (what, text)
+        text = re.sub("[\u061c\u200e-\u200f\u2028-\u202e\u2066-\u2069\r]", "", text)
+    assert done.returncode >= 0 and not CONTROL.search(text), (what, CONTROL.search(text), text)
+
+
+def test_no_control_character_of_a_result_is_printed(tmp_path):
+    names = {}
+    for name in "AB":
+        names[name] = tmp_path / f"{name}.json"
+        done = support.gpuward("measure", "--simulate=two-gpus", "--trials=2", "--no-cooldown", "--label", name, "-o", names[name], "--", "true")
+        assert done.returncode in (0, 4), done.stderr
+    original = json.loads(names["B"].read_text())
+    for where, doc in hostile_results(original):
+        names["B"].write_text(json.dumps(doc))
+        for command in ON_RESULTS:
+            if where == "texts" or command[1:] in (["A", "B"], ["--all", "-v", "A", "B"]):
+                assert_safe(support.gpuward(*(names.get(w, w) for w in command)), (where, command))
+
+
+ON_BUNDLES = [line.split() for line in """
+recompute BUNDLE
+recompute -v BUNDLE
+recompute --json BUNDLE
+replay BUNDLE
+diff BUNDLE OTHER
+diff --all BUNDLE OTHER
+compare BUNDLE OTHER
+report BUNDLE
+""".strip().splitlines()]
+
+
+def seal(bundle):
+    """Writes SHA256SUMS again."""
+    names = sorted(p.name for p in bundle.iterdir() if p.name != "SHA256SUMS")
+    (bundle / "SHA256SUMS").write_text("".join(f"{hashlib.sha256((bundle / n).read_bytes()).hexdigest()}  {n}\n" for n in names))
+
+
+@pytest.mark.parametrize("result", [True, False])
+def test_no_control_character_of_a_bundle_is_printed(tmp_path, result):
+    names = {"BUNDLE": tmp_path / "run", "OTHER": tmp_path / "other"}
+    for path in names.values():
+        done = support.gpuward("measure", "--simulate=two-gpus", "--label", "a label", "--bundle", path, "--", "true")
+        assert done.returncode in (0, 4), done.stderr
+        if not result:
+            (path / "result.json").unlink()
+    bundle = names["BUNDLE"]
+    escaped = POISON.replace("\x1b", "\\u001b").replace("\x07", "\\u0007").replace("\x7f", "\\u007f")
+    changes = [(p.name, m.span(), p.read_text()) for p in sorted(bundle.iterdir()) if p.suffix in (".toml", ".tsv", ".events")
+               for m in re.finditer(r'(?<=")[^"\n]*(?=")' if p.suffix == ".toml" else r"[^\t\n]+", p.read_text())
+               if p.suffix != ".events" or m.start() < 300]
+    assert len(changes) > 20
+    for name, (_, end), text in changes:
+        for poison in {escaped, POISON} if name.endswith(".toml") else {POISON}:
+            (bundle / name).write_text(text[:end] + poison + text[end:])
+            for sealed in (True, False):
+                if sealed:
+                    seal(bundle)
+                for command in ON_BUNDLES if sealed else ON_BUNDLES[:1]:
+                    assert_safe(support.gpuward(*(names.get(w, w) for w in command)), (name, text[:end], command))
+        (bundle / name).write_text(text)
+
+
+def test_no_control_character_of_a_recording_is_printed(tmp_path):
+    trace = tmp_path / "trace"
+    world = World(tmp_path)
+    with Worker(world) as worker, Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"')) as s:
+        s.settled()
+        with Contender(world, 8 * GIB):
+            s.until("evicted")
+    text = trace.read_text()
+    hostile = tmp_path / "hostile"
+    plain = support.gpuward("guard", "replay", trace)
+    assert plain.returncode == 0 and "sleep" in plain.stdout, plain
+    for poison in (POISON, "\x1b]0;x\x07", "\x9b31m"):
+        for word in sorted(set(re.findall(r"[^\t\n]+", text)), key=len)[:400]:
+            if not re.fullmatch(r"[\d.]+", word):
+                hostile.write_text(re.sub(rf"(?<![^\t\n]){re.escape(word)}(?![^\t\n])", lambda m: m[0] + poison, text))
+                for options in ([], ["--json"]):
+                    assert_safe(support.gpuward("guard", "replay", *options, hostile), (word, options))
+    hostile.write_text(text.replace("\tsleep\t", "\tsleep\x1b[31m\t"))  # a name of a process has at most 15 bytes
+    done = support.gpuward("guard", "replay", hostile)
+    assert_safe(done, "names")
+    assert "sleep?[31m" in done.stdout, done
