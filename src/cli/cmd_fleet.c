@@ -123,7 +123,7 @@ static void print_counts(const struct fleet *f)
 	add_count(&line, t->gpus, "GPU", "GPUs");
 	if (t->nodes_down && !isnan(t->gpus))
 		buf_adds(&line, " on nodes that are up");
-	if (t->gpus_down > 0 || other > 0) {
+	if ((t->gpus_down > 0 && !isnan(t->gpus_up)) || other > 0) {
 		buf_addf(&line, " (%.0f up, %.0f down", t->gpus_up, t->gpus_down);
 		if (other > 0)
 			buf_addf(&line, ", %.0f asleep or released", other);
@@ -281,7 +281,7 @@ static void add_node(struct table *t, const struct fleet_node *n)
 		  : state == FLEET_NODE_AHEAD ? TERM_WARN
 					      : TERM_BAD,
 		  "%s", fleet_node_state_word(state));
-	if (n->gpus_down > 0)
+	if (n->gpus_down > 0 && !isnan(n->gpus_up) && !isnan(n->gpus))
 		table_set(t, 2, TERM_BAD, "%.0f of %.0f", n->gpus_up, n->gpus);
 	else if (!isnan(n->gpus))
 		table_set(t, 2, TERM_PLAIN, "%.0f", n->gpus);

@@ -228,7 +228,7 @@ static void add_worker(struct table *t, const struct gpu_names *g, const struct 
 		   *why = why_text(g, w, text, sizeof(text));
 
 	table_row(t);
-	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
+	table_set(t, WORKER, TERM_BOLD, "%s", reply_text(w, "name", "?"));
 	table_set(t, STATE, state_style(state), "%s%s",
 		  json_doc_true(w, "hypothetical") ? "would be: " : "", state);
 	add_time(t, SINCE, w, "since_seconds");
@@ -283,11 +283,6 @@ static void print_mode(const struct json_doc *r)
 		term_wrap("", 0, json_doc_string(r, "mode_note"), width);
 	if (strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
-}
-
-static int print_body(const struct remote *r)
-{
-	return output_print(r->body.p, r->body.len);
 }
 
 /* Returns true if the worker has this name. NULL and "all" match every worker. */
@@ -359,7 +354,7 @@ static void print_limits(const struct remote *r, const char *name)
 		const char *limit = json_doc_string(w, "rail");
 
 		if (is_wanted(w, name) && limit)
-			printf("%s: %s.\n", json_doc_string(w, "name"), limit);
+			printf("%s: %s.\n", reply_text(w, "name", "?"), limit);
 	}
 }
 
@@ -405,7 +400,7 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? print_body(r) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	print_simulated(r->reply);
 	if (!c->quiet)
 		print_mode(r->reply);
@@ -435,7 +430,7 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 			    : "/api/v1/guard/explain",
 			NULL);
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? print_body(r) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	print_simulated(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0)
 		printf(NO_WORKER "A worker in the configuration:\n\n"
@@ -446,13 +441,10 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 		if (i)
 			putchar('\n');
 		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
-			/* The sentences contain texts that users chose: remove control
-			 * characters. */
-			char clean[4096], plain[4096];
+			const char *text = reply_text(json_doc_at(w, "sentences", k), "", "");
+			char plain[4096];
 
-			utf8_clean(clean, sizeof(clean),
-				   reply_text(json_doc_at(w, "sentences", k), "", ""));
-			term_wrap("", k ? 2 : 0, plain_text(&gpus, clean, plain, sizeof(plain)),
+			term_wrap("", k ? 2 : 0, plain_text(&gpus, text, plain, sizeof(plain)),
 				  term_width());
 		}
 	}
@@ -567,7 +559,7 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		return code;
 	if (is_held_longer(c, &earlier)) {
 		if (c->json)
-			return print_body(r);
+			return remote_print(r);
 		printf("%s: already %s, so nothing was changed\n", name,
 		       earlier_text(&earlier, before));
 		return EXIT_OK;
@@ -586,7 +578,7 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	if (code == EXIT_OK)
 		note_unsaved(g, r->reply);
 	if (code == EXIT_OK && c->json)
-		return print_body(r);
+		return remote_print(r);
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
@@ -621,7 +613,7 @@ static int request_workers(struct cli *c, struct remote *r, const char *verb, co
 		return cli_fail("the service has no [[worker]]: nothing was changed");
 	for (size_t i = 0; i < n; i++)
 		snprintf(names[i], sizeof(names[i]), "%s",
-			 json_doc_string(json_doc_at(r->reply, "workers", i), "name"));
+			 reply_text(json_doc_at(r->reply, "workers", i), "name", "?"));
 	for (size_t i = 0; i < n; i++) {
 		int one = request_one(c, r, verb, state, names[i]);
 
@@ -637,10 +629,10 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 			       c->own, NULL);
 
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? print_body(r) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	if (!c->quiet)
 		printf("%s: not in quarantine now; health: %s\n",
-		       json_doc_string(r->reply, "uuid"),
+		       reply_text(r->reply, "uuid", gpu),
 		       reply_text(r->reply, "level", "unknown"));
 	return EXIT_OK;
 }
