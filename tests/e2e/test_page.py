@@ -1017,6 +1017,26 @@ def test_the_page_reconnects_by_itself(page, service):
     wait(lambda: page.text("#rows") != before, "a figure to change")
 
 
+SINCE = """
+const done = arguments[arguments.length - 1];
+import('/assets/data.js').then(({ model }) => done([...model.since.values()].sort()));
+"""
+
+
+@needs_daemon
+def test_after_a_restart_the_energy_counts_from_the_new_start(page, service):
+    s = service("two-gpus", history="none")
+    shown = lambda: page.driver.execute_async_script(SINCE)
+    page.open(s.url).live()
+    wait(lambda: len(shown()) == 2, "since when energy is counted")
+    before = shown()
+    s.stop()
+    wait(lambda: page.text("#status-word") == "Reconnecting", "Reconnecting")
+    s.start()
+    wait(lambda: len(shown()) == 2 and min(shown()) > max(before), "the time of the new start")
+    wait(lambda: page.count("#energy-since:not(.later)"), "the page to show it")
+
+
 def test_retry_now_is_offered(page, service):
     s = service()
     page.open(s.url).live()
