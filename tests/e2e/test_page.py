@@ -695,6 +695,19 @@ def test_figures_with_a_limit_are_whole_and_have_a_unit(page, demo, width):
     assert page.js("[...document.querySelectorAll('tr.gpu .pair')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
 
 
+@pytest.mark.parametrize("width", [762, 800, 1000])
+def test_reasons_and_health_are_not_cut(page, demo, width):
+    page.open(demo.url, width=width, height=780).live()
+    wait(lambda: page.count("#health tbody tr") == 2 and "power limit" in page.text("tr.gpu .reasons"), "a GPU at its power limit")
+    cell = "document.querySelector('tr.gpu .reasons')"
+    assert page.js(f"[...{cell}.children].every(e => e.getBoundingClientRect().right <= {cell}.getBoundingClientRect().right - 8)")
+    assert page.js(f"{cell}.scrollWidth <= {cell}.clientWidth") and page.js(f"{cell}.title") == "power limit"
+    scroll = "document.querySelector('#health').parentElement"
+    assert width < 800 or page.js(f"{scroll}.scrollWidth <= {scroll}.clientWidth")
+    # A list that is wider than the window has a shadow at that edge, and a cover that scrolls away.
+    assert page.js(f"getComputedStyle({scroll}).backgroundAttachment") == "local, local, scroll, scroll"
+
+
 def test_the_temperature_and_its_margin_are_of_the_same_moment(page, service):
     page.open(service("thermal-throttle").url).live()
     page.driver.execute_script("""
