@@ -870,6 +870,13 @@ def test_without_a_driver_the_page_shows_the_remedy(page, service):
     assert page.js("[...document.querySelectorAll('.panels .empty:not([hidden])')].map(e => e.textContent)")[0] == "Unknown: no GPU can be read."
 
 
+@pytest.mark.parametrize("name, why", [("no-gpu", "There is no GPU to measure."), ("no-driver", "The NVIDIA kernel driver is not loaded")])
+def test_without_a_gpu_no_window_can_be_started(page, service, name, why):
+    page.open(service(name).url)
+    wait(lambda: (page.text("#window-note") or "").startswith(why), "the reason")
+    assert page.js("document.querySelector('#window-form button').disabled")
+
+
 NOT_OPEN = """
 [[gpu]]
 profile = "h100"
