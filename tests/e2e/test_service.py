@@ -331,6 +331,17 @@ def test_a_stream_begins_with_a_current_tick():
         assert first < before < tick() + 1
 
 
+def test_a_stop_ends_the_streams_with_a_last_chunk():
+    with Service() as s:
+        streams = [s.get("/api/v1/events?topics=tick", headers={"Accept": "text/event-stream"}, stream=True) for _ in range(3)]
+        lines = [r.iter_lines() for r in streams]
+        for reply in lines:
+            next(line for line in reply if line.startswith(b"data: "))
+        assert s.stop() == 0
+        for reply in lines:
+            list(reply)  # fails if the reply is not complete
+
+
 def test_a_gpu_that_hangs_from_the_start_leaves_the_others_measured(tmp_path):
     text = HANG.replace("from = 1.0\n", "")
     with Service(scenario(tmp_path, text), config="[device]\ntimeout = '500ms'\n") as s:
