@@ -169,12 +169,20 @@ static void print_figures(const struct fleet *f)
 	}
 }
 
+static void print_simulated(const struct fleet *f)
+{
+	if (f->gpus_simulated > 0 && f->gpus_real > 0)
+		printf("%s SIMULATED %s some of these GPUs are not real\n", term_on(TERM_MARK),
+		       term_off());
+	else if (f->gpus_simulated > 0)
+		term_print_simulated(stdout);
+}
+
 static void print_summary(const struct fleet *f)
 {
 	char text[600];
 
-	if (f->gpus_simulated > 0)
-		term_print_simulated(stdout);
+	print_simulated(f);
 	print_counts(f);
 	if (!print_problem(f, FLEET_Q_NOW, "Power and memory"))
 		print_figures(f);
@@ -629,8 +637,7 @@ static int show(const struct cli *c, struct fleet *f, const struct given *g)
 	if (c->json)
 		code = print_json(f, g);
 	else if (g->fits) {
-		if (f->gpus_simulated > 0)
-			term_print_simulated(stdout);
+		print_simulated(f);
 		fleet_text_fit(f, f->question.fits_bytes, (unsigned)g->gpus, (unsigned)g->top);
 	} else
 		fleet_text_print(f, (unsigned)g->top);

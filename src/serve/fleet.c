@@ -536,6 +536,7 @@ void fleet_render(struct json *j, const struct fleet *f, unsigned top)
 	json_uint(j, "range_seconds", f->question.range_s);
 	json_double(j, "engine_clock_ahead_seconds", f->clock_ahead_s);
 	write_count(j, "gpus_simulated", f->gpus_simulated);
+	write_count(j, "gpus_real", f->gpus_real);
 	write_remarks(j, f);
 	write_total(j, f);
 	json_array(j, "attention");

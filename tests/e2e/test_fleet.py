@@ -414,6 +414,17 @@ def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
     assert "same UUID" in remarks[0] and "Simulated machines can" in remarks[0]
 
 
+@pytest.mark.parametrize("simulated, real, mark", [(0, 24, None), (24, 0, " SIMULATED  these GPUs are not real"),
+                                                   (8, 16, " SIMULATED  some of these GPUs are not real")])
+def test_the_mark_says_whether_all_gpus_are_simulated(fake, simulated, real, mark):
+    fake.rows["simulated"] = [({"simulated": word}, n) for word, n in (("true", simulated), ("false", real)) if n]
+    document = fleet_json(fake.url)
+    assert (document["gpus_simulated"], document["gpus_real"]) == (simulated, real)
+    for options in ((), ("--fits", "10GiB")):
+        first = fleet(fake.url, *options).stdout.splitlines()[0]
+        assert first == mark if mark else "SIMULATED" not in first
+
+
 def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
     for total, shares in ((5e6, [1, 0.2]), (4.99e6, [1, 1e6 / 4.99e6]), (1e6, [None, 1]), (0, [None, None])):
         fake.rows["workload_sum"] = [({}, total)]
