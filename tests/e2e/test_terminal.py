@@ -186,3 +186,9 @@ def test_a_long_message_is_wrapped_on_a_terminal():
 def test_a_long_message_is_one_line_where_scripts_read_it():
     done = gpuward("list", "--simulate", "--nvml-library=x", env=environment(COLUMNS="60"))
     assert len(done.stderr.splitlines()) == 1 and widest(done.stderr) > 60
+
+
+def test_a_note_of_a_baseline_is_wrapped_and_not_cut():
+    out, _ = on_terminal(80, "baseline", "--show", "--simulate", "--color=never")
+    assert "…" not in out and widest(out) <= 80
+    assert "no baseline of this GPU" in out
