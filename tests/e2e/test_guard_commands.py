@@ -432,6 +432,7 @@ def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
     done = s.guard("status", "olama", code=support.FAILED)
     assert 'no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
     assert "ollama" in s.guard("evict", "olama", code=1).stderr
+    assert s.guard("evict", "nosuch", code=1).stderr == 'gpuward: no worker "nosuch"; there is ollama\n'
     assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
     assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
     done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)
