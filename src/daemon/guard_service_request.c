@@ -90,15 +90,13 @@ static bool find_reservation(const struct guard_service *g, uint64_t id,
 	return false;
 }
 
-static void note_reservation(struct guard_service *g, uint64_t id,
-			     const struct guard_view_key *key)
+/* Returns the slot of a reservation; NULL: there is none. With id 0, returns a free slot. */
+static struct guard_view_room *find_room(struct guard_service *g, uint64_t id)
 {
 	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++)
-		if (!g->room[i].id) {
-			g->room[i].id = id;
-			g->room[i].key = *key;
-			return;
-		}
+		if (g->room[i].id == id)
+			return &g->room[i];
+	return NULL;
 }
 
 /* Writes changed documents before the client gets its answer. A disk that hangs delays the
@@ -114,24 +112,22 @@ static bool write_documents(struct guard_service *g)
 
 /* Stores a reservation. Its key is in the same document, so that a client can repeat its request
  * after a crash. */
-static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks,
-			      const struct guard_view_key *key)
+static void store_reservation(struct guard_service *g, const struct guard_view_room *room)
 {
-	struct guard_room_record r = { .start_ticks = start_ticks };
+	struct guard_room_record r = { .start_ticks = room->start_ticks,
+				       .key = room->key,
+				       .granted = room->granted };
 	uint64_t now = guard_service_time_ns(g);
 	struct buf text;
 	char name[24];
 	bool kept;
 
-	if (!find_reservation(g, id, &r.room))
+	if (!find_reservation(g, room->id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
 		r.until_wall_ns = clock_wall_ns(g->config.clock) +
 				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
-	if (key)
-		r.key = *key;
-	note_reservation(g, id, &r.key);
-	reservation_key(id, name);
+	reservation_key(room->id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
 	kept = !text.err &&
@@ -198,19 +194,23 @@ static void load_reservation(void *arg, const char *id, const char *json)
 {
 	struct guard_service *g = arg;
 	uint64_t wall = clock_wall_ns(g->config.clock), now = guard_service_time_ns(g);
+	struct guard_view_room *slot = find_room(g, 0);
 	struct guard_room_record r;
 	int fd = -1;
 	bool lasts = guard_room_read(json, &r) == 0 &&
 		     (!r.until_wall_ns || r.until_wall_ns > wall) && check_owner(&r, &fd);
 
 	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
-	if (!lasts || guard_service_reserve_again(g, &r.room) != 0) {
+	if (!slot || !lasts || guard_service_reserve_again(g, &r.room) != 0) {
 		if (fd >= 0)
 			close(fd);
 		store_delete_document(g->config.store, KIND, id);
 		return;
 	}
-	note_reservation(g, r.room.id, &r.key);
+	*slot = (struct guard_view_room){ .id = r.room.id,
+					  .key = r.key,
+					  .start_ticks = r.start_ticks,
+					  .granted = r.granted };
 	watch_owner(g, r.room.id, fd);
 	guard_service_log(g, "info", "reservation %s of %.0f MiB on %s continues", id,
 			  (double)r.room.bytes / 1048576, r.room.gpu);
@@ -351,6 +351,27 @@ static int find_process(int64_t *pid, const struct guard_client *by, uint64_t *r
 	return err;
 }
 
+/* Stores a new reservation with the key of its request. */
+static void note_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks,
+			     const struct guard_view_key *key)
+{
+	struct guard_view_room *room;
+	char ignored[300];
+
+	guard_service_rooms_tick(g); /* Frees the slots of reservations that ended. */
+	room = find_room(g, 0);
+	if (!room)
+		return;
+	*room = (struct guard_view_room){
+		.id = id,
+		.start_ticks = start_ticks,
+		.granted = guard_reservation_ready(g->guard, id, ignored, sizeof(ignored)) == 1
+	};
+	if (key)
+		room->key = *key;
+	store_reservation(g, room);
+}
+
 static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
 		      uint64_t ttl_ns, const struct guard_client *by, uint64_t *ret_id,
 		      char *message, size_t size)
@@ -370,8 +391,7 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	err = guard_service_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);
 	if (!err) {
 		watch_owner(g, *ret_id, fd);
-		guard_service_rooms_tick(g); /* Frees the slots of reservations that ended. */
-		store_reservation(g, *ret_id, start_ticks, by->key);
+		note_reservation(g, *ret_id, start_ticks, by->key);
 		snprintf(text, sizeof(text), "new reservation of %.0f MiB",
 			 (double)bytes / 1048576);
 		audit(g, by->who, text);
@@ -383,11 +403,27 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	return err;
 }
 
-static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
+/* The client may use the memory after it was granted, so the reservation stays granted when the
+ * memory is in use. Only a repeated request needs this after a restart, and it has a key. */
+static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *message, size_t size)
 {
 	struct guard_service *g = engine;
+	struct guard_view_room *room = find_room(g, id);
+	int got = guard_reservation_ready(g->guard, id, message, size);
 
-	return guard_reservation_ready(g->guard, id, message, size);
+	if (!id || !room || got == -GW_E_NOENT)
+		return got;
+	if (room->wait_until_ns < until_ns)
+		room->wait_until_ns = until_ns;
+	if (got == 1 && !room->granted) {
+		room->granted = true;
+		if (*room->key.key)
+			store_reservation(g, room);
+	} else if (got != 1 && room->granted) {
+		snprintf(message, size, "the memory was free when the reservation was granted");
+		got = 1;
+	}
+	return got;
 }
 
 /* Checks whether the client may register this game. The limit of evictions per user also

@@ -34,6 +34,7 @@ struct guard_room_record {
 	struct guard_reservation room; /* Only the members id, gpu, bytes and pid are stored. */
 	uint64_t start_ticks, until_wall_ns;
 	struct guard_view_key key;
+	bool granted; /* see struct guard_view_room */
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
 /* Returns 0 or -GW_E_PARSE. */
