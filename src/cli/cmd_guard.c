@@ -13,6 +13,7 @@
 #include "serve/timespec_parse.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -112,15 +113,17 @@ static size_t add_local_time(struct buf *out, const char *text)
 }
 
 /* Copies a sentence from the service and makes it easier to read: writes local times, "GPU 0"
- * instead of a UUID, and words instead of the names that JSON uses. */
+ * instead of a UUID, one unit for sizes, and words instead of the names that JSON uses. */
 static const char *plain_text(const struct gpu_names *g, const char *in, char *out, size_t size)
 {
 	static const struct {
 		const char *from, *to;
 	} words[] = { { "resume_blocked", "may not return yet" },
 		      { " (unknown = contend)", "" } };
+	char sizes[4096];
 	struct buf b;
 
+	in = figure_sizes(sizes, sizeof(sizes), in);
 	buf_init_fixed(&b, out, size);
 	while (*in) {
 		size_t n = in[0] >= '1' && in[0] <= '9' ? add_local_time(&b, in) : 0;
@@ -526,6 +529,19 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
+/* Writes which hold a release has ended, such as "hold active, which had 5 s left". */
+static const char *ended_text(const struct earlier *e, char out[static 48])
+{
+	char span[16];
+
+	if (isinf(e->left_s))
+		snprintf(out, 48, "hold %s, which had no end", e->hold);
+	else
+		snprintf(out, 48, "hold %s, which had %s left", e->hold,
+			 figure_span(span, e->left_s));
+	return out;
+}
+
 /* Returns true if the subcommand is pause or snooze and the worker is already held active for
  * longer. These subcommands never shorten a hold. */
 static bool is_held_longer(const struct cli *c, const struct earlier *e)
@@ -546,6 +562,18 @@ static void note_unsaved(struct given *g, const struct json_doc *reply)
 		snprintf(g->unsaved, sizeof(g->unsaved), "%s", journal);
 }
 
+/* Prints one sentence, which is wrapped on a terminal. */
+__attribute__((format(printf, 1, 2))) static void print_sentence(const char *fmt, ...)
+{
+	char text[1000];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	term_wrap("", 0, text, term_table_width());
+}
+
 static int request_one(struct cli *c, struct remote *r, const char *verb, const char *state,
 		       const char *name)
 {
@@ -560,13 +588,13 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	if (is_held_longer(c, &earlier)) {
 		if (c->json)
 			return remote_print(r);
-		printf("%s: already %s, so nothing was changed\n", name,
-		       earlier_text(&earlier, before));
+		print_sentence("%s: already %s, so nothing was changed", name,
+			       earlier_text(&earlier, before));
 		return EXIT_OK;
 	}
 	if (release && !earlier.requested && !c->json) {
 		if (!c->quiet)
-			printf("%s: no hold to end, so nothing was changed\n", name);
+			print_sentence("%s: no hold to end, so nothing was changed", name);
 		return EXIT_OK;
 	}
 	if (g->temporary && strcmp(earlier.hold, "evicted") == 0)
@@ -582,15 +610,18 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
-		printf("%s: requested %s%s%s%s%s%s%s; its state %s %s%s\n", name, verb,
-		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
-		       g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
-		       strcmp(earlier.hold, "none") == 0 ? ""
-		       : release                         ? "; it was "
-							 : ", instead of ",
-		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
-		       now && json_doc_true(r->reply, "hypothetical") ? "would be" : "is now",
-		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
+		print_sentence(
+			"%s: requested %s%s%s%s%s%s%s; its state %s %s%s", name, verb,
+			state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
+			g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
+			strcmp(earlier.hold, "none") == 0 ? ""
+			: release                         ? "; this ended its "
+							  : ", instead of ",
+			strcmp(earlier.hold, "none") == 0 ? ""
+			: release                         ? ended_text(&earlier, before)
+							  : earlier_text(&earlier, before),
+			now && json_doc_true(r->reply, "hypothetical") ? "would be" : "is now",
+			now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
 	}
 	return code;
 }
@@ -678,11 +709,11 @@ static int pause_workers(struct cli *c, struct remote *r, const char *name)
 	g->temporary = true;
 	code = request_workers(c, r, "hold", "active", name);
 	if (code == EXIT_OK && g->changed && !c->quiet && !c->json)
-		printf("%s%s, only heat and faults move %s off the GPU; to end this, run "
-		       "gpuward guard release.\n",
-		       g->for_ns ? "For " : "From now on",
-		       g->for_ns ? figure_span(time, (double)g->for_ns * 1e-9) : "",
-		       strcmp(name, ALL) == 0 ? "workers" : "it");
+		print_sentence("%s%s, only heat and faults move %s off the GPU; to end this, "
+			       "run gpuward guard release.",
+			       g->for_ns ? "For " : "From now on",
+			       g->for_ns ? figure_span(time, (double)g->for_ns * 1e-9) : "",
+			       strcmp(name, ALL) == 0 ? "workers" : "it");
 	return code;
 }
 

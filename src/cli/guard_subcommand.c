@@ -370,7 +370,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 static const struct table_column history_columns[] = {
 	{ "TIME", 0, false, false },
 	{ "WORKER", 0, false, false },
-	{ "MOVE", 0, false, true },
+	{ "MOVE", 0, false, TABLE_WRAP },
 	{ NULL, 0, false, false },
 };
 enum history_column { MOVE_TIME, MOVE_WORKER, MOVE_TEXT };
@@ -383,9 +383,10 @@ static bool move_text(const struct json_doc *d, char *out, size_t size)
 	const char *cause = json_doc_string(d, "cause");
 	const char *gap = cause ? " " : "";
 	const double seconds = json_doc_number(d, "freed_seconds");
-	char bytes[16], took[32] = "";
+	char bytes[16], took[32] = "", evidence[400];
 
 	cause = cause ? cause : "";
+	figure_sizes(evidence, sizeof(evidence), reply_text(d, "evidence", ""));
 	if (reply_is(d, "to", "evicted") && reply_is(d, "result", "freed")) {
 		if (seconds > 0)
 			snprintf(took, sizeof(took), " in %.1f s", seconds);
@@ -394,11 +395,9 @@ static bool move_text(const struct json_doc *d, char *out, size_t size)
 			 dry ? "would have left" : "left", gap, cause, dry ? "dry run, " : "",
 			 dry ? "nothing was" : bytes, took);
 	} else if (reply_is(d, "to", "stuck") && !reply_is(d, "from", "stuck"))
-		snprintf(out, size, "did not leave its GPU%s%s; %s", gap, cause,
-			 reply_text(d, "evidence", ""));
+		snprintf(out, size, "did not leave its GPU%s%s; %s", gap, cause, evidence);
 	else if (reply_is(d, "to", "active") && reply_is(d, "from", "verify-up"))
-		snprintf(out, size, "%s back: %s", dry ? "would be" : "is",
-			 reply_text(d, "evidence", ""));
+		snprintf(out, size, "%s back: %s", dry ? "would be" : "is", evidence);
 	else
 		return false;
 	return true;

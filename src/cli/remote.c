@@ -343,13 +343,20 @@ static const char *remote_hint(const struct remote *r)
 	       "~/.config/gpuward/token";
 }
 
+static bool is_from_gpuward(const struct remote *r)
+{
+	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
+
+	return type && strncmp(type, "tag:gpuward,", strlen("tag:gpuward,")) == 0;
+}
+
 void remote_refusal(const struct remote *r, char *out, size_t size)
 {
 	if (r->status == 401 || r->status == 403)
 		snprintf(out, size, "the service refuses the request: %s (%s)", remote_why(r),
 			 remote_hint(r));
-	/* the sentence of the service already says what prevents it */
-	else if (r->status == 409)
+	/* the sentence of gpuward's service already says what prevents it */
+	else if (r->status == 409 || (r->status < 500 && is_from_gpuward(r)))
 		snprintf(out, size, "%s", remote_why(r));
 	else
 		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));

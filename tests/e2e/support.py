@@ -264,10 +264,9 @@ def every_number(value):
 
 SENTINELS = [s / d for s in (2**32 - 1, 2**64 - 1, 2**63 - 1) for d in (1, 10, 100, 1000)]
 NOT_FIGURES = {"cause", "message"}  # null when all is well
-# Null if the process is in another pid namespace or the value does not exist. The reason for missing memory has its own
-# key.
-NO_FIGURES_OF_PROCESSES = {"start_ticks", "parent_pid", "name", "command", "uid", "user", "cgroup", "container", "unit",
-                           "memory_bytes", "memory_absent", "energy_method", "device_uuid"}
+# The reason for missing memory has its own key. A process with a known control group may have no container and no unit.
+NO_FIGURES_OF_PROCESSES = {"memory_bytes", "memory_absent", "energy_method", "device_uuid"}
+NONE_IN_A_GROUP = {"container", "unit"}
 
 
 def check(command, doc):
@@ -278,6 +277,8 @@ def check(command, doc):
     for o in every_object(doc):
         if "absent" in o:
             nulls = {k for k, v in o.items() if v is None} - (NO_FIGURES_OF_PROCESSES if "orphan" in o else NOT_FIGURES)
+            if o.get("cgroup"):
+                nulls -= NONE_IN_A_GROUP
             assert nulls == set(o["absent"])
         if "memory_absent" in o:
             key = "memory_bytes" if "memory_bytes" in o else "memory_total_bytes"
