@@ -137,9 +137,11 @@ TEST(every_function_that_frees_accepts_null)
 static bool has_row(const char *name)
 {
 	static const char *const rows[] = {
-#define X(function, ...) #function,
-		CALLS(X) FREES(X)
-#undef X
+#define CALL(function, parameter, of, call) #function,
+#define FREE(function)                      #function,
+		CALLS(CALL) FREES(FREE)
+#undef CALL
+#undef FREE
 		/* their only pointer may be NULL */
 		"gw_meter_stop",
 		"gw_guard_stop", "gw_guard_allowed", "gw_guard_wait"
