@@ -47,8 +47,9 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* If a reason held, the eviction may have been incomplete. */
-		i->stage = r->mask ? STAGE_STUCK : STAGE_OUT;
+		/* If a reason held, the eviction may have been incomplete. A worker that was only
+		 * idle loads its model when a client requests it. */
+		i->stage = r->mask & ~BIT(REASON_IDLE) ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;
 		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;
@@ -317,6 +318,9 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	r->mask = w->reasons.mask;
 	r->level = w->intent.level;
 	r->evicted = worker_owes(w);
+	if (r->evicted && stage_leaves(w->intent.stage) && !r->mask)
+		/* restore_worker() must know that the eviction may be incomplete */
+		r->mask = BIT(REASON_CONTENTION);
 	r->need_bytes = w->observed.need_bytes;
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {
 		if (!has(w->observed.home, i))

@@ -21,6 +21,7 @@
 #define GW_GUARD_GUARD_INTERNAL_H
 
 #include "demand.h"
+#include "eviction_rate.h"
 #include "guard_input.h"
 #include "guard_query.h"
 
@@ -48,9 +49,8 @@
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is trusted after it answered this long */
 #define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
-#define CLEAN_SCENES 3           /* a GPU is no longer blind after this many good readings */
-#define SLACK_BYTES  (64 * MIB)  /* a smaller change of memory is ignored */
-#define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
+#define CLEAN_SCENES 3          /* a GPU is no longer blind after this many good readings */
+#define SLACK_BYTES  (64 * MIB) /* a smaller change of memory is ignored */
 
 /* Set of the reasons that the hold "active" masks. */
 enum {
@@ -330,23 +330,6 @@ struct guard_worker {
 	bool unsettled; /* the service ends, and the worker still needs an order or an outcome */
 };
 
-/* Counts the evictions that each user caused, by a process or by a request. Their number per hour
- * is limited, so that a program that restarts all the time cannot make workers unload and load
- * all day. Root and unknown users are not limited. */
-#define RATE_USERS 64
-#define RATE_MOST  64 /* the largest possible limit per hour */
-
-struct rate_user {
-	int64_t uid;
-	uint64_t at_ns[RATE_MOST]; /* times of the latest evictions, as a ring */
-	unsigned count;
-};
-
-struct rate { /* begins zeroed */
-	struct rate_user user[RATE_USERS];
-	unsigned users;
-};
-
 /* The members have the meanings of struct guard_reservation. */
 struct reservation {
 	uint64_t id; /* 0: this place is unused */
@@ -535,9 +518,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w);
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
 uint64_t guard_evict_ns(const struct guard_worker *w);
-/* Gives this order now. */
-void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
-		 uint64_t deadline_ns);
 /* Gives the next order, if one is due. */
 void guard_give_order(struct guard *g, struct guard_worker *w);
 /* Cancels an order that was not fetched. If it is still due, it is given again. */
@@ -557,11 +537,6 @@ bool guard_may_resume_stuck(const struct guard_worker *w);
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
 void guard_level_fit(struct guard_worker *w);
-/* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
- * now. most 0: no limit. */
-uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
-/* Counts one eviction caused by this user. */
-void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define STAGING (256 * MIB) /* host memory that must be free before any model is loaded */
+
 static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 {
 	const struct worker_backoff *b = &o->backoff;
