@@ -6,6 +6,7 @@
 #include "recording.h"
 
 #include "base/clock.h"
+#include "device/proc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -390,6 +391,27 @@ static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
 	return guard_reservation_ready(g->guard, id, message, size);
 }
 
+/* Returns 0, or -GW_E_ARG if the process belongs to a worker, which would leave for itself. */
+static int check_no_worker(const struct guard_service *g, const struct root *root, int64_t pid,
+			   char *message, size_t size)
+{
+	const struct scene *s;
+
+	guard_verdicts(g->guard, &s);
+	for (unsigned i = 0; i < s->roots; i++) {
+		const struct scene_root *r = &s->root[i];
+
+		if (r->how == ROOT_FORMER || r->worker >= g->settings->policy.workers ||
+		    !proc_in_tree(root, pid, r->id.pid))
+			continue;
+		snprintf(message, size,
+			 "process %lld belongs to the worker %s: use the pid of the game",
+			 (long long)pid, g->settings->policy.worker[r->worker].name);
+		return -GW_E_ARG;
+	}
+	return 0;
+}
+
 /* Checks whether the client may register this game. The limit of evictions per user also
  * applies to games. */
 static int check_game(struct guard_service *g, int64_t *pid, const struct guard_client *by,
@@ -404,6 +426,8 @@ static int check_game(struct guard_service *g, int64_t *pid, const struct guard_
 	if (err)
 		return err;
 	err = peer_process_game(&root, *pid, by, message, size);
+	if (!err)
+		err = check_no_worker(g, &root, *pid, message, size);
 	root_close(&root);
 	if (err)
 		return err;

@@ -552,6 +552,10 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 		      size_t size);
 
 void guard_update_reservations(struct guard *g);
+/* Returns the bytes on the GPU that are reserved for processes of others and not allocated yet.
+ * Writes a clause about them; "" if there are none. */
+uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, unsigned slot,
+			char *text, size_t size);
 void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
 			     size_t size);
 

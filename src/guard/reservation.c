@@ -8,6 +8,25 @@
 
 #include <string.h>
 
+/* True if the owner of the reservation is a process of the worker, or an ancestor of one: a
+ * worker neither leaves for its own reservation nor waits for it. */
+static bool is_own(const struct guard *g, const struct guard_worker *w,
+		   const struct reservation *r)
+{
+	const unsigned worker = worker_number(g, w);
+
+	for (unsigned i = 0; r->pid > 0 && i < g->scene.roots; i++)
+		if (scene_root_of(&g->scene.root[i], worker) &&
+		    g->scene.root[i].id.pid == r->pid)
+			return true;
+	for (unsigned i = 0; r->pid > 0 && i < g->scene.processes; i++)
+		if (g->verdict[i].class == CLASS_WORKER &&
+		    g->verdict[i].worker == (int)worker &&
+		    scene_generations(&g->scene.process[i], r->pid) != SCENE_FAR)
+			return true;
+	return false;
+}
+
 /* Returns the bytes that the owner has not allocated yet. */
 static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 {
@@ -21,6 +40,32 @@ static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 			taken += p->bytes;
 	}
 	return r->bytes > taken ? r->bytes - taken : 0;
+}
+
+uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, unsigned slot,
+			char *text, size_t size)
+{
+	const struct reservation *one = NULL;
+	uint64_t sum = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		const struct reservation *r = &g->reservation[i];
+
+		if (!r->id || r->gpu != (int)slot || is_own(g, w, r))
+			continue;
+		sum += outstanding(g, r);
+		one = r;
+		n++;
+	}
+	text[0] = '\0';
+	if (sum >= MIB && n == 1 && one->pid > 0)
+		text_fit(text, size, ", of which %llu MiB are reserved for pid %lld",
+			 (unsigned long long)(sum / MIB), (long long)one->pid);
+	else if (sum >= MIB)
+		text_fit(text, size, ", of which %llu MiB are reserved (%u reservation%s)",
+			 (unsigned long long)(sum / MIB), n, n == 1 ? "" : "s");
+	return sum;
 }
 
 /* Returns the bytes on the GPU of r that are reserved for earlier reservations. */
@@ -68,12 +113,13 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes)
 	return demand_headroom(&g->p->standard, total_bytes);
 }
 
-static uint64_t most_free(const struct guard *g, unsigned slot)
+/* Returns how much memory can become free for r (NULL: for a new reservation). */
+static uint64_t most_free(const struct guard *g, unsigned slot, const struct reservation *r)
 {
 	uint64_t sum = g->gpu[slot].free_bytes;
 
 	for (unsigned i = 0; i < g->workers; i++)
-		if (movable(&g->worker[i], slot))
+		if (movable(&g->worker[i], slot) && !(r && is_own(g, &g->worker[i], r)))
 			sum += g->worker[i].observed.held[slot];
 	return sum;
 }
@@ -94,7 +140,7 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	const uint64_t before = reserved_before(g, r);
 	uint64_t want = outstanding(g, r) + before, have = u->free_bytes;
 
-	r->most_bytes = without(most_free(g, slot), before);
+	r->most_bytes = without(most_free(g, slot, r), before);
 	u->promised += outstanding(g, r);
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
 		return; /* not enough memory can become free, so no worker leaves */
@@ -105,7 +151,8 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	for (unsigned k = 0; k < g->workers && have < want; k++) {
 		struct guard_worker *w = &g->worker[g->order[k]];
 
-		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations)
+		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations ||
+		    is_own(g, w, r))
 			continue;
 		w->reasons.reservations |= BIT(i);
 		have += w->observed.held[slot];
@@ -141,7 +188,7 @@ static int most_free_gpu(const struct guard *g)
 
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_gpu *u = &g->gpu[i];
-		const uint64_t bytes = without(most_free(g, i), u->promised);
+		const uint64_t bytes = without(most_free(g, i, NULL), u->promised);
 
 		if (!u->now || u->lost || u->blind || (best >= 0 && bytes <= most))
 			continue;
