@@ -205,6 +205,8 @@ static void load_reservation(void *arg, const char *id, const char *json)
 		     (!r.until_wall_ns || r.until_wall_ns > wall) && check_owner(&r, &fd);
 
 	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
+	if (lasts && r.room.uid > 0)
+		guard_service_for(g, r.room.uid);
 	if (!lasts || guard_service_reserve_again(g, &r.room) != 0) {
 		if (fd >= 0)
 			close(fd);

@@ -31,7 +31,7 @@ int guard_record_read(const char *json, struct guard_record *ret,
 /* A reservation with the start time of its owner process, the wall time of its end, and the key
  * of the request that made it. The wall time is 0 if the reservation has no end. */
 struct guard_room_record {
-	struct guard_reservation room; /* Only the members id, gpu, bytes and pid are stored. */
+	struct guard_reservation room; /* Stored: id, gpu, bytes, pid and uid. */
 	uint64_t start_ticks, until_wall_ns;
 	struct guard_view_key key;
 };

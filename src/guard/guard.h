@@ -221,6 +221,7 @@ struct guard_reservation {
 	uint64_t most_bytes; /* bytes that are free for it after all movable workers left */
 	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
+	int64_t uid;         /* user whose evictions are limited; -1: not limited */
 };
 
 /* guard_pump: carries out what a guard decided.

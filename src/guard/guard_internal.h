@@ -335,7 +335,7 @@ struct reservation {
 	uint64_t id; /* 0: this place is unused */
 	int gpu;     /* slot of the GPU */
 	uint64_t bytes, until_ns;
-	int64_t pid;
+	int64_t pid, uid;
 	uint64_t most_bytes;
 };
 

@@ -155,7 +155,7 @@ static const struct member of_worker[] = {
 
 #define OF reservation
 static const struct member of_reservation[] = {
-	U(id), I(gpu), U(bytes), U(until_ns), I(pid), U(most_bytes), END
+	U(id), I(gpu), U(bytes), U(until_ns), I(pid), I(uid), U(most_bytes), END
 };
 #undef OF
 
