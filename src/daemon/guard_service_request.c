@@ -118,7 +118,8 @@ static bool write_documents(struct guard_service *g)
 static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks,
 			      const struct guard_view_key *key)
 {
-	struct guard_room_record r = { .start_ticks = start_ticks };
+	struct guard_room_record r = { .start_ticks = start_ticks,
+				       .wall_ns = clock_wall_ns(g->config.clock) };
 	uint64_t now = guard_service_time_ns(g);
 	struct buf text;
 	char name[24];
@@ -127,8 +128,8 @@ static void store_reservation(struct guard_service *g, uint64_t id, uint64_t sta
 	if (!find_reservation(g, id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
-		r.until_wall_ns = clock_wall_ns(g->config.clock) +
-				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
+		r.until_wall_ns =
+			r.wall_ns + (r.room.until_ns > now ? r.room.until_ns - now : 0);
 	if (key)
 		r.key = *key;
 	note_reservation(g, id, &r.key);
@@ -201,10 +202,11 @@ static void load_reservation(void *arg, const char *id, const char *json)
 	uint64_t wall = clock_wall_ns(g->config.clock), now = guard_service_time_ns(g);
 	struct guard_room_record r;
 	int fd = -1;
-	bool lasts = guard_room_read(json, &r) == 0 &&
-		     (!r.until_wall_ns || r.until_wall_ns > wall) && check_owner(&r, &fd);
+	bool lasts = guard_room_read(json, &r) == 0 && check_owner(&r, &fd);
+	uint64_t left = guard_time_left(r.until_wall_ns, r.wall_ns, wall);
 
-	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
+	lasts = lasts && (left || !r.until_wall_ns);
+	r.room.until_ns = r.until_wall_ns ? now + left : UINT64_MAX;
 	if (lasts && r.room.uid > 0)
 		guard_service_for(g, r.room.uid);
 	if (!lasts || guard_service_reserve_again(g, &r.room) != 0) {

@@ -81,6 +81,7 @@ void guard_room_write(struct buf *out, const struct guard_room_record *r)
 	json_int(&j, "uid", r->room.uid);
 	json_uint(&j, "start_ticks", r->start_ticks);
 	json_uint(&j, "until_wall_ns", r->until_wall_ns);
+	json_uint(&j, "wall_ns", r->wall_ns);
 	json_string(&j, "key", r->key.key);
 	json_string(&j, "body", r->key.body);
 	json_object_end(&j);
@@ -220,6 +221,7 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 		ret->room.uid = -1;
 	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
 	ret->until_wall_ns = json_doc_uint(o, "until_wall_ns", INT64_MAX);
+	ret->wall_ns = json_doc_uint(o, "wall_ns", INT64_MAX);
 	json_doc_copy(o, "key", ret->key.key, sizeof(ret->key.key));
 	json_doc_copy(o, "body", ret->key.body, sizeof(ret->key.body));
 	json_doc_free(o);

@@ -21,6 +21,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 		     : r->mask & BIT(REASON_MANUAL) ? PERSON_EVICT
 						    : PERSON_NONE;
 	of->until_wall_ns = r->hold_until_wall_ns;
+	of->record_wall_ns = r->wall_ns;
 	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
 	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]),
 		 "from before the service started");
@@ -163,6 +164,14 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
+uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns)
+{
+	/* the clock was set back since then: how much time passed is unknown */
+	if (wall_ns < record_wall_ns)
+		wall_ns = record_wall_ns;
+	return until_wall_ns > wall_ns ? until_wall_ns - wall_ns : 0;
+}
+
 /* Converts the times of people's requests, which records have as wall time, to monotonic
  * time. */
 static void convert_hold_times(struct guard *g)
@@ -174,16 +183,17 @@ static void convert_hold_times(struct guard *g)
 		struct worker_reasons *r = &w->reasons;
 
 		if (r->until_wall_ns)
-			r->until_ns = r->until_wall_ns > wall
-					      ? g->now_ns + (r->until_wall_ns - wall)
-					      : g->now_ns;
+			r->until_ns = g->now_ns + guard_time_left(r->until_wall_ns,
+								  r->record_wall_ns, wall);
 		/* A request from before the last boot gets 1 as the time when it began. */
 		if (r->manual_wall_ns && r->manual_wall_ns <= wall)
 			r->since_ns[REASON_MANUAL] =
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		r->until_wall_ns = r->manual_wall_ns = 0;
+		/* so that a further restart does not begin the same time again */
+		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
+		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}
 }
 

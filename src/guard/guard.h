@@ -106,6 +106,10 @@ struct guard_record {
 	unsigned roots;
 };
 
+/* Returns how much time is left until a wall time from a record that was made at record_wall_ns
+ * (0: unknown). It is never more than was left then, also if the clock was set back. */
+uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns);
+
 enum guard_verb {
 	ORDER_CLOSE,  /* refuse new work */
 	ORDER_DRAIN,  /* complete the running requests */

@@ -157,8 +157,9 @@ struct worker_reasons {
 	/* until_ns, and when REASON_MANUAL began, as wall times from the journal. The first
 	 * scene converts both to monotonic times. */
 	uint64_t until_wall_ns, manual_wall_ns;
-	uint32_t reservations; /* set of the reservations for which the worker must leave */
-	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
+	uint64_t record_wall_ns; /* wall time of the journal's record; 0: unknown */
+	uint32_t reservations;   /* set of the reservations for which the worker must leave */
+	uint64_t battery_ns;     /* when the machine was last on battery; 0: never */
 };
 
 /* What the guard wants the worker to do now, in the order of an eviction and a return. The

@@ -190,7 +190,7 @@ GUARD_TEST(a_reservation_that_moves_workers_later_counts_against_the_users_limit
 		guard_set_requester(o->g,
 				    1000); /* fits now, but not next to the other process */
 		assert_int_equal(guard_reserve(o->g, NULL, GIB, 0, 0, o->now, &id), 0);
-		if (restarts) { /* after a restart the limit begins anew */
+		if (restarts) { /* after a restart the limit begins again */
 			assert_true(guard_reservation_at(o->g, 0, &room));
 			assert_int_equal(room.uid, 1000);
 			world_restart(o);
