@@ -581,6 +581,7 @@ static int open_http(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
 	struct listening l = { .count = 0 };
+	bool same, sentence;
 	struct http_config h;
 	int err;
 
@@ -595,11 +596,13 @@ static int open_http(struct service *s)
 			  "insecure is set: anyone who can reach an address can read "
 			  "everything, without TLS",
 			  NULL, 0);
+	same = log_is_stdout(&s->log);
+	sentence = !s->options->quiet && (!same || isatty(STDOUT_FILENO));
 	for (unsigned i = 0; http_address(s->api.http, i); i++) {
-		LOG(&s->log, LOG_INFO, "listening",
-		    LOG_S("address", http_address(s->api.http, i)));
-		if (!s->options->quiet && !log_is_stdout(&s->log) &&
-		    file_accepts(STDOUT_FILENO)) {
+		if (!same || !sentence)
+			LOG(&s->log, LOG_INFO, "listening",
+			    LOG_S("address", http_address(s->api.http, i)));
+		if (sentence && file_accepts(STDOUT_FILENO)) {
 			printf("gpuward is listening on %s\n", http_address(s->api.http, i));
 			fflush(stdout);
 		}

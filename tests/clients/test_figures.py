@@ -47,16 +47,24 @@ def pids(document, index):
     return {str(p["pid"]): p["memory_bytes"] for p in document["processes"] if p["device_index"] == index}
 
 
-@every_scenario
-def test_pynvml_reads_the_same_figures_and_finds_every_function(scenario, tmp_path):
+def probed(scenario, tmp_path, script):
+    """Returns the documents of gpuward and of a program in tests/clients/inside. The latter is None if no GPU can be read."""
     world = frozen(scenario, tmp_path)
     ours = snapshot(world)
-    done = run(tmp_path, world, "python3", "/mnt/inside/probe_pynvml.py")
+    done = run(tmp_path, world, "python3", f"/mnt/inside/{script}")
     assert done.rc == 0, done.stderr
     theirs = json.loads(done.stdout)
     assert done.lacks == []
-    if "error" in theirs:
-        assert not ours["gpu_available"]
+    if "error" not in theirs:
+        return ours, theirs
+    assert not ours["gpu_available"]
+    return ours, None
+
+
+@every_scenario
+def test_pynvml_reads_the_same_figures_and_finds_every_function(scenario, tmp_path):
+    ours, theirs = probed(scenario, tmp_path, "probe_pynvml.py")
+    if not theirs:
         return
     assert len(theirs["gpus"]) == len(ours["devices"])
     assert not theirs["gpus"] or theirs["calls"] > 60
@@ -73,14 +81,8 @@ def test_pynvml_reads_the_same_figures_and_finds_every_function(scenario, tmp_pa
 
 @every_scenario
 def test_nvitop_shows_the_same_figures(scenario, tmp_path):
-    world = frozen(scenario, tmp_path)
-    ours = snapshot(world)
-    done = run(tmp_path, world, "python3", "/mnt/inside/probe_nvitop.py")
-    assert done.rc == 0, done.stderr
-    theirs = json.loads(done.stdout)
-    assert done.lacks == []
-    if "error" in theirs:
-        assert not ours["gpu_available"]
+    ours, theirs = probed(scenario, tmp_path, "probe_nvitop.py")
+    if not theirs:
         return
     wrong = []
     for device, gpu in zip(ours["devices"], theirs["gpus"], strict=True):

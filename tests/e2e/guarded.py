@@ -75,12 +75,19 @@ class Guarded(Service):
         """Waits until the guard has observed a worker with all its memory."""
         self.wait(lambda: self.now(name) == "active" and self.worker(name)["resident_bytes"] == size)
 
-    def observes(self, seconds=0.8):
-        """Waits until the guard has observed the GPUs for so long that it would have acted if it wanted to."""
+    def observes(self, seconds=0.8, scenes=2):
+        """Waits for further scenes, one of them after this time: a guard that wanted to act would have acted.
+
+        A duration is needed, because the tests check that nothing happens, and the quiet times of a guard are durations."""
+        def status():
+            return self.get("/api/v1/guard").json()
         def observed():
-            at = self.get("/api/v1/guard").json()["looked_utc"]
-            return at and datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) > end
+            now = status()
+            at = now["looked_utc"]
+            return (now["counts"]["looks_total"] >= last and at and
+                    datetime.datetime.fromisoformat(at.replace("Z", "+00:00")) > end)
         end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+        last = status()["counts"]["looks_total"] + scenes
         self.wait(observed)
 
     def decisions(self):

@@ -4,7 +4,7 @@ The table lists the behaviour of the real servers and the test for each row. tes
 llama.cpp with the real server.
 
 llama.cpp  unload answers before the model's process ended   test_llamacpp_loads_a_model_that_was_still_on_its_way_out
-           a load of a running model is 400                  test_a_model_of_llamacpp_that_stays_loaded_is_back
+           a load of a running model is 400                  test_a_model_that_is_already_loaded_is_back
            a load of an unknown model is 404                 test_a_deleted_model_does_not_prevent_loading_the_others
            an unload of a model that has ended is 400        test_a_model_of_llamacpp_that_has_gone_is_out
            a load of a broken file is 200, then failed       test_a_model_of_llamacpp_that_does_not_load_is_noticed_at_once
@@ -434,12 +434,6 @@ def test_llamacpp_loads_a_model_that_was_still_on_its_way_out():
         assert w.loaded == ["a"]
 
 
-def test_a_model_of_llamacpp_that_stays_loaded_is_back():
-    with fake.LlamaCpp(models=["a"]) as w:
-        back = order("resume", kind="llamacpp", url=w.url, notes="asked 1\nmodel a\n", deadline_ms=30000)
-        assert back["ok"] and back["listed"] and w.loaded == ["a"], back
-
-
 def test_a_model_of_llamacpp_that_does_not_load_is_noticed_at_once():
     with fake.LlamaCpp(broken=["a"], known=["b"]) as w:
         begin = time.monotonic()
@@ -570,21 +564,18 @@ def test_a_vllm_that_was_restarted_without_dev_mode_is_awake(level):
         assert back["ok"] and back["notes"] == "" and not back.get("message"), back
 
 
-def test_a_vllm_without_the_request_to_load_weights_is_not_back():
+@pytest.mark.parametrize("level, path, answer, says, loaded", [
+    (2, "/collective_rpc", (404,), "", ["weights"]),
+    (2, "/collective_rpc", (500, {"detail": "out of memory"}), "out of memory", ["weights"]),
+    (1, "/wake_up", (200, {}), "still sleeps", []),
+], ids=["no request to load weights", "no memory", "it does not wake"])
+def test_a_vllm_that_does_not_come_back_is_a_failure_and_stays_remembered(level, path, answer, says, loaded):
     with fake.VLLM() as w:
-        out = order("evict", kind="vllm", url=w.url, level=2)
-        w.fail["/collective_rpc"] = fake.status(404)
+        out = order("evict", kind="vllm", url=w.url, level=level)
+        w.fail[path] = fake.status(*answer)
         back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
-        assert not back["ok"] and back["notes"] == out["notes"], back
-
-
-def test_vllm_that_cannot_wake_stays_remembered():
-    with fake.VLLM() as w:
-        out = order("evict", kind="vllm", url=w.url, level=2)
-        w.fail["/collective_rpc"] = fake.status(500, {"detail": "out of memory"})
-        back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
-        assert not back["ok"] and "out of memory" in back["message"] and back["notes"] == out["notes"]
-        assert w.loaded == ["weights"]
+        assert not back["ok"] and says in back.get("message", "") and back["notes"] == out["notes"], back
+        assert w.loaded == loaded
 
 
 def test_sglang_releases_only_when_it_is_idle():
@@ -629,14 +620,6 @@ def test_a_vllm_that_does_not_sleep_is_a_failure():
         assert not out["ok"] and "--enable-sleep-mode" in out["message"], out
 
 
-def test_a_vllm_that_does_not_wake_is_a_failure():
-    with fake.VLLM() as w:
-        out = order("evict", kind="vllm", url=w.url)
-        w.fail["/wake_up"] = fake.status(200, {})
-        back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
-        assert not back["ok"] and "still sleeps" in back["message"], back
-
-
 def test_ollama_gets_its_models_back_as_they_were():
     later = (datetime.datetime.now(datetime.timezone(datetime.timedelta(hours=2))) + datetime.timedelta(hours=3)).isoformat()
     with fake.Ollama(models=["a"], expires_at=later) as w:
@@ -677,9 +660,11 @@ def test_tabby_that_answers_200_but_does_not_load_has_failed():
         assert not out["ok"] and "did not load m" in out["message"]
 
 
-def test_a_model_that_a_client_loaded_meanwhile_is_back():
-    with fake.Tabby(models=["m"]) as w:
-        back = order("resume", kind="tabby", url=w.url, notes="model m\n")
+@pytest.mark.parametrize("kind", ["llamacpp", "tabby"])
+def test_a_model_that_is_already_loaded_is_back(kind):
+    w, _ = worker_of(kind, models=["m"])
+    with w:
+        back = order("resume", kind=kind, url=w.url, notes="asked 1\nmodel m\n", deadline_ms=30000)
         assert back["ok"] and back["listed"] and w.loaded == ["m"], back
 
 
@@ -766,7 +751,7 @@ def test_kobold_gets_back_what_it_had():
             "unload_model", "initial_model", small]
         w.loaded, w.options = ["gone.gguf"], ["big.kcpps"]
         out, back = orders("evict", "resume", kind="kobold", url=w.url)
-        assert back["ok"] and "koboldcpp/big is loaded, not koboldcpp/gone: set model" in back["message"], back
+        assert back["ok"] and "koboldcpp/big is loaded, not koboldcpp/gone: set the key model" in back["message"], back
         w.options.append(small)
         assert order("resume", kind="kobold", url=w.url, model=small, notes="asked 1\nloaded 1\n")["ok"] and w.loaded == ["big.kcpps"]
         w.unload()
@@ -885,17 +870,15 @@ def test_a_unit_of_a_user_is_stopped_by_that_users_manager(systemctl, url, words
     assert words in calls()[0]
 
 
-@pytest.mark.parametrize("unit,words", [("gone.service", "no such unit"), ("denied.service", "polkit")])
-def test_a_unit_that_does_not_stop_is_a_failure(systemctl, unit, words):
+@pytest.mark.parametrize("unit,words,deadline", [
+    ("gone.service", "no such unit", {}),
+    ("denied.service", "polkit", {}),
+    ("slow.service", "in time", {"deadline_ms": 300}),
+])
+def test_a_unit_that_does_not_stop_is_a_failure(systemctl, unit, words, deadline):
     env, _ = systemctl
-    out, = orders("evict:4", kind="systemd", unit=unit, env=env)
+    out, = orders("evict:4", kind="systemd", unit=unit, env=env, **deadline)
     assert not out["ok"] and words in out["message"], out
-
-
-def test_a_unit_that_hangs_costs_the_deadline(systemctl):
-    env, _ = systemctl
-    out, = orders("evict:4", kind="systemd", unit="slow.service", env=env, deadline_ms=300)
-    assert not out["ok"] and "in time" in out["message"]
 
 
 def test_the_name_of_a_unit_is_never_an_option(systemctl):

@@ -196,20 +196,13 @@ def test_a_window_that_was_open_at_kill_9_is_reported():
             assert len(said) == 1 and doc["id"] in said[0]["text"] and said[0]["severity"] == "warning"
 
 
-def test_a_window_ends_at_its_limit():
+@pytest.mark.parametrize("by, seconds", [("limit", 1), ("lease", 2)])
+def test_a_window_ends_at_its_limit_or_with_its_lease_which_lists_do_not_renew(by, seconds):
     with Service("two-gpus") as s:
-        path = s.post("/api/v1/windows", json={"limit_seconds": 1}).headers["Location"]
-        s.wait(lambda: s.get(path).json()["state"] == "ended")
-        doc = s.get(path).json()
-        assert doc["ended_by"] == "limit" and abs(doc["seconds"] - 1) < 1e-6
-
-
-def test_a_window_ends_with_its_lease_and_lists_do_not_renew_it():
-    with Service("two-gpus") as s:
-        doc = s.post("/api/v1/windows", json={"lease_seconds": 2}).json()
+        path = s.post("/api/v1/windows", json={f"{by}_seconds": seconds}).headers["Location"]
         s.wait(lambda: s.get("/api/v1/windows?state=open").json()["windows"] == [])
-        doc = s.get(f"/api/v1/windows/{doc['id']}").json()
-        assert doc["ended_by"] == "lease" and abs(doc["seconds"] - 2) < 1e-6
+        doc = s.get(path).json()
+        assert (doc["state"], doc["ended_by"]) == ("ended", by) and abs(doc["seconds"] - seconds) < 1e-6
 
 
 def test_with_a_token_configured_windows_need_it(live):

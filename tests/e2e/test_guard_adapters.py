@@ -322,7 +322,7 @@ def test_kobold_restarts_its_server_process_and_is_no_other_worker(world):
                         s.until("evicted", name="w")
                         assert holds() == 14 * GIB
                         s.wait(lambda: requests.get(url + "/api/extra/version", timeout=1).ok)  # the server listens again
-                        s.observes(3)
+                        s.observes(3)  # nothing may follow
                         assert s.now("w") == "evicted"
                     s.settled(SIZE, name="w")
                 assert "absent" not in s.course("w"), [(d["to"], d["rule"], d["evidence"]) for d in s.decisions()]

@@ -505,25 +505,31 @@ def test_recover_where_no_process_is_checkpointed(tmp_path):
 
 
 @pytest.mark.parametrize("args, word", [
-    ((), "give status, explain"),
-    (("statsu",), "did you mean 'status'"),
-    (("evict",), "usage: gpuward guard evict WORKER"),
-    (("hold", "evicted", "ollama"), "--for TIME"),
-    (("hold", "evicted", "ollama", "--for", "1h", "--forever"), "--for TIME"),
-    (("hold", "gone", "ollama", "--for", "1h"), "evicted or active"),
-    (("status", "--now"), "guard status does not take --now"),
-    (("replay",), "usage: gpuward guard replay"),
-    (("pause",), "--forever"),
-    (("pause", "--for", "1h", "--forever"), "--forever"),
-    (("pause", "a", "b", "--for", "1h"), "usage: gpuward guard pause [WORKER]"),
-    (("snooze",), "usage: gpuward guard snooze TIME"),
-    (("snooze", "a"), "a time such as 30m"),
-    (("snooze", "0s"), "a time such as 30m"),
-    (("snooze", "30m", "--for", "1h"), "guard snooze does not take --for"),
-    (("snoze", "30m"), "did you mean 'snooze'"),
+    (("guard",), "give status, explain"),
+    (("guard", "statsu"), "did you mean 'status'"),
+    (("guard", "evict"), "usage: gpuward guard evict WORKER"),
+    (("guard", "hold", "evicted", "ollama"), "--for TIME"),
+    (("guard", "hold", "evicted", "ollama", "--for", "1h", "--forever"), "--for TIME"),
+    (("guard", "hold", "gone", "ollama", "--for", "1h"), "evicted or active"),
+    (("guard", "status", "--now"), "guard status does not take --now"),
+    (("guard", "replay"), "usage: gpuward guard replay"),
+    (("guard", "pause"), "--forever"),
+    (("guard", "pause", "--for", "1h", "--forever"), "--forever"),
+    (("guard", "pause", "a", "b", "--for", "1h"), "usage: gpuward guard pause [WORKER]"),
+    (("guard", "snooze"), "usage: gpuward guard snooze TIME"),
+    (("guard", "snooze", "a"), "a time such as 30m"),
+    (("guard", "snooze", "0s"), "a time such as 30m"),
+    (("guard", "snooze", "30m", "--for", "1h"), "guard snooze does not take --for"),
+    (("guard", "snoze", "30m"), "did you mean 'snooze'"),
+    (("run", "--", "true"), "--vram SIZE"),
+    (("run", "--vram", "much", "--", "true"), "10G or 512MiB"),
+    (("run", "--vram", "10", "--", "true"), "with a unit"),
+    (("run", "--vram", "1G"), "a command is missing"),
+    (("run", "--vram", "1G", "--gpu", "0,1", "--", "true"), "one GPU"),
+    (("run", "--vram", "1G", "--json", "--", "true"), "no JSON"),
 ])
-def test_wrong_usage_of_guard_is_refused(args, word):
-    done = support.gpuward("guard", *args)
+def test_wrong_usage_is_refused(args, word):
+    done = support.gpuward(*args)
     assert done.returncode == support.USAGE and word in done.stderr
 
 
@@ -643,19 +649,6 @@ def test_the_reservation_of_a_killed_program_ends(s, worker):
     child.wait()
     s.wait(lambda: s.reservations() == [])
     s.back(worker)
-
-
-@pytest.mark.parametrize("args, word", [
-    (("--", "true"), "--vram SIZE"),
-    (("--vram", "much", "--", "true"), "10G or 512MiB"),
-    (("--vram", "10", "--", "true"), "with a unit"),
-    (("--vram", "1G"), "a command is missing"),
-    (("--vram", "1G", "--gpu", "0,1", "--", "true"), "one GPU"),
-    (("--vram", "1G", "--json", "--", "true"), "no JSON"),
-])
-def test_wrong_usage_of_run_is_refused(args, word):
-    done = support.gpuward("run", *args)
-    assert done.returncode == support.USAGE and word in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -207,7 +207,7 @@ def test_fifty_reloads_while_a_contender_comes_and_goes(s, world, worker):
             child = Contender(world, 8 * GIB)
         if i % 10 == 8:
             child.end()
-        s.observes(0.05)
+        s.observes(0, scenes=1)
     s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB and names(s) == ["ollama"])
     acted = worker.acted()
     assert len(acted) % 2 == 0  # the worker returned after each eviction

@@ -243,15 +243,13 @@ def test_append_adds_lines_without_a_second_heading(tmp_path):
     assert path.read_text() == text
 
 
-def test_a_file_that_cannot_be_opened_is_reported(tmp_path):
-    done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "no" / "log.csv")
-    assert done.returncode == FAILED and "No such file" in done.stderr
-
-
-def test_a_full_disk_is_reported(tmp_path):
-    done = gpuward("log", IDLE, *BRIEF, "-o", "/dev/full", "--force")
-    assert done.returncode == FAILED
-    assert "cannot write /dev/full: No space left on device" in done.stderr
+@pytest.mark.parametrize("args, says", [
+    (["no/log.csv"], "No such file"),
+    (["/dev/full", "--force"], "cannot write /dev/full: No space left on device"),
+])
+def test_a_file_that_cannot_be_opened_or_written_is_reported(tmp_path, args, says):
+    done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / args[0], *args[1:])
+    assert done.returncode == FAILED and says in done.stderr
 
 
 def test_a_disk_that_fills_up_ends_it_with_its_summary(tmp_path):

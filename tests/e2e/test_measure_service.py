@@ -110,7 +110,7 @@ def test_what_a_slow_service_counts_too_much_is_in_the_interval(tmp_path):
         service.child.send_signal(signal.SIGSTOP)
         (tmp_path / "go").touch()
         Service.wait(lambda: not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
-        time.sleep(0.5)  # the window continues for this time after the command
+        time.sleep(0.5)  # a duration: the window continues for this time after the command
         service.child.send_signal(signal.SIGCONT)
         status, errors, doc = end(child, tmp_path)
     run = doc["runs"][0]

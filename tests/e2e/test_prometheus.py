@@ -78,9 +78,9 @@ def prometheus(nodes, tmp_path_factory):
         yield ask
 
 
-def test_the_scrape_is_healthy(prometheus):
-    for target in prometheus("targets")["activeTargets"]:
-        assert (target["health"], target["lastError"]) == ("up", "")
+def test_the_scrape_is_healthy(nodes, prometheus):
+    targets = prometheus("targets")["activeTargets"]
+    assert {t["labels"]["instance"]: (t["health"], t["lastError"]) for t in targets} == dict.fromkeys(nodes, ("up", ""))
 
 
 def test_its_values_are_those_of_the_page(service, prometheus):

@@ -1,4 +1,6 @@
-"""Tests the readings, baselines, sensors and flat figures of the Python module on the simulator."""
+"""Tests the readings, baselines, sensors and flat figures of the Python module on the simulator.
+
+The sleeps in the programs are the work that is measured."""
 import re
 import shutil
 import subprocess

@@ -48,6 +48,7 @@ static void fill(struct api *a)
 	}
 	v->tick = 1;
 	v->interval_ns = NS_PER_S;
+	v->init_failures = 2;
 	v->self = (struct view_self){ .start_wall_ns = gw_snapshot_wall_ns(v->snap),
 				      .cpu_seconds = 0.123456,
 				      .rss_bytes = 6 << 20,
@@ -75,7 +76,6 @@ static int look(struct api *a, const char *library, const char *scenario)
 	    gw_process_list_new(a->view.ctx, &list) != 0)
 		return fail("the simulator cannot be opened");
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
-	usleep(20000); /* some values need two readings */
 	gw_process_list_take(list);
 	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	a->view.snap = snap;

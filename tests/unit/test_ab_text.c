@@ -26,9 +26,10 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* Returns the report of n runs with these residuals as one line. The two runs of a pair are
- * adjacent. The caller frees the string. */
-static char *summary_of(const double *residual, unsigned n, uint64_t codes)
+/* Checks the report of n runs with these residuals, joined to one line: it has this text, and the
+ * other text only if `inconclusive`. The two runs of a pair are adjacent. */
+static void check(const double *residual, unsigned n, uint64_t codes, const char *want,
+		  bool inconclusive)
 {
 	FILE *real = stdout;
 	struct ab_record run[8] = { 0 };
@@ -58,76 +59,63 @@ static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 	assert_int_equal(fclose(stdout), 0);
 	stdout = real;
 	join(text);
-	return text;
+	assert_in(text, want);
+	assert_int_equal(strstr(text, "too short to compare") != NULL, inconclusive);
+	free(text);
 }
 
 TEST(the_ratio_names_the_means_it_compares)
 {
-	double residual[] = { 0, 0 };
-	char *text = summary_of(residual, 2, 0);
-
-	assert_in(text, "B/A geometric mean over the pairs; A and B are arithmetic means");
-	free(text);
+	check((double[]){ 0, 0 }, 2, 0,
+	      "B/A geometric mean over the pairs; A and B are arithmetic means", false);
 }
 
 /* All runs have 100 J, so their scatter is 0. The first interval then has only the error that
  * the runs share; the second interval leaves this error out. */
 TEST(each_command_has_its_mean_energy_with_two_intervals)
 {
-	double residual[] = { 0, 0, 0, 0 };
-	char *text = summary_of(residual, 4, 0);
-
-	assert_in(text, "Mean of A 100 +- 12 J (95 %, including the sensor error); +- 0.000 "
-			"J when compared with runs on the same GPUs Mean of B 100 +- 12 J");
-	free(text);
-	text = summary_of(residual, 2, 0);
-	assert_in(text, "Mean of A 100 +- 12 J (95 %, including the sensor error); +- 980 mJ "
-			"when compared with runs on the same GPUs");
-	free(text);
+	check((double[]){ 0, 0, 0, 0 }, 4, 0,
+	      "Mean of A 100 +- 12 J (95 %, including the sensor error); +- 0.000 "
+	      "J when compared with runs on the same GPUs Mean of B 100 +- 12 J",
+	      false);
+	check((double[]){ 0, 0 }, 2, 0,
+	      "Mean of A 100 +- 12 J (95 %, including the sensor error); +- 980 mJ "
+	      "when compared with runs on the same GPUs",
+	      false);
 }
 
 TEST(close_meters_are_reported_with_their_difference)
 {
-	double residual[] = { 0.01, -0.01, NAN, 0.012 };
-	char *text = summary_of(residual, 4, 0);
-
-	assert_in(text, "the samples differ from the counter by +0.40 % (mean), 1.22 % s.d. "
-			"over 3 of 4 runs "
-			"(the others have only one energy source, or were dropped)");
-	assert_null(strstr(text, "too short to compare"));
-	free(text);
+	check((double[]){ 0.01, -0.01, NAN, 0.012 }, 4, 0,
+	      "the samples differ from the counter by +0.40 % (mean), 1.22 % s.d. "
+	      "over 3 of 4 runs "
+	      "(the others have only one energy source, or were dropped)",
+	      false);
 }
 
 TEST(a_difference_that_rounds_to_zero_has_no_minus_sign)
 {
-	double residual[] = { -1e-6, -2e-6 };
-	char *text = summary_of(residual, 2, 0);
-
-	assert_in(text, "the samples differ from the counter by +0.00 % (mean)");
-	free(text);
+	check((double[]){ -1e-6, -2e-6 }, 2, 0,
+	      "the samples differ from the counter by +0.00 % (mean)", false);
 }
+
+static const double apart[] = { 0.09, -0.03, 0.13, 0.01 };
 
 TEST(meters_that_differ_within_their_uncertainty_are_called_inconclusive)
 {
-	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
-	char *text = summary_of(residual, 4, 0);
-
-	assert_in(text,
-		  "the runs are too short to compare the samples with the counter: they differ "
-		  "by +5.00 % (mean), 7.30 % s.d. over 4 runs, which is within their "
-		  "uncertainty");
-	free(text);
+	check(apart, 4, 0,
+	      "the runs are too short to compare the samples with the counter: they differ "
+	      "by +5.00 % (mean), 7.30 % s.d. over 4 runs, which is within their "
+	      "uncertainty",
+	      true);
 }
 
 TEST(meters_that_disagree_are_never_called_inconclusive)
 {
-	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
-	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
-
-	assert_in(text, "the samples differ from the counter by +5.00 % (mean), 7.30 % s.d. "
-			"over 4 runs");
-	assert_null(strstr(text, "too short to compare"));
-	free(text);
+	check(apart, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE,
+	      "the samples differ from the counter by +5.00 % (mean), 7.30 % s.d. "
+	      "over 4 runs",
+	      false);
 }
 
 TEST_MAIN(NULL, NULL)

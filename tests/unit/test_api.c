@@ -581,6 +581,17 @@ API_TEST(marks_cut_a_window_into_parts_that_add_up)
 	assert_true(number("windows.0.devices.0.energy_joules.best") > 0);
 }
 
+/* Waits eight seconds, and checks that the window has ended by itself. */
+static void assert_ended(const char *by, double seconds, double tolerance)
+{
+	run_for(4);
+	run_for(4);
+	get(opened, 200);
+	at("state", "\"ended\"");
+	at("ended_by", by);
+	assert_true(fabs(number("seconds") - seconds) < tolerance);
+}
+
 API_TEST(a_window_without_an_end_request_ends_at_its_limit)
 {
 	begin(TWO_GPUS);
@@ -588,12 +599,7 @@ API_TEST(a_window_without_an_end_request_ends_at_its_limit)
 	run_for(4);
 	get(opened, 200);
 	at("state", "\"open\"");
-	run_for(4);
-	run_for(4);
-	get(opened, 200);
-	at("state", "\"ended\"");
-	at("ended_by", "\"limit\"");
-	assert_true(fabs(number("seconds") - 5) < 1e-6);
+	assert_ended("\"limit\"", 5, 1e-6);
 }
 
 API_TEST(a_window_without_requests_ends_with_its_lease)
@@ -606,12 +612,7 @@ API_TEST(a_window_without_requests_ends_with_its_lease)
 		get(opened, 200);
 		at("state", "\"open\"");
 	}
-	run_for(4);
-	run_for(4);
-	get(opened, 200);
-	at("state", "\"ended\"");
-	at("ended_by", "\"lease\"");
-	assert_true(fabs(number("seconds") - 17) < 0.1);
+	assert_ended("\"lease\"", 17, 0.1);
 }
 
 API_TEST(windows_are_refused_with_a_reason)

@@ -74,106 +74,108 @@ TEST(a_single_process_gets_the_energy_above_idle)
 	assert_near(a.row[0].seconds, 1);
 }
 
-TEST(several_processes_share_by_utilisation)
+TEST(energy_is_shared_among_processes)
 {
-	struct attribute_use u[] = { use(1, 0.6), use(2, 0.2), use(3, 0) };
-	struct attribute a;
+	static const struct {
+		const char *name;
+		double idle_w, context_w, joules; /* of one second */
+		unsigned uses;
+		double sm[3], share[3], idle, unattributed;
+		bool hidden;
+		enum attribute_how how;
+	} rows[] = {
+		/* 78 J idle, 42 J for three contexts, 400 J by utilisation */
+		{ "by utilisation",
+		  78,
+		  120,
+		  520,
+		  3,
+		  { 0.6, 0.2, 0 },
+		  { 314, 114, 14 },
+		  78,
+		  0,
+		  false,
+		  ATTRIBUTE_MODELLED },
+		{ "no utilisation",
+		  100,
+		  NAN,
+		  500,
+		  2,
+		  { NAN, NAN },
+		  { 200, 200 },
+		  100,
+		  0,
+		  false,
+		  ATTRIBUTE_EQUAL_SPLIT },
+		{ "one unknown utilisation",
+		  0,
+		  0,
+		  300,
+		  3,
+		  { 0.3, 0.1, NAN },
+		  { 150, 50, 100 },
+		  0,
+		  0,
+		  false,
+		  ATTRIBUTE_EQUAL_SPLIT },
+		{ "idle processes",
+		  78,
+		  120,
+		  200,
+		  2,
+		  { 0, 0 },
+		  { 21, 21 },
+		  78,
+		  80,
+		  false,
+		  ATTRIBUTE_MODELLED },
+		{ "no processes", 78, 120, 100, 0, { 0 }, { 0 }, 78, 22, false, 0 },
+		{ "hidden processes", 78, 120, 300, 1, { 1 }, { NAN }, 0, 300, true, 0 },
+		{ "unknown idle power",
+		  NAN,
+		  120,
+		  300,
+		  1,
+		  { 1 },
+		  { 300 },
+		  0,
+		  0,
+		  false,
+		  ATTRIBUTE_MEASURED },
+		{ "context power below idle",
+		  100,
+		  90,
+		  200,
+		  2,
+		  { 0.5, 0 },
+		  { 100, 0 },
+		  100,
+		  0,
+		  false,
+		  ATTRIBUTE_MODELLED },
+	};
 
-	attribute_init(&a, 78, 120);
-	attribute_add(&a, 520, 1, u, 3, false);
-	attribute_finish(&a, 520);
-	/* 78 J idle, 42 J for three contexts, 400 J by utilisation */
-	assert_near(joules_of(&a, 1), 14 + 300);
-	assert_near(joules_of(&a, 2), 14 + 100);
-	assert_near(joules_of(&a, 3), 14);
-	assert_near(a.idle_joules, 78);
-	assert_near(a.unattributed_joules, 0);
-	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(a.row[i].how, ATTRIBUTE_MODELLED);
-}
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		struct attribute_use u[3];
+		struct attribute a;
 
-TEST(without_utilisation_energy_is_split_equally)
-{
-	struct attribute_use u[] = { use(1, NAN), use(2, NAN) };
-	struct attribute a;
-
-	attribute_init(&a, 100, NAN);
-	attribute_add(&a, 500, 1, u, 2, false);
-	attribute_finish(&a, 500);
-	assert_false(a.context_known);
-	assert_near(joules_of(&a, 1), 200);
-	assert_near(joules_of(&a, 2), 200);
-	assert_int_equal(a.row[0].how, ATTRIBUTE_EQUAL_SPLIT);
-}
-
-TEST(a_process_with_unknown_utilisation_gets_an_equal_part)
-{
-	struct attribute_use u[] = { use(1, 0.3), use(2, 0.1), use(3, NAN) };
-	struct attribute a;
-
-	attribute_init(&a, 0, 0);
-	attribute_add(&a, 300, 1, u, 3, false);
-	attribute_finish(&a, 300);
-	assert_near(joules_of(&a, 3), 100);
-	assert_near(joules_of(&a, 1), 150);
-	assert_near(joules_of(&a, 2), 50);
-	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(a.row[i].how, ATTRIBUTE_EQUAL_SPLIT);
-}
-
-TEST(energy_that_idle_processes_did_not_use_is_unattributed)
-{
-	struct attribute_use u[] = { use(1, 0), use(2, 0) };
-	struct attribute a;
-
-	attribute_init(&a, 78, 120);
-	attribute_add(&a, 200, 1, u, 2, false);
-	attribute_finish(&a, 200);
-	assert_near(joules_of(&a, 1), 21);
-	assert_near(joules_of(&a, 2), 21);
-	assert_near(a.idle_joules, 78);
-	assert_near(a.unattributed_joules, 80);
-}
-
-TEST(without_processes_all_energy_is_unattributed)
-{
-	struct attribute a;
-
-	attribute_init(&a, 78, 120);
-	attribute_add(&a, 100, 1, NULL, 0, false);
-	attribute_finish(&a, 100);
-	assert_int_equal(a.count, 0);
-	assert_near(a.idle_joules, 78);
-	assert_near(a.unattributed_joules, 22);
-}
-
-TEST(hidden_processes_leave_all_of_it_unattributed)
-{
-	struct attribute_use u = use(1, 1);
-	struct attribute a;
-
-	attribute_init(&a, 78, 120);
-	attribute_add(&a, 300, 1, &u, 1, true);
-	attribute_finish(&a, 300);
-	assert_int_equal(a.count, 0);
-	assert_true(a.idle_joules == 0);
-	assert_true(a.unattributed_joules == 300);
-}
-
-TEST(an_unknown_idle_power_is_reported)
-{
-	struct attribute_use u = use(1, 1);
-	struct attribute a;
-
-	attribute_init(&a, NAN, 120);
-	assert_false(a.idle_known);
-	assert_false(a.context_known);
-	attribute_add(&a, 300, 1, &u, 1, false);
-	attribute_finish(&a, 300);
-	assert_near(joules_of(&a, 1), 300);
-	assert_true(a.idle_joules == 0);
-	attribute_init(&a, 0, 0);
-	assert_true(a.idle_known);
+		print_message("%s\n", rows[i].name);
+		for (unsigned n = 0; n < 3; n++)
+			u[n] = use(n + 1, rows[i].sm[n]);
+		attribute_init(&a, rows[i].idle_w, rows[i].context_w);
+		assert_int_equal(a.idle_known, !isnan(rows[i].idle_w));
+		assert_int_equal(a.context_known,
+				 !isnan(rows[i].idle_w) && !isnan(rows[i].context_w));
+		attribute_add(&a, rows[i].joules, 1, u, rows[i].uses, rows[i].hidden);
+		attribute_finish(&a, rows[i].joules);
+		assert_int_equal(a.count, rows[i].hidden ? 0 : rows[i].uses);
+		for (unsigned n = 0; n < a.count; n++) {
+			assert_near(joules_of(&a, n + 1), rows[i].share[n]);
+			assert_int_equal(a.row[n].how, rows[i].how);
+		}
+		assert_near(a.idle_joules, rows[i].idle);
+		assert_near(a.unattributed_joules, rows[i].unattributed);
+	}
 }
 
 TEST(power_below_idle_leaves_nothing_to_share)
@@ -190,18 +192,6 @@ TEST(power_below_idle_leaves_nothing_to_share)
 	assert_near(a.idle_joules, 138);
 	assert_near(joules_of(&a, 1), 6);
 	assert_near(joules_of(&a, 2), 6);
-}
-
-TEST(a_context_power_below_idle_costs_nothing)
-{
-	struct attribute_use u[] = { use(1, 0.5), use(2, 0) };
-	struct attribute a;
-
-	attribute_init(&a, 100, 90);
-	attribute_add(&a, 200, 1, u, 2, false);
-	attribute_finish(&a, 200);
-	assert_near(joules_of(&a, 1), 100);
-	assert_near(joules_of(&a, 2), 0);
 }
 
 TEST(a_pid_used_again_is_another_process)

@@ -193,49 +193,38 @@ BASELINE_STOP_TEST(our_own_context_is_required_with_and_contends_without_context
 	assert_true(contended(&b));
 }
 
-BASELINE_STOP_TEST(context_idle_without_a_context_is_refused)
+BASELINE_STOP_TEST(the_evidence_names_what_keeps_a_gpu_from_being_idle)
 {
+	static const struct {
+		const char *world;
+		enum gw_baseline_kind kind;
+		bool contended;
+		const char *evidence;
+	} rows[] = {
+		{ "", GW_BASELINE_CONTEXT_IDLE, true,
+		  "the process that should have a context on the GPU has none" },
+		{ "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n", GW_BASELINE_NO_CONTEXT,
+		  true, "the utilisation of the GPU was" },
+		{ "[[fault]]\ncall = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n",
+		  GW_BASELINE_NO_CONTEXT, true,
+		  "the clocks of the GPU were throttled (hw_thermal)" },
+#define HIDDEN(list) \
+	"[[fault]]\ncall = \"nvmlDeviceGet" list "RunningProcesses_v3\"\ncode = 4\n"
+		{ HIDDEN("Compute") HIDDEN("Graphics") HIDDEN("MPSCompute"),
+		  GW_BASELINE_NO_CONTEXT, false, "the processes on the GPU are not visible" },
+	};
+	char world[512];
 	struct baseline b;
 
-	start("[[gpu]]\nprofile = \"h200\"\n");
-	assert_int_equal(take(GW_BASELINE_CONTEXT_IDLE, &b), 0);
-	assert_true(contended(&b));
-	assert_string_equal(b.evidence,
-			    "the process that should have a context on the GPU has none");
-}
-
-BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
-{
-	struct baseline b;
-
-	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
-	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
-	assert_true(contended(&b));
-	assert_in(b.evidence, "the utilisation of the GPU was");
-}
-
-BASELINE_STOP_TEST(a_gpu_with_throttled_clocks_is_not_idle)
-{
-	struct baseline b;
-
-	start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\n"
-	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
-	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
-	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "the clocks of the GPU were throttled (hw_thermal)");
-}
-
-BASELINE_STOP_TEST(hidden_processes_are_mentioned_in_the_evidence)
-{
-	struct baseline b;
-
-	start("[[gpu]]\nprofile = \"h200\"\n"
-	      "[[fault]]\ncall = \"nvmlDeviceGetComputeRunningProcesses_v3\"\ncode = 4\n"
-	      "[[fault]]\ncall = \"nvmlDeviceGetGraphicsRunningProcesses_v3\"\ncode = 4\n"
-	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
-	assert_int_equal(take(GW_BASELINE_NO_CONTEXT, &b), 0);
-	assert_false(contended(&b));
-	assert_in(b.evidence, "the processes on the GPU are not visible");
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
+		snprintf(world, sizeof(world), "[[gpu]]\nprofile = \"h200\"\n%s",
+			 rows[i].world);
+		start(world);
+		assert_int_equal(take(rows[i].kind, &b), 0);
+		assert_int_equal(contended(&b), rows[i].contended);
+		assert_in(b.evidence, rows[i].evidence);
+		stop(NULL);
+	}
 }
 
 BASELINE_STOP_TEST(the_caller_may_cancel_a_baseline)

@@ -40,17 +40,22 @@ static int nothing_is_left(void **state)
 
 static struct child c;
 
+static void assert_line(const char *want)
+{
+	const char *line;
+
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, want);
+}
+
 CHILD_TEST(returns_lines)
 {
 	const char *line;
 
 	assert_int_equal(child_start(&c, SH("printf 'one\\n\\nthree'"), NULL), 0);
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "one");
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "");
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "three");
+	assert_line("one");
+	assert_line("");
+	assert_line("three");
 	assert_int_equal(child_line(&c, in_s(10), &line), 0);
 	assert_int_equal(child_line(&c, in_s(10), &line), 0);
 	child_stop(&c);
@@ -65,10 +70,8 @@ CHILD_TEST(skips_a_line_that_is_too_long)
 					"printf '%04094d\\n' 0; printf '%04096d' 0"),
 				     NULL),
 			 0);
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "a");
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "b");
+	assert_line("a");
+	assert_line("b");
 	assert_int_equal(child_line(&c, in_s(10), &line), 1);
 	assert_int_equal(strlen(line), 4094);
 	assert_int_equal(child_line(&c, in_s(10), &line), 0);
@@ -252,7 +255,6 @@ CHILD_TEST(starts_with_default_signals_and_its_own_group)
 CHILD_TEST(variables_override_the_environment)
 {
 	const char *const extra[] = { "GPUWARD_A=new", "GPUWARD_B=2", NULL };
-	const char *line;
 
 	setenv("GPUWARD_A", "old", 1);
 	setenv("GPUWARD_AB", "kept", 1);
@@ -261,10 +263,8 @@ CHILD_TEST(variables_override_the_environment)
 			    SH("echo $GPUWARD_A $GPUWARD_B $GPUWARD_AB; env | grep -c WARD_A="),
 			    extra),
 		0);
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "new 2 kept");
-	assert_int_equal(child_line(&c, in_s(10), &line), 1);
-	assert_string_equal(line, "1");
+	assert_line("new 2 kept");
+	assert_line("1");
 	child_stop(&c);
 	unsetenv("GPUWARD_A");
 	unsetenv("GPUWARD_AB");

@@ -2,39 +2,11 @@
  * return an error and leak nothing. */
 #include "daemon/guard_config.h"
 
+#include "alloc_fail.h"
 #include "tree.h"
 #include "test.h"
 
 #include <gpuward.h>
-
-static long left = -1; /* allocations until one fails; -1: none fails */
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-char *__wrap_strdup(const char *s);
-
-static bool fails(void)
-{
-	return left >= 0 && left-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-	return fails() ? NULL : __real_calloc(n, size);
-}
-
-char *__wrap_strdup(const char *s)
-{
-	return fails() ? NULL : __real_strdup(s);
-}
 
 /* Returns the number of allocations; `expected` is the result when none fails. */
 static unsigned until_done(const char *path, int expected)
@@ -46,15 +18,16 @@ static unsigned until_done(const char *path, int expected)
 	int err;
 
 	for (unsigned i = 0; i < 10000; i++) {
-		left = (long)i;
+		allocations = 0;
+		fail_at = i + 1;
 		err = config_load(&c, path, flags, 2, message, sizeof(message));
-		if (left >= 0) {
-			left = -1;
+		if (allocations < fail_at) {
+			fail_at = 0;
 			assert_int_equal(err, expected);
 			config_done(&c);
 			return i;
 		}
-		left = -1;
+		fail_at = 0;
 		assert_true(err < 0);
 		assert_null(c.memory);
 	}
@@ -101,15 +74,16 @@ TEST(without_memory_there_is_no_policy)
 	for (i = 0; i < 1000; i++) {
 		int err;
 
-		left = (long)i;
+		allocations = 0;
+		fail_at = i + 1;
 		err = guard_config_make(&c, &s);
-		if (left >= 0)
+		if (allocations < fail_at)
 			break;
 		assert_int_equal(err, -GW_E_NOMEM);
 		assert_null(s.policy.memory);
 		assert_int_equal(s.policy.workers, 0);
 	}
-	left = -1;
+	fail_at = 0;
 	assert_in_range(i, 15, 999);
 	assert_int_equal(s.policy.workers, 2);
 	guard_settings_done(&s);

@@ -5,6 +5,8 @@
 
 #include "base/clock.h"
 
+#include <math.h>
+
 #include "test.h"
 
 #define AT(ms) (100 * NS_PER_S + (uint64_t)(ms)*NS_PER_MS)
@@ -33,19 +35,25 @@ static const struct energy_setup setup = { .spacing_s = 0.02,
 					   .limit_w = 700,
 					   .sensor.tick_s = 0.1 };
 
-TEST(samples_alone_are_added_up)
+/* Starts a total with this counter and with samples of 300 W. */
+static void begin(double counter_j, unsigned to_ms)
 {
 	energy_total_init(&t, &setup, AT(0));
-	samples(&t, 0, 10000, 300);
+	if (!isnan(counter_j))
+		counter(&t, 0, counter_j);
+	samples(&t, 0, to_ms, 300);
+}
+
+TEST(samples_alone_are_added_up)
+{
+	begin(NAN, 10000);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	assert_float_equal(energy_total_seconds(&t), 10, 1e-9);
 }
 
 TEST(the_counter_replaces_the_samples)
 {
-	energy_total_init(&t, &setup, AT(0));
-	counter(&t, 0, 5000);
-	samples(&t, 0, 10000, 300);
+	begin(5000, 10000);
 	counter(&t, 10000, 8100); /* the counter has 100 J more than the samples */
 	assert_float_equal(energy_total_joules(&t), 3100, 1e-6);
 	samples(&t, 10020, 12000, 300);
@@ -54,9 +62,7 @@ TEST(the_counter_replaces_the_samples)
 
 TEST(samples_that_come_late_are_not_counted_twice)
 {
-	energy_total_init(&t, &setup, AT(0));
-	counter(&t, 0, 0);
-	samples(&t, 0, 9000, 300);
+	begin(0, 9000);
 	counter(&t, 10010, 3003);
 	/* these samples were fetched after the counter was read */
 	samples(&t, 9020, 11000, 300);
@@ -65,9 +71,7 @@ TEST(samples_that_come_late_are_not_counted_twice)
 
 TEST(the_total_never_falls)
 {
-	energy_total_init(&t, &setup, AT(0));
-	counter(&t, 0, 1000);
-	samples(&t, 0, 10000, 300);
+	begin(1000, 10000);
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 10000, 3970); /* the counter has not been updated yet */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
@@ -104,9 +108,7 @@ TEST(samples_from_before_the_start_do_not_count)
 
 TEST(a_counter_that_was_reset_between_two_readings_loses_nothing)
 {
-	energy_total_init(&t, &setup, AT(0));
-	counter(&t, 0, 1000);
-	samples(&t, 0, 10000, 300);
+	begin(1000, 10000);
 	counter(&t, 10000, 1200); /* the counter was reset after 6 s and has counted since */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 }
@@ -116,9 +118,7 @@ TEST(an_impossible_reading_does_not_count)
 	static const double wrong[] = { 0, 5e6, 1e12 };
 
 	for (unsigned i = 0; i < 3; i++) {
-		energy_total_init(&t, &setup, AT(0));
-		counter(&t, 0, 5e9);
-		samples(&t, 0, 10000, 300);
+		begin(5e9, 10000);
 		counter(&t, 10000, 5e9 + 3000);
 		samples(&t, 10020, 11000, 300);
 		counter(&t, 11000, wrong[i]);

@@ -2,6 +2,7 @@
  * time. The worker is this process. A file that the simulator reads says how much memory the
  * process has. */
 #include "simtest.h"
+#include "alloc_fail.h"
 #include "tree.h"
 
 #include "guard/guard_query.h"
@@ -17,36 +18,6 @@
 #define GAME(from, until)                                                     \
 	"[[gpu.process]]\nname = \"game\"\nmemory = \"12 GiB\"\nfrom = " from \
 	"\nuntil = " until "\n"
-
-static atomic_uint allocations;
-static unsigned fail_at; /* number of the allocation that fails; 0: none */
-
-static bool fails(void)
-{
-	return fail_at && ++allocations == fail_at;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t m);
-void *__real_realloc(void *p, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t m);
-void *__wrap_realloc(void *p, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t m)
-{
-	return fails() ? NULL : __real_calloc(n, m);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
 
 static struct tree tree;
 static struct gw_guard *guard;
@@ -446,12 +417,18 @@ GUARD_TEST(of_several_gpus_each_can_have_its_own_guard)
 	assert_int_equal(worker.bytes, 10 * GIB);
 }
 
-GUARD_TEST(an_eviction_that_fails_is_tried_again)
+/* Opens the guard of a worker with 10 GiB, with a game from second 1 to 100. */
+static void open_in_game(void)
 {
-	worker.evict_answer = -GW_E_IO;
 	hold(getpid(), 10 * GIB);
 	world(GAME("1", "100"));
 	open_guard();
+}
+
+GUARD_TEST(an_eviction_that_fails_is_tried_again)
+{
+	worker.evict_answer = -GW_E_IO;
+	open_in_game();
 	until(GW_WORKER_STUCK, 60);
 	assert_int_equal(worker.evicted, 3);
 	assert_int_equal(gw_guard_allowed(guard), 0);
@@ -464,9 +441,7 @@ GUARD_TEST(an_eviction_that_fails_is_tried_again)
 GUARD_TEST(a_callback_that_is_not_ready_is_called_again)
 {
 	worker.evict_answer = -GW_E_STATE;
-	hold(getpid(), 10 * GIB);
-	world(GAME("1", "100"));
-	open_guard();
+	open_in_game();
 	for (unsigned i = 0; i < 100 && worker.evicted < 5; i++)
 		step();
 	assert_int_equal(worker.evicted, 5); /* a refusal with -GW_E_STATE is not a failure */
@@ -477,9 +452,7 @@ GUARD_TEST(a_callback_that_is_not_ready_is_called_again)
 GUARD_TEST(a_callback_that_reports_success_but_frees_nothing_makes_the_worker_stuck)
 {
 	worker.keeps = true;
-	hold(getpid(), 10 * GIB);
-	world(GAME("1", "100"));
-	open_guard();
+	open_in_game();
 	until(GW_WORKER_STUCK, 60);
 	assert_int_equal(status().residue_bytes, 10 * GIB);
 	assert_int_equal(status().evictions, 0);
@@ -532,9 +505,7 @@ GUARD_TEST(a_hanging_callback_is_reported_and_does_not_block_the_guard)
 	struct gw_guard_status s;
 
 	worker.waits = true;
-	hold(getpid(), 10 * GIB);
-	world(GAME("1", "100"));
-	open_guard();
+	open_in_game();
 	until(GW_WORKER_EVICT, 10);
 	sem_wait(&worker.begun);
 	s = status();
@@ -578,18 +549,14 @@ GUARD_TEST(an_eviction_that_ends_late_counts_when_the_memory_is_free)
 GUARD_TEST(a_callback_may_not_end_its_guard)
 {
 	worker.stops = true;
-	hold(getpid(), 10 * GIB);
-	world(GAME("1", "100"));
-	open_guard();
+	open_in_game();
 	until(GW_WORKER_EVICTED, 5);
 	assert_int_equal(worker.stopped, -GW_E_ARG);
 }
 
 static void dry_goes_on(void)
 {
-	hold(getpid(), 10 * GIB);
-	world(GAME("1", "100"));
-	open_guard();
+	open_in_game();
 	until(GW_WORKER_EVICTED, 5);
 	assert_int_equal(gw_guard_allowed(guard), 1);
 	assert_int_equal(status().dry, 1);

@@ -20,6 +20,8 @@ static struct {
 	int from[POLICY_WORKERS];
 } seen;
 
+#include "guard_log.h"
+
 bool action_idle(struct action *a)
 {
 	return seen.idle;
@@ -147,16 +149,6 @@ const struct guard_view *guard_service_view(struct guard_service *x)
 
 void guard_service_health_swapped(struct guard_service *x)
 {
-}
-
-uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
-	va_end(ap);
-	return ++seen.logged;
 }
 
 int guard_inputs_prepare(const struct guard_settings *s, struct guard_inputs_parts **ret)

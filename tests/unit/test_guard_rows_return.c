@@ -158,17 +158,32 @@ GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 	assert_state(o, STATE_ACTIVE);
 }
 
-GUARD_ROW("31", a_worker_that_does_not_fit_next_to_a_reservation_names_the_reservation)
+GUARD_ROW("31", a_worker_that_does_not_fit_next_to_reservations_names_or_counts_them)
 {
+	static const struct {
+		unsigned count;
+		uint64_t bytes;
+		int64_t pid;
+		const char *why;
+	} row[] = {
+		{ 1, 5 * GIB, 4711,
+		  "needs 15360 MiB with headroom, of which 5120 MiB are reserved for pid "
+		  "4711, 12288 MiB are free" },
+		{ 2, 2 * GIB, 0, "of which 4096 MiB are reserved (2 reservations)" },
+	};
 	uint64_t id;
 
-	begin(o);
-	ask_run(o, REQUEST_EVICT, 0, 5 * S);
-	assert_int_equal(guard_reserve(o->g, "GPU-0", 5 * GIB, 4711, 0, o->now, &id), 0);
-	ask_run(o, REQUEST_RESUME, 0, 40 * S);
-	assert_has(world_status(o, 0).why,
-		   "needs 15360 MiB with headroom, of which 5120 MiB are reserved for pid "
-		   "4711, 12288 MiB are free");
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		world_again(o, 1, 1);
+		begin(o);
+		ask_run(o, REQUEST_EVICT, 0, 5 * S);
+		for (unsigned n = 0; n < row[i].count; n++)
+			assert_int_equal(guard_reserve(o->g, "GPU-0", row[i].bytes, row[i].pid,
+						       0, o->now, &id),
+					 0);
+		ask_run(o, REQUEST_RESUME, 0, 40 * S);
+		assert_has(world_status(o, 0).why, row[i].why);
+	}
 }
 
 GUARD_ROW("31", a_worker_does_not_wait_for_its_own_reservation)
@@ -184,18 +199,6 @@ GUARD_ROW("31", a_worker_does_not_wait_for_its_own_reservation)
 	assert_state(o, STATE_EVICTED);
 	ask_run(o, REQUEST_RESUME, 0, 40 * S);
 	assert_state(o, STATE_ACTIVE);
-}
-
-GUARD_ROW("31", a_worker_that_does_not_fit_next_to_reservations_counts_them)
-{
-	uint64_t id;
-
-	begin(o);
-	ask_run(o, REQUEST_EVICT, 0, 5 * S);
-	for (unsigned i = 0; i < 2; i++)
-		assert_int_equal(guard_reserve(o->g, "GPU-0", 2 * GIB, 0, 0, o->now, &id), 0);
-	ask_run(o, REQUEST_RESUME, 0, 40 * S);
-	assert_has(world_status(o, 0).why, "of which 4096 MiB are reserved (2 reservations)");
 }
 
 GUARD_ROW("31", a_worker_that_filled_the_gpu_alone_returns_without_headroom)

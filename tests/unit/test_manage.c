@@ -24,11 +24,18 @@ static int run(const struct manage_order *o)
 	return manage_run(sim.ctx, o, kept_before, &got);
 }
 
-static void world(const char *text)
+static void world_with_deadline(const char *text, uint64_t deadline_ns)
 {
 	keeps = 0;
-	sim_start(text);
+	sim_close();
+	sim_text(text);
+	sim_open_with(NULL, 0, deadline_ns);
 	sim_take(GW_TIERS_COMMON, 0);
+}
+
+static void world(const char *text)
+{
+	world_with_deadline(text, 0);
 }
 
 static struct manage_order order(enum manage_what what, double a, double b)
@@ -344,10 +351,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	struct manage_order o;
 	uint64_t calls;
 
-	keeps = 0;
-	sim_text("[[gpu]]\nprofile = \"h200\"\ncount = 2\n");
-	sim_open_with(NULL, 0, 200 * NS_PER_MS);
-	sim_take(GW_TIERS_COMMON, 0);
+	world_with_deadline("[[gpu]]\nprofile = \"h200\"\ncount = 2\n", 200 * NS_PER_MS);
 	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_true(got.outcome == MANAGE_UNCERTAIN && got.before[0] == 700);
@@ -373,10 +377,7 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 {
 	struct slot *s;
 
-	keeps = 0;
-	sim_text(H200);
-	sim_open_with(NULL, 0, 100 * NS_PER_MS);
-	sim_take(GW_TIERS_COMMON, 0);
+	world_with_deadline(H200, 100 * NS_PER_MS);
 	s = sim.ctx->slot[0];
 	slot_take(s); /* take the lock, like a sampler with a hanging call */
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
@@ -393,9 +394,7 @@ SIM_TEST(an_order_cancelled_after_its_old_value_was_stored_is_never_carried_out)
 	struct manage_order o;
 	struct slot *s;
 
-	sim_text(H200);
-	sim_open_with(NULL, 0, 100 * NS_PER_MS);
-	sim_take(GW_TIERS_COMMON, 0);
+	world_with_deadline(H200, 100 * NS_PER_MS);
 	s = sim.ctx->slot[0];
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), 0);

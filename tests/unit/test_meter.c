@@ -571,6 +571,18 @@ TEST(a_silent_ring_leaves_the_counter)
 	assert_true(r->joules.low < truth && truth < r->joules.high);
 }
 
+/* Waits in real time until GPU 1 has ten more samples. */
+static void wait_for_samples(void)
+{
+	struct meter_progress now, before;
+
+	meter_progress(meter, 1, &before);
+	do {
+		usleep(1000);
+		meter_progress(meter, 1, &now);
+	} while (now.samples < before.samples + 10);
+}
+
 TEST(a_gpu_that_hangs_from_the_start_blocks_no_other)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -587,7 +599,7 @@ TEST(a_gpu_that_hangs_from_the_start_blocks_no_other)
 	assert_int_equal(gw_snapshot_take(sim.snap, GW_TIERS_COMMON), 0);
 	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
 	assert_int_equal(gw_window_open(meter, "hung", 0, &window), 0);
-	usleep(300000);
+	wait_for_samples();
 	assert_int_equal(gw_window_close(window, 0), 0);
 	gw_window_wait(window, 2 * NS_PER_S);
 	assert_int_equal(gw_window_energy(window, 0)->validity, GW_NO_RESULT);
@@ -616,7 +628,7 @@ TEST(a_gpu_whose_sampler_does_not_start_in_time_is_not_measured)
 	sim_hang("nvmlDeviceGetSamples", 0); /* only the sampler calls this function */
 	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
 	assert_int_equal(gw_window_open(meter, "hung", 0, &window), 0);
-	usleep(300000);
+	wait_for_samples();
 	assert_int_equal(gw_window_close(window, 0), 0);
 	/* Now the call returns. A hung device stays hung, and the meter can be freed. */
 	sim_unhang();

@@ -385,7 +385,7 @@ SIM_TEST(an_open_that_finishes_after_release_is_closed)
 	}
 }
 
-/* The thread sanitizer checks here that no other thread reads what the hanging thread
+/* The thread sanitizer also checks here that no other thread reads what the hanging thread
  * writes. */
 SIM_TEST(state_of_a_hanging_init_is_not_read)
 {
@@ -398,10 +398,15 @@ SIM_TEST(state_of_a_hanging_init_is_not_read)
 	sim_hang("nvmlInit_v2", -1);
 	assert_int_equal(context_open(&o, &sim.clock, &sim.ctx), 0);
 	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
-	sim_take(0, 0);
+	assert_null(sim_take(0, 0));
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
+	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
+	assert_null(gw_snapshot_status(sim.snap)->driver_version);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
+	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 }
 
 SIM_TEST(a_gpu_that_hangs_on_its_name_hides_no_other)

@@ -251,13 +251,26 @@ TEST(a_whole_day_has_no_gap)
 	assert_int_equal(begun, 1);
 }
 
+struct span {
+	const char *span;
+	unsigned minutes, begun;
+};
+
+static void check_spans(const struct span *rows, unsigned n, time_t from, time_t to)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct policy_worker w = worker_out(rows[i].span);
+		unsigned begun;
+
+		assert_int_equal(minutes_out(&w, from, to, &begun), rows[i].minutes);
+		assert_int_equal(begun, rows[i].begun);
+	}
+}
+
 /* On 2026-03-29 the clock of Berlin goes from 01:59 to 03:00. */
 TEST(a_skipped_hour_still_ends)
 {
-	static const struct {
-		const char *span;
-		unsigned minutes, begun;
-	} rows[] = {
+	static const struct span rows[] = {
 		/* the end is skipped: the span ends at 03:00 */
 		{ "Sun 01:00-02:30", 60, 1 },
 		{ "Sun 02:15-02:45", 0, 0 }, /* the whole span is skipped */
@@ -268,24 +281,13 @@ TEST(a_skipped_hour_still_ends)
 		{ "Sun 00:00-24:00", 23 * 60, 1 },
 	};
 
-	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
-		struct policy_worker w = worker_out(rows[i].span);
-		unsigned begun;
-
-		assert_int_equal(minutes_out(&w, utc(2026, 3, 28, 11, 0),
-					     utc(2026, 3, 30, 11, 0), &begun),
-				 rows[i].minutes);
-		assert_int_equal(begun, rows[i].begun);
-	}
+	check_spans(rows, COUNT_OF(rows), utc(2026, 3, 28, 11, 0), utc(2026, 3, 30, 11, 0));
 }
 
 /* On 2026-10-25 the clock of Berlin goes from 02:59 back to 02:00. */
 TEST(an_hour_that_occurs_twice_counts_both_times)
 {
-	static const struct {
-		const char *span;
-		unsigned minutes, begun;
-	} rows[] = {
+	static const struct span rows[] = {
 		{ "Sun 01:00-04:00", 4 * 60, 1 },
 		{ "Sat 22:00-06:00", 9 * 60, 1 },
 		{ "Sun 02:00-03:00", 2 * 60, 1 },
@@ -296,15 +298,7 @@ TEST(an_hour_that_occurs_twice_counts_both_times)
 		{ "Sun 01:00-02:30", 2 * 60, 2 },
 	};
 
-	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
-		struct policy_worker w = worker_out(rows[i].span);
-		unsigned begun;
-
-		assert_int_equal(minutes_out(&w, utc(2026, 10, 24, 10, 0),
-					     utc(2026, 10, 26, 11, 0), &begun),
-				 rows[i].minutes);
-		assert_int_equal(begun, rows[i].begun);
-	}
+	check_spans(rows, COUNT_OF(rows), utc(2026, 10, 24, 10, 0), utc(2026, 10, 26, 11, 0));
 }
 
 /* In every time zone the wall clock decides, and a repeated minute gives the same result. */

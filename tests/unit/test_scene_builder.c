@@ -3,6 +3,7 @@
 #define TEST_SETUP    begin
 #define TEST_TEARDOWN end
 #include "simtest.h"
+#include "alloc_fail.h"
 #include "tree.h"
 
 #include "device/driver_call.h"
@@ -26,43 +27,6 @@
 #define MIB  (UINT64_C(1) << 20)
 #define GIB  (UINT64_C(1) << 30)
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
-
-static atomic_uint allocations;
-static unsigned fail_at; /* number of the allocation that fails; 0: none */
-
-static bool fails(void)
-{
-	return ++allocations == fail_at;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t m);
-void *__real_realloc(void *p, size_t n);
-char *__real_strdup(const char *s);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t m);
-void *__wrap_realloc(void *p, size_t n);
-char *__wrap_strdup(const char *s);
-
-void *__wrap_malloc(size_t n)
-{
-	return fails() ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t m)
-{
-	return fails() ? NULL : __real_calloc(n, m);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-	return fails() ? NULL : __real_realloc(p, n);
-}
-
-char *__wrap_strdup(const char *s)
-{
-	return fails() ? NULL : __real_strdup(s);
-}
 
 static struct tree tree;
 static struct policy policy;
