@@ -52,8 +52,8 @@ def test_times_do_not_grow_when_the_clock_is_set_back(world, worker):
         pytest.skip("faketime is not installed")
     month = {"LD_PRELOAD": shim, "FAKETIME": "+30d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     with Guarded(world, configure(("ollama", worker)), env=month) as s:
-        s.until("active")
-        assert s.post("/api/v1/guard/reservations", token=True, json={"gpu": 0, "bytes": GIB, "ttl_s": 300}).status_code == 201
+        room = {"gpu": 0, "bytes": GIB, "ttl_s": 300}  # refused until the GPU is found
+        s.wait(lambda: s.post("/api/v1/guard/reservations", token=True, json=room).status_code == 201)
         assert s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"state": "evicted", "ttl_s": 600}).ok
         s.until("evicted")
         for name in month:
