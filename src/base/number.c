@@ -64,6 +64,11 @@ bool number_u64(const char *text, uint64_t *ret)
 	return *end == '\0' && errno == 0;
 }
 
+bool number_id(const char *text, uint64_t *ret)
+{
+	return (*text != '0' || text[1] == '\0') && number_u64(text, ret);
+}
+
 const struct unit unit_times[] = { { "h", 3600e9 }, { "m", 60e9 }, { "s", 1e9 }, { "ms", 1e6 },
 				   { "us", 1e3 },   { "ns", 1 },   { "", 1e9 },  { NULL, 0 } };
 const struct unit unit_sizes[] = {

@@ -25,6 +25,8 @@ double number_without_minus_zero(double v, int decimals);
 /* Reads a decimal number that is the whole text and fits the type; false for other text. *ret is
  * then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
+/* Works like number_u64(), but refuses leading zeros, so that an id has only one spelling. */
+bool number_id(const char *text, uint64_t *ret);
 
 /* A unit for unit_parse(). A table of units ends with a NULL name; the name "" is for a number
  * without a unit. */

@@ -129,8 +129,8 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 	remote_body_done(&body);
 	if (err)
 		return cli_fail("%s", message);
-	if (r->status == 409)
-		return EXIT_NO_ROOM;
+	if (r->status == 409 && r->reply && json_doc_string(r->reply, "code"))
+		return EXIT_NO_ROOM; /* Another 409 is not about the free memory. */
 	if (r->status != 201 || !r->reply || !*reply_text(r->reply, "id", "")) {
 		remote_refusal(r, message, sizeof(message));
 		return cli_fail("cannot reserve memory: %s", message);

@@ -524,6 +524,14 @@ static bool op_stored(void *arg)
 	return store_settled(e->config.store);
 }
 
+static const char *op_store_problem(void *arg)
+{
+	struct engine *e = arg;
+	const char *state = store_state(e->config.store);
+
+	return strcmp(state, "ok") == 0 ? NULL : state;
+}
+
 static void op_look(void *arg, bool now)
 {
 	struct engine *e = arg;
@@ -545,6 +553,7 @@ static const struct view_ops operations = {
 	.look = op_look,
 	.watch = engine_watch,
 	.stored = op_stored,
+	.store_problem = op_store_problem,
 };
 
 static void emit_manage(void *arg, const char *uuid, const char *severity, const char *text)

@@ -91,15 +91,13 @@ static bool find_reservation(const struct guard_service *g, uint64_t id,
 	return false;
 }
 
-static void note_reservation(struct guard_service *g, uint64_t id,
-			     const struct guard_view_key *key)
+/* Returns the slot of a reservation; NULL: there is none. With id 0, returns a free slot. */
+static struct guard_view_room *find_room(struct guard_service *g, uint64_t id)
 {
 	for (unsigned i = 0; i < GUARD_VIEW_ROOMS; i++)
-		if (!g->room[i].id) {
-			g->room[i].id = id;
-			g->room[i].key = *key;
-			return;
-		}
+		if (g->room[i].id == id)
+			return &g->room[i];
+	return NULL;
 }
 
 /* Writes changed documents before the client gets its answer. A disk that hangs delays the
@@ -115,25 +113,23 @@ static bool write_documents(struct guard_service *g)
 
 /* Stores a reservation. Its key is in the same document, so that a client can repeat its request
  * after a crash. */
-static void store_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks,
-			      const struct guard_view_key *key)
+static void store_reservation(struct guard_service *g, const struct guard_view_room *room)
 {
-	struct guard_room_record r = { .start_ticks = start_ticks,
-				       .wall_ns = clock_wall_ns(g->config.clock) };
+	struct guard_room_record r = { .start_ticks = room->start_ticks,
+				       .wall_ns = clock_wall_ns(g->config.clock),
+				       .key = room->key,
+				       .granted = room->granted };
 	uint64_t now = guard_service_time_ns(g);
 	struct buf text;
 	char name[24];
 	bool kept;
 
-	if (!find_reservation(g, id, &r.room))
+	if (!find_reservation(g, room->id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
 		r.until_wall_ns =
 			r.wall_ns + (r.room.until_ns > now ? r.room.until_ns - now : 0);
-	if (key)
-		r.key = *key;
-	note_reservation(g, id, &r.key);
-	reservation_key(id, name);
+	reservation_key(room->id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
 	kept = !text.err &&
@@ -200,12 +196,13 @@ static void load_reservation(void *arg, const char *id, const char *json)
 {
 	struct guard_service *g = arg;
 	uint64_t wall = clock_wall_ns(g->config.clock), now = guard_service_time_ns(g);
+	struct guard_view_room *slot = find_room(g, 0);
 	struct guard_room_record r;
 	int fd = -1;
 	bool lasts = guard_room_read(json, &r) == 0 && check_owner(&r, &fd);
 	uint64_t left = guard_time_left(r.until_wall_ns, r.wall_ns, wall);
 
-	lasts = lasts && (left || !r.until_wall_ns);
+	lasts = lasts && slot && (left || !r.until_wall_ns);
 	r.room.until_ns = r.until_wall_ns ? now + left : UINT64_MAX;
 	if (lasts && r.room.uid > 0)
 		guard_service_for(g, r.room.uid);
@@ -215,7 +212,10 @@ static void load_reservation(void *arg, const char *id, const char *json)
 		store_delete_document(g->config.store, KIND, id);
 		return;
 	}
-	note_reservation(g, r.room.id, &r.key);
+	*slot = (struct guard_view_room){ .id = r.room.id,
+					  .key = r.key,
+					  .start_ticks = r.start_ticks,
+					  .granted = r.granted };
 	watch_owner(g, r.room.id, fd);
 	guard_service_log(g, "info", "reservation %s of %.0f MiB on %s continues", id,
 			  (double)r.room.bytes / 1048576, r.room.gpu);
@@ -356,6 +356,27 @@ static int find_process(int64_t *pid, const struct guard_client *by, uint64_t *r
 	return err;
 }
 
+/* Stores a new reservation with the key of its request. */
+static void note_reservation(struct guard_service *g, uint64_t id, uint64_t start_ticks,
+			     const struct guard_view_key *key)
+{
+	struct guard_view_room *room;
+	char ignored[300];
+
+	guard_service_rooms_tick(g); /* Frees the slots of reservations that ended. */
+	room = find_room(g, 0);
+	if (!room)
+		return;
+	*room = (struct guard_view_room){
+		.id = id,
+		.start_ticks = start_ticks,
+		.granted = guard_reservation_ready(g->guard, id, ignored, sizeof(ignored)) == 1
+	};
+	if (key)
+		room->key = *key;
+	store_reservation(g, room);
+}
+
 static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
 		      uint64_t ttl_ns, const struct guard_client *by, uint64_t *ret_id,
 		      char *message, size_t size)
@@ -375,8 +396,7 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	err = guard_service_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);
 	if (!err) {
 		watch_owner(g, *ret_id, fd);
-		guard_service_rooms_tick(g); /* Frees the slots of reservations that ended. */
-		store_reservation(g, *ret_id, start_ticks, by->key);
+		note_reservation(g, *ret_id, start_ticks, by->key);
 		snprintf(text, sizeof(text), "new reservation of %.0f MiB",
 			 (double)bytes / 1048576);
 		audit(g, by->who, text);
@@ -388,11 +408,27 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	return err;
 }
 
-static int op_reserved(void *engine, uint64_t id, char *message, size_t size)
+/* The client may use the memory after it was granted, so the reservation stays granted when the
+ * memory is in use. Only a repeated request needs this after a restart, and it has a key. */
+static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *message, size_t size)
 {
 	struct guard_service *g = engine;
+	struct guard_view_room *room = find_room(g, id);
+	int got = guard_reservation_ready(g->guard, id, message, size);
 
-	return guard_reservation_ready(g->guard, id, message, size);
+	if (!id || !room || got == -GW_E_NOENT)
+		return got;
+	if (room->wait_until_ns < until_ns)
+		room->wait_until_ns = until_ns;
+	if (got == 1 && !room->granted) {
+		room->granted = true;
+		if (*room->key.key)
+			store_reservation(g, room);
+	} else if (got != 1 && room->granted) {
+		snprintf(message, size, "the memory was free when the reservation was granted");
+		got = 1;
+	}
+	return got;
 }
 
 /* Returns 0, or -GW_E_ARG if the process belongs to a worker, which would leave for itself. */

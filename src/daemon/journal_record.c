@@ -84,6 +84,7 @@ void guard_room_write(struct buf *out, const struct guard_room_record *r)
 	json_uint(&j, "wall_ns", r->wall_ns);
 	json_string(&j, "key", r->key.key);
 	json_string(&j, "body", r->key.body);
+	json_bool(&j, "granted", r->granted);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -224,6 +225,7 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 	ret->wall_ns = json_doc_uint(o, "wall_ns", INT64_MAX);
 	json_doc_copy(o, "key", ret->key.key, sizeof(ret->key.key));
 	json_doc_copy(o, "body", ret->key.body, sizeof(ret->key.body));
+	ret->granted = json_doc_true(o, "granted");
 	json_doc_free(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }

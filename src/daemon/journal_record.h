@@ -35,6 +35,7 @@ struct guard_room_record {
 	struct guard_reservation room; /* Stored: id, gpu, bytes, pid and uid. */
 	uint64_t start_ticks, until_wall_ns, wall_ns;
 	struct guard_view_key key;
+	bool granted; /* see struct guard_view_room */
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
 /* Returns 0 or -GW_E_PARSE. */

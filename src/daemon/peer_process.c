@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Returns the process's pid in its own namespace. Returns 0 if that is our namespace, or if
  * it is unknown. */
@@ -71,6 +72,14 @@ int peer_process_find(const struct root *root, int64_t named, const struct guard
 			 (long long)named);
 		return -GW_E_ARG;
 	}
+	if (pid == 1 || pid == getpid()) {
+		snprintf(message, size,
+			 "process %lld is %s: use the pid of the game or of the program that "
+			 "needs the memory",
+			 (long long)named,
+			 pid == 1 ? "init, which never exits" : "gpuward itself");
+		return -GW_E_ARG;
+	}
 	if (proc_read(root, pid, &p) == 0 && p.kernel) {
 		snprintf(message, size,
 			 "process %lld is a kernel thread: the pid is wrong or belongs to "
@@ -116,11 +125,6 @@ int peer_process_game(const struct root *root, int64_t pid, const struct guard_c
 {
 	struct proc p;
 
-	if (pid == 1) {
-		snprintf(message, size,
-			 "process 1 is init and never exits: use the pid of the game");
-		return -GW_E_ARG;
-	}
 	if (by->uid <= 0)
 		return 0;
 	if (proc_read(root, pid, &p) == 0 && p.uid == by->uid)

@@ -12,8 +12,8 @@
 #include "serve/guard_view.h"
 
 /* Finds the pid in our namespace and the start time (ticks since boot). Returns 0, or
- * -GW_E_ARG with a sentence in message: no such process, an ambiguous pid, or a kernel
- * thread. */
+ * -GW_E_ARG with a sentence in message: no such process, an ambiguous pid, a kernel
+ * thread, init, or this service. */
 int peer_process_find(const struct root *root, int64_t named, const struct guard_client *by,
 		      int64_t *ret_pid, uint64_t *ret_start_ticks, char *message, size_t size);
 
@@ -25,8 +25,7 @@ int peer_process_open(struct proc_id id, int *ret_fd);
 int peer_process_user(struct proc_id id, int64_t *ret_uid);
 
 /* Checks whether the client may register this process as a game. The process's user, root, and
- * a client with the token may. Nobody may register init, which never exits. Returns 0, or
- * -GW_E_PERM or -GW_E_ARG with a sentence in message. */
+ * a client with the token may. Returns 0, or -GW_E_PERM with a sentence in message. */
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size);
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* True if no parameter with this name comes before number i. If one does, replies 400. */
 static bool param_is_first(const struct request *q, struct reply *r, unsigned i)
@@ -218,6 +219,12 @@ static void no_such_device(const struct api *a, struct reply *r, int status,
 {
 	char there[512];
 
+	if (strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8) {
+		reply_problem(r, 400, "selector-too-short", "Use more of the UUID.",
+			      "\"%.96s\" is too short: give at least 4 characters after GPU-",
+			      selector);
+		return;
+	}
 	list_gpus(a->view.snap, there, sizeof(there));
 	reply_problem(r, status, "no-such-device",
 		      "Use the index of a GPU, its UUID or the first characters of its UUID, "

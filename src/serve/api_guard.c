@@ -5,6 +5,8 @@
 
 #include "json_request.h"
 
+#include "base/number.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -438,13 +440,11 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 	const struct guard_view *g = guard_doc_there(a, r);
 	const struct guard_operation *o;
 	struct json j;
-	char *end;
 	uint64_t id;
 
 	if (!g)
 		return;
-	id = strtoull(q->arg[0], &end, 10);
-	o = *end ? NULL : guard_operation_find(g->operations, id);
+	o = number_id(q->arg[0], &id) ? guard_operation_find(g->operations, id) : NULL;
 	if (!o) {
 		reply_problem(
 			r, 404, "no-such-operation",
@@ -583,17 +583,15 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	char *end;
-	int64_t pid;
-	int err;
+	uint64_t pid;
+	int err = -GW_E_NOENT;
 
 	if (!guard_doc_may_ask(a, r))
 		return;
-	pid = strtoll(q->arg[0], &end, 10);
-	err = *end ? -GW_E_NOENT
-		   : a->view.guard_ops->game_end(
-			     a->view.guarding, pid,
-			     &(struct guard_client){ q->who, q->uid, q->peer_pid, 0, NULL });
+	if (number_id(q->arg[0], &pid) && pid <= INT32_MAX)
+		err = a->view.guard_ops->game_end(
+			a->view.guarding, (int64_t)pid,
+			&(struct guard_client){ q->who, q->uid, q->peer_pid, 0, NULL });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
 			      "Use the account that registered the game, or send the token.",

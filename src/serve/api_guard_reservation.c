@@ -100,6 +100,16 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
+/* True if no other request waits for the reservation as long as this one. A client that repeats
+ * its request can wait longer than its first request. */
+static bool is_last_waiter(const struct guard_view *g, const struct reservation_wait *w)
+{
+	for (unsigned i = 0; g->rooms && i < GUARD_VIEW_ROOMS; i++)
+		if (g->rooms[i].id == w->id)
+			return g->rooms[i].wait_until_ns <= w->until_ns;
+	return true;
+}
+
 /* Replies 409 with the free and the total memory, so that the client can request less, use
  * another GPU, or try later. in_vain: a later attempt would fail too, so the reply has no
  * Retry-After. */
@@ -118,7 +128,8 @@ static void reply_insufficient(const struct api *a, const struct guard_view *g,
 	now_free = free_for(g, &room);
 	total = largest_gpu(g, &room, w->named);
 	never = (double)room.bytes > total;
-	a->view.guard_ops->release(a->view.guarding, w->id);
+	if (is_last_waiter(g, w))
+		a->view.guard_ops->release(a->view.guarding, w->id);
 	snprintf(text, sizeof(text), "%.0f", retry);
 	if (never || in_vain)
 		retry = (double)NAN;
@@ -177,11 +188,16 @@ static void check_reservation(const struct api *a, const struct guard_view *g,
 	uint64_t now = api_now(a);
 	char message[256] = "", text[400];
 	const char *stays = why_none_leaves(g);
-	int got =
-		a->view.guard_ops->reserved(a->view.guarding, w->id, message, sizeof(message));
+	int got = a->view.guard_ops->reserved(a->view.guarding, w->id, w->until_ns, message,
+					      sizeof(message));
 
 	if (got == 1) {
 		reply_made(a, g, w, message, r);
+	} else if (got == -GW_E_NOENT) {
+		reply_problem(r, 409, "reservation-ended",
+			      "Send the request again if the memory is still needed.",
+			      "the reservation ended while this request waited for the memory: "
+			      "its process exited, it was released, or its ttl_s is over");
 	} else if (got == 0 && !stays && now < w->until_ns) {
 		reply_again(r, now + POLL_NS);
 	} else {
@@ -206,7 +222,8 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason))
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
-		json_request_wrong(b, "\"bytes\" is required and must be above 0");
+		json_request_wrong(b, "\"bytes\" is required and must be from 1 to %.0f",
+				   BYTES_MOST);
 	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
 		 !(w->ttl_s == 0 && w->pid > 0))
 		json_request_wrong(
@@ -362,13 +379,11 @@ void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, r);
 	struct guard_reservation room;
-	char *end;
 	uint64_t id;
 
 	if (!g)
 		return;
-	id = strtoull(q->arg[0], &end, 10);
-	if (*end || !find_reservation(g, id, &room)) {
+	if (!number_id(q->arg[0], &id) || !find_reservation(g, id, &room)) {
 		reply_problem(r, 404, "no-such-reservation", "GET /api/v1/guard lists them.",
 			      "no reservation \"%.64s\"; it may have ended", q->arg[0]);
 		return;

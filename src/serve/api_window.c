@@ -59,6 +59,14 @@ static void send_window(struct reply *r, struct windows_entry *e)
 	json_end(&j);
 }
 
+/* Adds a header if the change is not on disk although the reply waited for it. e is NULL if the
+ * window was deleted. */
+static void mark_unstored(const struct api *a, struct reply *r, struct windows_entry *e)
+{
+	if (!windows_stored(&a->view, e))
+		reply_header(r, "X-Gpuward-Stored", "false");
+}
+
 struct window_request {
 	struct windows_ask ask;
 	const char *gpu[GPUS_MAX];
@@ -156,6 +164,7 @@ static void reply_opened(const struct api *a, const struct request *q, struct re
 		not_opened(a, r, -GW_E_NOENT);
 	} else if (!api_waits_for_store(a, q, r)) {
 		reply_header(r, "Location", o->path);
+		mark_unstored(a, r, e);
 		r->status = o->fresh ? 201 : 200;
 		send_window(r, e);
 	}
@@ -282,6 +291,7 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	}
 	if (*q->memory && api_waits_for_store(a, q, r))
 		return;
+	mark_unstored(a, r, NULL);
 	r->status = 204;
 }
 
@@ -346,8 +356,10 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = find_window(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a))) {
-		if (!api_waits_for_store(a, q, r))
+		if (!api_waits_for_store(a, q, r)) {
+			mark_unstored(a, r, e);
 			send_window(r, e);
+		}
 	} else
 		reply_again(r, api_now(a) + (q->tries < POLLS ? POLL_NS : LATE_NS));
 }

@@ -102,6 +102,11 @@ struct guard_view_key {
 struct guard_view_room {
 	uint64_t id; /* 0: free slot */
 	struct guard_view_key key;
+	uint64_t start_ticks; /* start time of the owner process */
+	/* The memory was free and a client knows it, so the owner may be using the memory. */
+	bool granted;
+	/* Monotonic time until which a client waits for the memory; the latest of all clients. */
+	uint64_t wait_until_ns;
 };
 
 /* The client that sent a request. */
@@ -184,13 +189,15 @@ struct guard_view_ops {
 	/* These work like guard_request(), guard_reserve(), guard_reservation_ready() and
 	 * guard_release(), and then carry out the guard's new orders at once. request() returns
 	 * 0 with a message if the request is accepted but not stored. reserve() also returns
-	 * -GW_E_ARG with a message if there is no such process. */
+	 * -GW_E_ARG with a message if there is no such process. After reserved() has returned 1
+	 * once, it returns 1 while the reservation lasts. Its client waits until until_ns. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
 		       uint64_t ttl_ns, const struct guard_client *by, uint64_t *ret_id,
 		       char *message, size_t size);
-	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
+	int (*reserved)(void *engine, uint64_t id, uint64_t until_ns, char *message,
+			size_t size);
 	void (*release)(void *engine, uint64_t id);
 	/* These work like games_begin() and games_end(). *pid becomes the pid in our namespace.
 	 * They also return -GW_E_PERM: with a message if the process does not belong to the

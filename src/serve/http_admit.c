@@ -153,6 +153,8 @@ static enum admitted check_framing(struct conn *c, const char *version)
 		return bad_frame(c, "bad-header", "Authorization occurs twice.");
 	if (heads->origins > 1)
 		return bad_frame(c, "bad-header", "Origin occurs twice.");
+	if (heads->keys > 1)
+		return bad_frame(c, "bad-header", "Idempotency-Key occurs twice.");
 	return PASSED;
 }
 

@@ -101,6 +101,7 @@ static const struct {
 	C("Transfer-Encoding", transfer, transfers),
 	C("Authorization", authorization, authorizations),
 	C("Origin", origin, origins),
+	C("Idempotency-Key", key, keys),
 	W("X-Request-Id", id),
 	C("Content-Type", type, types),
 	W("Access-Control-Request-Method", method),

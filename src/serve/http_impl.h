@@ -176,8 +176,8 @@ enum conn_state {
 /* The headers that we use; borrowed from the library. */
 struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
-		*origin, *id, *type, *method;
-	unsigned hosts, lengths, transfers, authorizations, origins, types, params, lines;
+		*origin, *id, *type, *method, *key;
+	unsigned hosts, lengths, transfers, authorizations, origins, types, keys, params, lines;
 	/* The next header line must begin here. NULL: lines are not checked. */
 	const char *next;
 	bool bad; /* A line is invalid or contains a NUL. */

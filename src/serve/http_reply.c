@@ -347,7 +347,8 @@ static void add_cors(struct MHD_Response *m, const char *origin)
 {
 	MHD_add_response_header(m, "Access-Control-Allow-Origin", origin);
 	MHD_add_response_header(m, "Access-Control-Expose-Headers",
-				"ETag, Retry-After, X-Gpuward-Simulated, X-Request-Id");
+				"ETag, Retry-After, X-Gpuward-Simulated, "
+				"X-Gpuward-Stored, X-Request-Id");
 }
 
 static void add_form_headers(struct MHD_Response *m, const struct entry *e, bool gzip,

@@ -214,6 +214,9 @@ struct view_ops {
 	 * would continue from a lower value, which Prometheus would count again from 0, and a
 	 * change that was answered would be undone. */
 	bool (*stored)(void *engine);
+	/* Returns why nothing can be stored now; NULL: there is no problem. Documents stay in
+	 * the queue meanwhile, and are lost if the service ends. */
+	const char *(*store_problem)(void *engine);
 };
 
 /* Sentences about what the service cannot do because memory or threads are missing. NULL: no

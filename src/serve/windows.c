@@ -111,7 +111,8 @@ static void learn_sensors(const struct windows *w, struct windows_entry *e)
  * meter, and announces the end. */
 static void finish_window(struct windows *w, const struct view *v, struct windows_entry *e)
 {
-	bool kept, made;
+	bool made;
+	int err;
 
 	if (e->window)
 		gw_window_wait(e->window, 0);
@@ -121,11 +122,11 @@ static void finish_window(struct windows *w, const struct view *v, struct window
 	windows_sum_up(e, e->window, &e->sum);
 	e->state = WINDOWS_HAS_ENDED;
 	made = windows_make_document(e) == 0;
-	kept = windows_keep(v, e) == 0;
+	err = windows_keep(v, e);
 	if (made)
 		free_details(e);
 	leave_meter(w, e);
-	windows_announce(w, v, e, kept);
+	windows_announce(w, v, e, err);
 	move_to_front(w, e);
 }
 
@@ -251,6 +252,8 @@ void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns)
 	w->meter = v->meter;
 	for (e = w->first; e; e = next) {
 		next = e->next;
+		if (e->queued)
+			windows_stored(v, e);
 		if (e->state != WINDOWS_HAS_ENDED)
 			advance_window(w, v, e, now_ns);
 	}
@@ -425,7 +428,7 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 		return err;
 	}
 	w->meter = v->meter;
-	windows_announce(w, v, e, windows_keep(v, e) == 0);
+	windows_announce(w, v, e, windows_keep(v, e));
 	*ret = e;
 	return 0;
 }

@@ -81,6 +81,11 @@ void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns);
 /* Ends every open window with the available data, because the meter is about to stop. */
 void windows_meter_gone(struct windows *w, const struct view *v);
 
+/* Emits an event if the last change of the window could not be stored, and no event has reported
+ * that. Returns false if the change is not stored, or not yet. e is NULL if the window was
+ * deleted. */
+bool windows_stored(const struct view *v, struct windows_entry *e);
+
 const char *windows_id(const struct windows_entry *e);
 unsigned windows_open_count(const struct windows *w);
 

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Separates the head of a document from its parts. No string in the document can contain this
- * separator, because quotes in strings are escaped. */
+/* Separates the head of a document from its parts, as a key of the document itself. A client
+ * can choose the same key for a tag. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
@@ -330,10 +330,31 @@ static void windows_crash_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
+/* Returns where the head of a document ends; NULL: it has no such key. */
+static const char *find_head_end(const char *document)
+{
+	unsigned depth = 0;
+	bool quoted = false;
+
+	for (const char *p = document; *p; p++) {
+		if (depth == 1 && !quoted && strncmp(p, HEAD_END, strlen(HEAD_END)) == 0)
+			return p;
+		if (quoted && *p == '\\' && p[1])
+			p++;
+		else if (*p == '"')
+			quoted = !quoted;
+		else if (!quoted && (*p == '{' || *p == '['))
+			depth++;
+		else if (!quoted && (*p == '}' || *p == ']'))
+			depth--;
+	}
+	return NULL;
+}
+
 /* Takes ownership of a document. */
 static void windows_set_document(struct windows_entry *e, char *document)
 {
-	const char *end = strstr(document, HEAD_END);
+	const char *end = find_head_end(document);
 
 	free(e->document);
 	e->document = document;
@@ -412,17 +433,25 @@ static int keep_open(const struct view *v, const struct windows_entry *e)
 	return err ? err : keep_key(v, e);
 }
 
+static const char *store_problem(const struct view *v)
+{
+	return v->ops && v->ops->store_problem ? v->ops->store_problem(v->engine) : NULL;
+}
+
 int windows_keep(const struct view *v, const struct windows_entry *e)
 {
 	int err;
 
-	if (e->state != WINDOWS_HAS_ENDED)
-		return keep_open(v, e);
-	/* If the document cannot be made, the window is lost. Its record as an open window is
-	 * deleted nevertheless, because the window did not end with a crash. */
-	err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
-	delete_document(v, KIND_OPEN, e->id);
-	return err;
+	if (e->state != WINDOWS_HAS_ENDED) {
+		err = keep_open(v, e);
+	} else {
+		/* If the document cannot be made, the window is lost. Its record as an open
+		 * window is deleted nevertheless, because the window did not end with a
+		 * crash. */
+		err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
+		delete_document(v, KIND_OPEN, e->id);
+	}
+	return !err && store_problem(v) ? -GW_E_IO : err;
 }
 
 void windows_unkeep(const struct view *v, const struct windows_entry *e)
@@ -432,9 +461,16 @@ void windows_unkeep(const struct view *v, const struct windows_entry *e)
 		delete_document(v, KIND_KEY, e->id);
 }
 
-static void event_sentence(const struct windows_entry *e, bool kept, char *out, size_t size)
+#define NOT_STORED                                                                           \
+	"could not be stored and is lost if the service restarts before the history can be " \
+	"written"
+
+static void event_sentence(const struct windows_entry *e, int err, char *out, size_t size)
 {
-	const char *more = kept ? "" : "; it could not be stored and is lost after a restart";
+	const char *more = !err              ? ""
+			   : err == -GW_E_IO ? "; it " NOT_STORED
+					     : "; it could not be stored and is lost after a "
+					       "restart";
 	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
 				    e->label);
 
@@ -471,21 +507,59 @@ static uint64_t emit_event(const struct view *v, const char *severity, const cha
 	return v->ops && v->ops->emit ? v->ops->emit(v->engine, &event) : 0;
 }
 
-void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
-		      bool kept)
+void windows_announce(struct windows *w, const struct view *v, struct windows_entry *e, int err)
 {
-	char text[256];
+	char text[320];
 
-	event_sentence(e, kept, text, sizeof(text));
-	push_document(w, e, emit_event(v, kept ? "info" : "warning", text));
+	event_sentence(e, err, text, sizeof(text));
+	e->queued = !err;
+	push_document(w, e, emit_event(v, err ? "warning" : "info", text));
+}
+
+bool windows_stored(const struct view *v, struct windows_entry *e)
+{
+	const char *problem = store_problem(v);
+	bool stored = !problem && (!v->ops || !v->ops->stored || v->ops->stored(v->engine));
+	char text[200];
+
+	if (e && e->queued && problem) {
+		snprintf(text, sizeof(text), "window %s " NOT_STORED, e->id);
+		emit_event(v, "warning", text);
+	}
+	if (e && (problem || stored))
+		e->queued = false;
+	return stored;
 }
 
 struct loading {
 	struct windows *w;
+	const struct view *v;
 	bool open; /* The stored windows were open when the service ended, so it crashed. */
 	struct windows_entry *crashed[WINDOWS_OPEN_MAX];
 	unsigned count;
 };
+
+/* True if the text is not a JSON object, because the file was damaged or changed. */
+static bool is_damaged(const char *json)
+{
+	struct json_doc *o = NULL;
+	char why[160];
+	int err = json_doc_new(json, strlen(json), &o, why, sizeof(why));
+	bool damaged = err == -GW_E_PARSE || (o && json_doc_type(o, "") != JSON_DOC_OBJECT);
+
+	json_doc_free(o);
+	return damaged;
+}
+
+static void drop_damaged(const struct loading *l, const char *id)
+{
+	char text[160];
+
+	snprintf(text, sizeof(text),
+		 "the stored document of window %.64s is damaged; it was deleted", id);
+	delete_document(l->v, l->open ? KIND_OPEN : KIND, id);
+	emit_event(l->v, "warning", text);
+}
 
 /* Adds a stored window before the ended ones, because stored windows arrive oldest first. */
 static void load_window(void *arg, const char *id, const char *json)
@@ -496,6 +570,10 @@ static void load_window(void *arg, const char *id, const char *json)
 
 	if (windows_find(l->w, id) || strlen(id) >= sizeof(e->id))
 		return;
+	if (is_damaged(json)) {
+		drop_damaged(l, id);
+		return;
+	}
 	e = calloc(1, sizeof(*e));
 	document = e ? strdup(json) : NULL;
 	if (!document) {
@@ -555,7 +633,7 @@ static void report_crashed(struct windows *w, const struct view *v,
 
 void windows_load(struct windows *w, const struct view *v)
 {
-	struct loading l = { .w = w };
+	struct loading l = { .w = w, .v = v };
 
 	if (w->loaded || !v->ops || !v->ops->each_document)
 		return;

@@ -58,6 +58,8 @@ struct windows_entry {
 	/* cause of the end: "request", "limit", "lease", "meter", "crash"; NULL: open */
 	const char *ended_by;
 	struct windows_times time;
+	/* The last change is in the queue of the store; it is unknown whether it will be stored. */
+	bool queued;
 	bool simulated;
 	char *tags; /* the tags of the request as JSON */
 	struct windows_device *device;
@@ -96,14 +98,15 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p);
 /* Makes the document of an ended window. Returns 0, or the error of the buf. */
 int windows_make_document(struct windows_entry *e);
 
-/* Stores the document of an ended window, or a record of an open one. Returns 0 or an error. */
+/* Stores the document of an ended window, or a record of an open one. Returns 0 or an error;
+ * -GW_E_IO: it is lost if the service ends before the store can be written again. */
 int windows_keep(const struct view *v, const struct windows_entry *e);
 void windows_unkeep(const struct view *v, const struct windows_entry *e);
 
-/* Emits the event that the window began or ended. kept false: the event says that the window
- * could not be stored. */
-void windows_announce(struct windows *w, const struct view *v, const struct windows_entry *e,
-		      bool kept);
+/* Emits the event that the window began or ended. err is the result of windows_keep(): the
+ * event says if the window could not be stored. */
+void windows_announce(struct windows *w, const struct view *v, struct windows_entry *e,
+		      int err);
 
 /* Loads stored windows once, and reports those that were open at a crash. */
 void windows_load(struct windows *w, const struct view *v);

@@ -15,7 +15,7 @@ import requests
 import support
 from guarded import Guarded, Recorder, by_signal, configure, held, quick, table
 from service import Service
-from worker import GIB, Contender, Process, World, ticks
+from worker import GIB, UUID, Contender, Process, World, ticks
 
 SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_write.so"
 with_shim = pytest.mark.skipif(not SHIM.exists(), reason=f"{SHIM.name} is not built")
@@ -482,8 +482,29 @@ def test_a_reservation_has_the_same_key_after_a_restart(s):
     again = reserve(GIB)
     assert again.status_code == 200 and again.headers["Location"] == first.headers["Location"], again.text
     assert reserve(2 * GIB).status_code == 422
+    s.observes()  # a new reservation needs a scene
     s.release(first.json()["id"])
     assert reserve(2 * GIB).status_code == 201
+
+
+def test_a_repeated_request_does_not_end_a_reservation_that_is_in_use(s, world, worker):
+    def reserve():
+        return s.post("/api/v1/guard/reservations", token=True, json={"bytes": 12 * GIB, "ttl_s": 600},
+                      headers={"Idempotency-Key": "render-7"})
+
+    def in_use():
+        gpu = s.get(f"/api/v1/guard/gpus/{UUID}")
+        return gpu.status_code == 200 and gpu.json()["memory_free_bytes"] < 5 * GIB
+    s.settled()
+    first = reserve()
+    assert first.status_code == 201, first.text
+    with Contender(world, 20 * GIB):
+        for _ in range(2):
+            s.wait(in_use)
+            again = reserve()
+            assert again.status_code == 200 and again.headers["Location"] == first.headers["Location"], again.text
+            assert [r["id"] for r in s.reservations()] == [first.json()["id"]]
+            s.restart(signal.SIGKILL)
 
 
 def test_a_reservation_that_was_refused_or_released_does_not_come_back(s, world, worker):

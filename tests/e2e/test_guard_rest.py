@@ -325,6 +325,12 @@ def test_a_reservation_with_the_same_key_is_the_same(live):
     assert live.ask("DELETE", third.headers["Location"], token=True).status_code == 204
 
 
+def test_a_reservation_for_init_or_the_service_is_refused(live):
+    for pid in (1, live.child.pid):
+        got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": pid, "ttl_s": 0})
+        assert got.status_code == 400 and f"process {pid} is" in got.json()["detail"], got.text
+
+
 def test_a_reservation_for_a_process_that_does_not_exist_is_refused(live):
     got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": 2**31 - 1})
     assert got.status_code == 400 and "process" in got.json()["detail"]

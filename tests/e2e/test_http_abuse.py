@@ -555,6 +555,14 @@ def test_a_page_of_another_origin_may_not_send_anything_but_get(server):
     assert server.ask("/tick", headers=["Origin: null"]).status == 200
 
 
+def test_two_idempotency_keys_are_refused(server):
+    keys = ["Idempotency-Key: a", "idempotency-key: b"]
+    for headers, status in ((keys[:1], 200), (keys, 400), (keys[:1] * 2, 400)):
+        got = server.ask("/open", "POST", ["Content-Type: application/json", *headers], b"{}")
+        assert got.status == status, headers
+    assert b"Idempotency-Key occurs twice" in got.body
+
+
 def test_other_origins_may_not_change_anything(token):
     with serving(token=token, origins="https://dash.example") as s:
         own = "http://%s:%d" % s.address

@@ -576,6 +576,9 @@ def test_settings_change_only_when_enabled_and_come_back():
 
         r = s.ask("PUT", path, token=True, json={"watts": 1})
         assert r.status_code == 400 and "W" in r.text
+        for several in ("all", "GPU-5"):
+            r = s.ask("PUT", path.replace(uuid, several), token=True, json={"watts": 400})
+            assert r.status_code == 400, r.text
         r = s.ask("PUT", path, token=True, json={"watts": 400})
         assert r.status_code == 200, r.text
         assert s.ask("DELETE", path, token=True).status_code == 200
@@ -775,6 +778,30 @@ def test_ids_grow_when_the_disk_becomes_full_and_it_is_killed(small_disk):
         assert_no_less(metric(s, "gpuward_energy_joules_total"), kept)
         assert last_event(s) >= last
         assert any(e["id"] <= first for e in s.get("/api/v1/events").json()["events"])
+
+
+def test_windows_on_a_full_disk_are_answered_and_reported_as_not_stored(small_disk):
+    place, fill, empty = small_disk
+    with Service("two-gpus", state=str(place / "history.db"), config="[service]\ninterval = '100ms'\n") as s:
+        def unstored():
+            return [e["text"] for e in s.get("/api/v1/events").json()["events"]
+                    if e["kind"] == "window" and "could not be stored and is lost" in e["text"]]
+        good = s.post("/api/v1/windows", json={})
+        assert good.status_code == 201 and "X-Gpuward-Stored" not in good.headers
+        fill()
+        s.wait(lambda: "the disk is full" in state_of(s))
+        lost = s.post("/api/v1/windows", json={})
+        assert lost.status_code == 201 and lost.headers["X-Gpuward-Stored"] == "false"
+        assert len(unstored()) == 1 and lost.json()["id"] in unstored()[0]
+        stopped = s.post(lost.headers["Location"] + "/stop")
+        assert stopped.status_code == 200 and stopped.json()["state"] == "ended"
+        assert stopped.headers["X-Gpuward-Stored"] == "false" and len(unstored()) == 2
+        empty()
+        s.wait(lambda: state_of(s) == "ok")
+        assert "X-Gpuward-Stored" not in s.post(good.headers["Location"] + "/stop").headers
+        s.restart(signal.SIGKILL)  # the queue was written when the disk had room again
+        assert {w["state"] for w in s.get("/api/v1/windows").json()["windows"]} == {"ended"}
+        assert len(s.get("/api/v1/windows").json()["windows"]) == 2
 
 
 DEVICE = "/devices/pci0000:00/0000:01:00.0"

@@ -104,6 +104,22 @@ API_TEST(one_gpu_is_found_by_each_of_its_names)
 	says(uuid);
 }
 
+API_TEST(a_beginning_of_a_uuid_that_is_too_short_is_refused_with_the_length)
+{
+	static const char *const paths[] = { "/api/v1/devices/GPU-51", "/api/v1/devices/gpu-",
+					     "/api/v1/snapshot?gpu=GPU-5" };
+
+	begin(TWO_GPUS);
+	for (size_t i = 0; i < COUNT_OF(paths); i++) {
+		get(paths[i], 400);
+		says("is too short: give at least 4 characters after GPU-");
+	}
+	get("/api/v1/devices/GPU-5100", 200);
+	get("/api/v1/devices/GPU-5199", 404);
+	get("/api/v1/devices/all", 400);
+	says("matches 2 GPUs");
+}
+
 API_TEST(a_snapshot_shows_only_the_requested_gpus)
 {
 	begin(TWO_GPUS);

@@ -123,7 +123,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 }
 
 /* Lets the guard observe a new scene first, because time has passed. */
-static int reserved(void *engine, uint64_t id, char *message, size_t size)
+static int reserved(void *engine, uint64_t id, uint64_t until, char *message, size_t size)
 {
 	world(NULL);
 	return guard_reservation_ready(w.guard, id, message, size);
@@ -135,7 +135,13 @@ static void release_room(void *engine, uint64_t id)
 	guard_release(w.guard, id, now());
 }
 
+static int end_game(void *engine, int64_t pid, const struct guard_client *by)
+{
+	return pid == 1 ? 0 : -GW_E_NOENT;
+}
+
 static const struct guard_view_ops guard_ops = { .request = guard_asked,
+						 .game_end = end_game,
 						 .reserve = reserve,
 						 .reserved = reserved,
 						 .release = release_room };
@@ -486,6 +492,36 @@ TEST(a_reservation_is_answered_when_the_worker_has_left)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
 }
 
+TEST(the_bounds_of_a_reservation_are_in_the_message)
+{
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":9.1e15}", 400);
+	says("must be from 1 to 9000000000000000");
+	post("/api/v1/guard/reservations", "{}", 400);
+	says("\\\"bytes\\\" is required");
+}
+
+TEST(an_id_has_only_one_spelling)
+{
+	static const char *const other[] = { "+1", " 1", "01", "-18446744073709551615", "1x" };
+	char path[64];
+
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":1048576}", 201);
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	for (size_t i = 0; i < COUNT_OF(other); i++) {
+		snprintf(path, sizeof(path), "/api/v1/guard/reservations/%s", other[i]);
+		request(HTTP_DELETE, path, "", 404);
+		snprintf(path, sizeof(path), "/api/v1/guard/operations/%s", other[i]);
+		get(path, 404);
+		snprintf(path, sizeof(path), "/api/v1/guard/games/%s", other[i]);
+		request(HTTP_DELETE, path, "", 404);
+	}
+	get("/api/v1/guard/operations/1", 200);
+	request(HTTP_DELETE, "/api/v1/guard/games/1", "", 204);
+	request(HTTP_DELETE, "/api/v1/guard/reservations/1", "", 204);
+}
+
 TEST(a_reservation_for_less_than_a_nanosecond_ends)
 {
 	begin_guard(GUARD_ENFORCE);
@@ -509,6 +545,32 @@ TEST(a_reservation_that_is_not_free_in_time_is_cancelled)
 	assert_int_equal(w.releases, 1);
 	get("/api/v1/guard", 200);
 	at("reservations", "[]");
+}
+
+TEST(a_reservation_that_ends_while_its_client_waits_is_not_reported_as_too_little_memory)
+{
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"ttl_s\":1}", 409);
+	at("word", "\"reservation-ended\"");
+	says("ended while this request waited");
+	assert_null(json_at(t.reply.body.p, "needed"));
+	assert_null(fake_find(&fake.out, "Retry-After"));
+	assert_int_equal(w.releases, 0);
+}
+
+TEST(a_request_that_fails_leaves_the_reservation_to_a_client_that_waits_longer)
+{
+	struct guard_view_room rooms[GUARD_VIEW_ROOMS] = { { .id = 1 } };
+
+	begin_guard(GUARD_ENFORCE);
+	rooms[0].wait_until_ns = now() + 2 * NS_PER_S;
+	w.view.rooms = rooms;
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
+	assert_int_equal(w.releases, 0);
+	get("/api/v1/guard", 200);
+	at("reservations.0.id", "\"1\"");
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
+	assert_int_equal(w.releases, 1);
 }
 
 /* Reserves memory that will never be free. */

@@ -25,6 +25,7 @@ static struct {
 	unsigned queued, passed, written;
 	bool lasting;
 	char text[700];
+	char document[1000]; /* the last document that was queued */
 	int game_err;
 	int64_t game_uid;
 	bool game_unkept;
@@ -101,6 +102,7 @@ int store_put_document(struct store *s, const char *kind, const char *id, const 
 		       size_t size)
 {
 	seen.queued++;
+	snprintf(seen.document, sizeof(seen.document), "%s", json);
 	return 0;
 }
 
@@ -331,6 +333,50 @@ TEST(a_reservation_and_its_end_are_on_disk_before_the_answer)
 	seen.write_err = -GW_E_IO;
 	guard_service_ops.release(&g, id);
 	assert_in(seen.text, "cannot be stored (the disk is full)");
+	world_done(&o);
+}
+
+TEST(a_granted_reservation_stays_granted_when_its_memory_is_used)
+{
+	const struct guard_view_key key = { "key", "body" };
+	const struct guard_client by = { "token", -1, -1, 0, &key };
+	char message[300] = "";
+	unsigned stored;
+	uint64_t id;
+
+	begin();
+	assert_int_equal(
+		guard_service_ops.reserve(&g, NULL, 6 * GIB, 0, 0, &by, &id, message, 300), 0);
+	assert_int_equal(guard_service_ops.reserved(&g, id, o.now + S, message, 300), 0);
+	assert_in(seen.document, "\"granted\":false");
+	world_run(&o, 5 * S); /* the worker leaves */
+	assert_int_equal(guard_service_ops.reserved(&g, id, o.now, message, 300), 1);
+	assert_in(seen.document, "\"granted\":true");
+	assert_int_equal(seen.written, seen.queued); /* before the answer */
+	stored = seen.queued;
+	world_guest(&o, "job", 0, 11 * GIB, 0, 0);
+	world_run(&o, 5 * S);
+	assert_true(guard_reservation_ready(o.g, id, message, 300) != 1);
+	assert_int_equal(guard_service_ops.reserved(&g, id, o.now, message, 300), 1);
+	assert_string_equal(message, "the memory was free when the reservation was granted");
+	assert_int_equal(seen.queued, stored);
+	guard_service_ops.release(&g, id);
+	assert_int_equal(guard_service_ops.reserved(&g, id, o.now, message, 300), -GW_E_NOENT);
+	world_done(&o);
+}
+
+TEST(a_reservation_knows_until_when_its_last_client_waits)
+{
+	const struct guard_client by = { "token", -1, -1, 0, NULL };
+	char message[300] = "";
+	uint64_t id;
+
+	begin();
+	assert_int_equal(
+		guard_service_ops.reserve(&g, NULL, 6 * GIB, 0, 0, &by, &id, message, 300), 0);
+	assert_int_equal(guard_service_ops.reserved(&g, id, 7 * S, message, 300), 0);
+	assert_int_equal(guard_service_ops.reserved(&g, id, 5 * S, message, 300), 0);
+	assert_int_equal(g.room[0].wait_until_ns, 7 * S);
 	world_done(&o);
 }
 

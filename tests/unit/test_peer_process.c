@@ -120,11 +120,15 @@ TEST(only_owner_root_and_token_may_register_a_game)
 	assert_int_equal(plays(60, -1), 0);
 }
 
-TEST(system_processes_cannot_be_registered_as_games)
+TEST(init_and_the_service_own_no_game_and_no_reservation)
 {
-	assert_int_equal(plays(1, 1000), -GW_E_ARG);
-	assert_int_equal(plays(1, -1), -GW_E_ARG);
-	assert_in(message, "never exits");
+	int64_t pid;
+
+	assert_int_equal(find(1, -1, &pid), -GW_E_ARG);
+	assert_in(message, "process 1 is init");
+	process(getpid(), "4194560", 0, "4711");
+	assert_int_equal(find(getpid(), -1, &pid), -GW_E_ARG);
+	assert_in(message, "is gpuward itself");
 }
 
 TEST_MAIN(setup, teardown)

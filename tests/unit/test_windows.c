@@ -125,6 +125,52 @@ API_TEST(kept_windows_are_there_after_a_restart)
 	at("windows.0.id", "\"w1\"");
 }
 
+API_TEST(a_tag_with_the_name_of_a_key_does_not_cut_the_document)
+{
+	static const char body[] =
+		"{\"tags\":{\"x\":\"1\",\"parts_left_out\":\"no\",\"y\":\"\\\"}]\"}}";
+	char *tag;
+
+	begin(TWO_GPUS);
+	memset(&pushed, 0, sizeof(pushed));
+	windows_stream(t.api.windows, (struct stream *)&t);
+	post("/api/v1/windows", body, 201);
+	windows_meter_gone(t.api.windows, &t.api.view);
+	assert_int_equal(pushed.count, 2);
+	tag = json_at(pushed.json, "tags.parts_left_out");
+	assert_non_null(tag);
+	free(tag);
+	for (unsigned i = 0; i < 2; i++) {
+		get("/api/v1/windows", 200);
+		at("windows.0.tags.parts_left_out", "\"no\"");
+		at("windows.0.parts_left_out", "false");
+		windows_free(t.api.windows);
+		assert_int_equal(windows_new(&t.api.windows), 0);
+		windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	}
+}
+
+API_TEST(a_damaged_document_is_dropped_when_it_is_loaded)
+{
+	static const char *const damaged[] = { "{\"id\":\"w1\"", "[1]", "",
+					       "{\"id\":\"\xff\"}" };
+
+	for (size_t i = 0; i < COUNT_OF(damaged); i++) {
+		begin(TWO_GPUS);
+		snprintf(t.kept_id, sizeof(t.kept_id), "w1");
+		snprintf(t.kept_json, sizeof(t.kept_json), "%s", damaged[i]);
+		windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+		assert_null(windows_find(t.api.windows, "w1"));
+		assert_int_equal(t.forgotten, 1);
+		assert_int_equal(t.logged, 1);
+		assert_in(t.logged_text, "window w1 is damaged");
+		get("/api/v1/windows", 200);
+		at("windows", "[]");
+		end(NULL);
+	}
+	begin(TWO_GPUS);
+}
+
 /* Replaces the windows by those that a new process loads from the store. */
 static void crash_and_restart(void)
 {
@@ -275,6 +321,68 @@ API_TEST(a_window_that_cannot_be_kept_is_reported)
 	windows_meter_gone(t.api.windows, &t.api.view);
 	assert_string_equal(t.logged_severity, "warning");
 	assert_in(t.logged_text, "could not be stored");
+}
+
+static const char *problem;
+
+static const char *store_problem(void *engine)
+{
+	return problem;
+}
+
+/* The documents are in the queue of the store, which accepts them. */
+API_TEST(a_window_that_a_full_disk_does_not_store_is_reported)
+{
+	struct view_ops mine = ops;
+	char stop[64];
+
+	begin(TWO_GPUS);
+	mine.store_problem = store_problem;
+	t.api.view.ops = &mine;
+	problem = NULL;
+	post("/api/v1/windows", "{}", 201);
+	assert_null(fake_find(&fake.out, "X-Gpuward-Stored"));
+	assert_string_equal(t.logged_severity, "info");
+	problem = "the disk is full";
+	post("/api/v1/windows", "{}", 201);
+	assert_string_equal(fake_find(&fake.out, "X-Gpuward-Stored"), "false");
+	assert_string_equal(t.logged_severity, "warning");
+	assert_in(t.logged_text, "began; it could not be stored and is lost if the service");
+	assert_int_equal(t.logged, 2);
+	run_for(2);
+	assert_int_equal(t.logged, 2); /* once per change */
+	snprintf(stop, sizeof(stop), "/api/v1/windows/%s/stop", t.begun_id);
+	post(stop, "", 200);
+	assert_string_equal(fake_find(&fake.out, "X-Gpuward-Stored"), "false");
+	assert_in(t.logged_text, "J in ");
+	assert_in(t.logged_text, "; it could not be stored");
+	assert_int_equal(t.logged, 3);
+	*strrchr(stop, '/') = '\0';
+	request(HTTP_DELETE, stop, "", 204);
+	assert_string_equal(fake_find(&fake.out, "X-Gpuward-Stored"), "false");
+	problem = NULL;
+}
+
+API_TEST(a_window_whose_writing_fails_later_is_reported)
+{
+	struct view_ops mine = ops;
+
+	begin(TWO_GPUS);
+	mine.store_problem = store_problem;
+	t.api.view.ops = &mine;
+	problem = NULL;
+	unstored = 3;
+	opened("late");
+	run_for(1);
+	assert_int_equal(t.logged, 1);
+	problem = "the disk is full";
+	run_for(1);
+	assert_int_equal(t.logged, 2);
+	assert_in(t.logged_text, "could not be stored and is lost if the service restarts");
+	run_for(1);
+	assert_int_equal(t.logged, 2);
+	problem = NULL;
+	unstored = 0;
 }
 
 API_TEST(a_window_that_was_open_at_a_crash_is_reported_at_the_next_start)
