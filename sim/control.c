@@ -168,7 +168,7 @@ __attribute__((constructor)) static void sim_begin(void)
 {
 	const char *scenario = getenv("GPUWARD_SIM"), *calls = getenv("GPUWARD_SIM_CALLS");
 	pthread_condattr_t attributes;
-	char error[sizeof(sim.error)];
+	char error[300], reason[sizeof(sim.error)];
 
 	pthread_condattr_init(&attributes);
 	pthread_cond_init(&sim.moved, &attributes);
@@ -179,8 +179,13 @@ __attribute__((constructor)) static void sim_begin(void)
 		scenario = "demo";
 	if (gpuward_sim_load(scenario, error, sizeof(error)) == 0)
 		return;
-	fprintf(stderr, "gpuward-sim: %s\n", error);
-	make_empty(error);
+	/* The library recognises the name of the variable in this message (nvml.c). */
+	snprintf(reason, sizeof(reason), "GPUWARD_SIM: %s", error);
+	fprintf(stderr, "gpuward-sim: %s%s\n", reason,
+		strstr(error, "no such scenario") != NULL
+			? "; gpuward list --simulate=help lists the built-in scenarios"
+			: "");
+	make_empty(reason);
 }
 
 __attribute__((destructor)) static void sim_end(void)

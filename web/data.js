@@ -303,9 +303,12 @@ function refreshSince() {
 		return;
 	lacks.forEach((d) => sinceAsked.add(keyOf(d)));
 	ask("devices").then((r) => {
-		for (const d of r.devices)
+		for (const d of r.devices) {
 			if (d.energy_since_utc)
 				model.since.set(keyOf(d), Date.parse(d.energy_since_utc));
+			if (d.energy_joules_total == null) // A service that has just started has measured nothing yet.
+				sinceAsked.delete(keyOf(d));
+		}
 	}).catch(() => sinceAsked.clear());
 }
 
@@ -342,6 +345,9 @@ function greet() {
 	open = true;
 	opened = performance.now();
 	notReady = "";
+	// The service may have been restarted, and may count its energy from zero.
+	model.since.clear();
+	sinceAsked.clear();
 	// Load what was missed while there was no connection.
 	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
 	for (const fn of [refreshWindows, refreshSelf, refreshEvents])

@@ -144,6 +144,7 @@ class Fleet {
 		put($("fleet-error"), why ? f.sentences(why, d ? `These figures are ${f.span(old)} old` : "") : "");
 		put($("fleet-age"), d ? `${d.prometheus}, ${f.span(Math.round(old))} old` : why ? "" : "Asking Prometheus …");
 		$("fleet-simulated").hidden = !d?.simulated;
+		put($("fleet-simulated"), d?.gpus_real ? "Some of these GPUs are simulated: their values are not real" : "SIMULATED GPUs: no value is real");
 	}
 
 	drawTotals(d) {

@@ -147,7 +147,7 @@ function fillReasons(cell, d) {
 	if (cell.dataset.key === key && !cell.querySelector(".unseen"))
 		return;
 	cell.dataset.key = key;
-	cell.title = "";
+	cell.title = list.map((x) => REASONS[x] || f.words(x)).join(", ");
 	cell.replaceChildren(...(list.length ? list.map((x) =>
 		el("span", { className: CALM.has(x) ? "tag calm" : "tag warn", textContent: REASONS[x] || f.words(x) })) :
 		[el("span", { className: "none", textContent: "nothing" })]));

@@ -1,5 +1,5 @@
 // windows: starts, stops and lists energy windows.
-import { change, forgetWindow, model, openWindows } from "./data.js";
+import { change, forgetWindow, model, openWindows, whyBlind } from "./data.js";
 import * as f from "./format.js";
 import { Table } from "./table.js";
 import { codes } from "./words.js";
@@ -145,7 +145,12 @@ export function windows(needToken) {
 			$("window-label").value = "";
 	});
 
+	const start = $("window-form").querySelector("button");
 	function chooseGpus() {
+		const why = model.devices.length ? "" : whyBlind() || "there is no GPU to measure";
+		if (start.disabled || why) // A note about a failed request stays while there are GPUs.
+			put(note, f.sentences(why));
+		start.disabled = Boolean(why);
 		const select = $("window-gpus"), want = ["", ...model.devices.map((d) => d.uuid || String(d.index))];
 		if ([...select.options].map((o) => o.value).join() !== want.join())
 			select.replaceChildren(el("option", { value: "", textContent: "all" }), ...model.devices.map((d) =>

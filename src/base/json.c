@@ -43,6 +43,8 @@ size_t json_escape(struct buf *out, const char *s)
 		buf_adds(out, "\xef\xbf\xbd");
 	else if (n == 1)
 		escape_byte(out, (unsigned char)*s);
+	else if (utf8_is_control(utf8_decode(s, n))) /* for readers on a terminal */
+		buf_addf(out, "\\u%04x", utf8_decode(s, n));
 	else
 		buf_add(out, s, n);
 	return n ? n : 1;

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The memory layout of the values of jansson 2 (libjansson.so.4). Jansson's macros compile this
@@ -42,6 +43,7 @@ struct jansson_error {
 	C(struct jansson_value *, get, "json_object_get",                                     \
 	  (const struct jansson_value *v, const char *key))                                   \
 	C(const char *, string, "json_string_value", (const struct jansson_value *v))         \
+	C(int, set_string, "json_string_set", (struct jansson_value *v, const char *text))    \
 	C(double, number, "json_number_value", (const struct jansson_value *v))               \
 	C(long long, integer, "json_integer_value", (const struct jansson_value *v))          \
 	C(int, equal, "json_equal",                                                           \
@@ -160,6 +162,42 @@ int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
 			 struct json_doc_error *error)
 {
 	return json_doc_parse(text, n, JANSSON_LENIENT, ret, error);
+}
+
+static int clean_string(struct jansson_value *v)
+{
+	const char *text = jansson.string(v);
+	size_t size = strlen(text) + 1;
+	char *clean = malloc(size);
+	int err = 0;
+
+	if (!clean)
+		return -GW_E_NOMEM;
+	utf8_clean(clean, size, text);
+	if (strcmp(clean, text) != 0 && jansson.set_string(v, clean) != 0)
+		err = -GW_E_NOMEM;
+	free(clean);
+	return err;
+}
+
+static int clean_value(struct jansson_value *v)
+{
+	int err = 0;
+
+	if (v->type == JANSSON_STRING)
+		return clean_string(v);
+	if (v->type == JANSSON_OBJECT)
+		for (void *i = jansson.first(v); !err && i; i = jansson.next(v, i))
+			err = clean_value(jansson.member(i));
+	if (v->type == JANSSON_ARRAY)
+		for (size_t i = 0; !err && i < jansson.length(v); i++)
+			err = clean_value(jansson.at(v, i));
+	return err;
+}
+
+int json_doc_clean(struct json_doc *r)
+{
+	return clean_value((struct jansson_value *)r);
 }
 
 void json_doc_free(struct json_doc *r)

@@ -334,7 +334,7 @@ static bool may_be_on_gpus(const struct clean_room *r, const struct runner *runn
 /* Checks that the worker can be held.  Returns an exit code. */
 static int check_worker(const struct json_doc *w, const char *mode)
 {
-	const char *name = json_doc_string(w, "name");
+	const char *name = reply_text(w, "name", "?");
 
 	if (reply_is(w, "dry_run_why", "simulated"))
 		cli_error("worker %s runs on simulated GPUs; the guard acts on them only with "
@@ -503,7 +503,7 @@ static void print_stayed(const struct clean_room *r, const char *wait)
 			cli_error(
 				"worker %s did not leave within %s (it is %s: %s); see gpuward "
 				"guard explain %s, or wait longer with --clean-room=TIME; %s",
-				name, wait, w ? json_doc_string(w, "state") : "gone",
+				name, wait, w ? reply_text(w, "state", "unknown") : "gone",
 				w ? reply_text(w, "why", "no reason given") : "no reason given",
 				name, nothing);
 	}

@@ -59,7 +59,7 @@ const struct option cli_common_options[] = {
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
 		   "print only results and errors, no notes"),
 	OPTION_ROW(FLAG, 'v', "verbose", AT(verbose), NULL,
-		   "also show which values are missing, and why"),
+		   "print more (snapshot, env, measure and run)"),
 	OPTION_ROW(FLAG, 'h', "help", AT(help), NULL, "show this help"),
 	OPTION_ROW(FLAG, 'V', "version", AT(version), NULL, "print the version"),
 	OPTION_END,
@@ -85,9 +85,16 @@ bool cli_option_fits(const struct command *cmd, const struct option *o)
 
 void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX])
 {
-	for (const struct option *o = cli_common_options; o->name; o++)
-		if (cli_option_fits(cmd, o))
-			*ret++ = *o;
+	for (const struct option *o = cli_common_options; o->name; o++) {
+		const bool verbose = o->offset == AT(verbose);
+
+		if (!cli_option_fits(cmd, o) || (verbose && !cmd->verbose))
+			continue;
+		*ret = *o;
+		if (verbose)
+			ret->help = cmd->verbose;
+		ret++;
+	}
 	*ret = (struct option){ .name = NULL };
 }
 

@@ -53,6 +53,8 @@ struct command {
 	/* The arguments as the usage line shows them, such as "RESULT...". NULL: the command
 	 * takes no argument. */
 	const char *arguments;
+	const char *verbose; /* help of --verbose. NULL: the option has no effect, so the help
+			      * of the command does not show it. */
 	/* Table of the command's own options. Offsets are relative to cli.own. NULL: none. */
 	const struct option *options;
 	size_t options_size; /* size of the command's own struct */
@@ -73,7 +75,7 @@ struct command {
 extern const struct option cli_common_options[];
 /* Returns true if the command accepts this common option. */
 bool cli_option_fits(const struct command *cmd, const struct option *o);
-/* Fills ret with the common options that the command accepts, and ends the table. */
+/* Fills ret with the common options that have an effect on the command, and ends the table. */
 void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX]);
 extern const struct command *const cli_commands[]; /* all commands; ends with NULL */
 #define C(name) extern const struct command command_##name;

@@ -781,10 +781,11 @@ const struct command command_ab = {
 		"ends as soon as the interval decides. With --fail-if the exit status is the "
 		"verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not usable, 13 "
 		"other processes used the GPUs.",
-	.examples = "  gpuward ab -- ./infer fp16 -- ./infer int8\n"
-		    "  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
-		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
-		    "  gpuward ab --simulate=h200 --no-cooldown -- sleep 0.5 -- sleep 0.6\n",
+	.examples =
+		"  gpuward ab -- ./infer fp16 -- ./infer int8\n"
+		"  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
+		"  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
+		"  gpuward ab --simulate=slow-driver --no-cooldown -- sleep 0.5 -- sleep 0.6\n",
 	.arguments = "-- A... -- B...",
 	.runs = 2,
 	.options = options,

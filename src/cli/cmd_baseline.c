@@ -265,7 +265,7 @@ static void load_all(struct jobs *all, double ttl_s)
 	X(TEMPERATURE, "AT", 5, true, false)   \
 	X(LIMIT, "LIMIT", 6, true, false)      \
 	X(AGE, "AGE", 2, true, false)          \
-	X(NOTE, "NOTE", 1, false, true)
+	X(NOTE, "NOTE", 1, false, TABLE_WRAP)
 
 enum { COLUMNS(TABLE_SYMBOL) };
 static const struct table_column columns[] = { COLUMNS(TABLE_COLUMN) TABLE_END };
@@ -306,7 +306,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 			set_figures(&t, &j->b);
 		table_text(&t, NOTE, TERM_PLAIN, j->message);
 	}
-	table_end(&t, term_width());
+	table_end(&t, term_table_width());
 }
 
 static void put_job(struct json *out, const struct job *j)

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "daemon/config.h"
 #include "daemon/guard_config.h"
 #include "guard/process_cache.h"
@@ -443,12 +444,13 @@ static bool print_push(void)
 	} rows[] = { [PUSH_WORKS] = { "ok", TERM_GOOD },
 		     [PUSH_UNKNOWN] = { "note", TERM_WARN },
 		     [PUSH_FAILS] = { "PROBLEM", TERM_BAD } };
-	char text[1000];
+	char text[1000], clean[1000];
 	enum push_state state = check_push(text, sizeof(text));
 
 	if (state == PUSH_NOT_CONFIGURED)
 		return false;
-	print_row(rows[state].word, rows[state].style, text);
+	utf8_clean(clean, sizeof(clean), text);
+	print_row(rows[state].word, rows[state].style, clean);
 	return state == PUSH_FAILS;
 }
 

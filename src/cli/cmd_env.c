@@ -109,5 +109,6 @@ const struct command command_env = {
 		       "also shows what is unknown, and why.",
 	.examples = "  gpuward env\n"
 		    "  gpuward env --json > environment.json\n",
+	.verbose = "also show which values are missing, and why",
 	.run = env_run,
 };

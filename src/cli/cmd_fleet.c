@@ -123,7 +123,7 @@ static void print_counts(const struct fleet *f)
 	add_count(&line, t->gpus, "GPU", "GPUs");
 	if (t->nodes_down && !isnan(t->gpus))
 		buf_adds(&line, " on nodes that are up");
-	if (t->gpus_down > 0 || other > 0) {
+	if ((t->gpus_down > 0 && !isnan(t->gpus_up)) || other > 0) {
 		buf_addf(&line, " (%.0f up, %.0f down", t->gpus_up, t->gpus_down);
 		if (other > 0)
 			buf_addf(&line, ", %.0f asleep or released", other);
@@ -169,12 +169,20 @@ static void print_figures(const struct fleet *f)
 	}
 }
 
+static void print_simulated(const struct fleet *f)
+{
+	if (f->gpus_simulated > 0 && f->gpus_real > 0)
+		printf("%s SIMULATED %s some of these GPUs are not real\n", term_on(TERM_MARK),
+		       term_off());
+	else if (f->gpus_simulated > 0)
+		term_print_simulated(stdout);
+}
+
 static void print_summary(const struct fleet *f)
 {
 	char text[600];
 
-	if (f->gpus_simulated > 0)
-		term_print_simulated(stdout);
+	print_simulated(f);
 	print_counts(f);
 	if (!print_problem(f, FLEET_Q_NOW, "Power and memory"))
 		print_figures(f);
@@ -281,7 +289,7 @@ static void add_node(struct table *t, const struct fleet_node *n)
 		  : state == FLEET_NODE_AHEAD ? TERM_WARN
 					      : TERM_BAD,
 		  "%s", fleet_node_state_word(state));
-	if (n->gpus_down > 0)
+	if (n->gpus_down > 0 && !isnan(n->gpus_up) && !isnan(n->gpus))
 		table_set(t, 2, TERM_BAD, "%.0f of %.0f", n->gpus_up, n->gpus);
 	else if (!isnan(n->gpus))
 		table_set(t, 2, TERM_PLAIN, "%.0f", n->gpus);
@@ -629,8 +637,7 @@ static int show(const struct cli *c, struct fleet *f, const struct given *g)
 	if (c->json)
 		code = print_json(f, g);
 	else if (g->fits) {
-		if (f->gpus_simulated > 0)
-			term_print_simulated(stdout);
+		print_simulated(f);
 		fleet_text_fit(f, f->question.fits_bytes, (unsigned)g->gpus, (unsigned)g->top);
 	} else
 		fleet_text_print(f, (unsigned)g->top);

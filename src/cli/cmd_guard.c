@@ -13,6 +13,7 @@
 #include "serve/timespec_parse.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -112,15 +113,17 @@ static size_t add_local_time(struct buf *out, const char *text)
 }
 
 /* Copies a sentence from the service and makes it easier to read: writes local times, "GPU 0"
- * instead of a UUID, and words instead of the names that JSON uses. */
+ * instead of a UUID, one unit for sizes, and words instead of the names that JSON uses. */
 static const char *plain_text(const struct gpu_names *g, const char *in, char *out, size_t size)
 {
 	static const struct {
 		const char *from, *to;
 	} words[] = { { "resume_blocked", "may not return yet" },
 		      { " (unknown = contend)", "" } };
+	char sizes[4096];
 	struct buf b;
 
+	in = figure_sizes(sizes, sizeof(sizes), in);
 	buf_init_fixed(&b, out, size);
 	while (*in) {
 		size_t n = in[0] >= '1' && in[0] <= '9' ? add_local_time(&b, in) : 0;
@@ -228,7 +231,7 @@ static void add_worker(struct table *t, const struct gpu_names *g, const struct 
 		   *why = why_text(g, w, text, sizeof(text));
 
 	table_row(t);
-	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
+	table_set(t, WORKER, TERM_BOLD, "%s", reply_text(w, "name", "?"));
 	table_set(t, STATE, state_style(state), "%s%s",
 		  json_doc_true(w, "hypothetical") ? "would be: " : "", state);
 	add_time(t, SINCE, w, "since_seconds");
@@ -283,11 +286,6 @@ static void print_mode(const struct json_doc *r)
 		term_wrap("", 0, json_doc_string(r, "mode_note"), width);
 	if (strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
-}
-
-static int print_body(const struct remote *r)
-{
-	return output_print(r->body.p, r->body.len);
 }
 
 /* Returns true if the worker has this name. NULL and "all" match every worker. */
@@ -359,7 +357,7 @@ static void print_limits(const struct remote *r, const char *name)
 		const char *limit = json_doc_string(w, "rail");
 
 		if (is_wanted(w, name) && limit)
-			printf("%s: %s.\n", json_doc_string(w, "name"), limit);
+			printf("%s: %s.\n", reply_text(w, "name", "?"), limit);
 	}
 }
 
@@ -405,7 +403,7 @@ static int print_status(struct cli *c, struct remote *r, const char *name)
 	if (code == EXIT_OK && (!one || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? print_body(r) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	print_simulated(r->reply);
 	if (!c->quiet)
 		print_mode(r->reply);
@@ -435,7 +433,7 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 			    : "/api/v1/guard/explain",
 			NULL);
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? print_body(r) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	print_simulated(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0)
 		printf(NO_WORKER "A worker in the configuration:\n\n"
@@ -446,13 +444,10 @@ static int print_explanation(struct cli *c, struct remote *r, const char *name)
 		if (i)
 			putchar('\n');
 		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++) {
-			/* The sentences contain texts that users chose: remove control
-			 * characters. */
-			char clean[4096], plain[4096];
+			const char *text = reply_text(json_doc_at(w, "sentences", k), "", "");
+			char plain[4096];
 
-			utf8_clean(clean, sizeof(clean),
-				   reply_text(json_doc_at(w, "sentences", k), "", ""));
-			term_wrap("", k ? 2 : 0, plain_text(&gpus, clean, plain, sizeof(plain)),
+			term_wrap("", k ? 2 : 0, plain_text(&gpus, text, plain, sizeof(plain)),
 				  term_width());
 		}
 	}
@@ -534,6 +529,19 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
+/* Writes which hold a release has ended, such as "hold active, which had 5 s left". */
+static const char *ended_text(const struct earlier *e, char out[static 48])
+{
+	char span[16];
+
+	if (isinf(e->left_s))
+		snprintf(out, 48, "hold %s, which had no end", e->hold);
+	else
+		snprintf(out, 48, "hold %s, which had %s left", e->hold,
+			 figure_span(span, e->left_s));
+	return out;
+}
+
 /* Returns true if the subcommand is pause or snooze and the worker is already held active for
  * longer. These subcommands never shorten a hold. */
 static bool is_held_longer(const struct cli *c, const struct earlier *e)
@@ -554,6 +562,18 @@ static void note_unsaved(struct given *g, const struct json_doc *reply)
 		snprintf(g->unsaved, sizeof(g->unsaved), "%s", journal);
 }
 
+/* Prints one sentence, which is wrapped on a terminal. */
+__attribute__((format(printf, 1, 2))) static void print_sentence(const char *fmt, ...)
+{
+	char text[1000];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	term_wrap("", 0, text, term_table_width());
+}
+
 static int request_one(struct cli *c, struct remote *r, const char *verb, const char *state,
 		       const char *name)
 {
@@ -567,14 +587,14 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 		return code;
 	if (is_held_longer(c, &earlier)) {
 		if (c->json)
-			return print_body(r);
-		printf("%s: already %s, so nothing was changed\n", name,
-		       earlier_text(&earlier, before));
+			return remote_print(r);
+		print_sentence("%s: already %s, so nothing was changed", name,
+			       earlier_text(&earlier, before));
 		return EXIT_OK;
 	}
 	if (release && !earlier.requested && !c->json) {
 		if (!c->quiet)
-			printf("%s: no hold to end, so nothing was changed\n", name);
+			print_sentence("%s: no hold to end, so nothing was changed", name);
 		return EXIT_OK;
 	}
 	if (g->temporary && strcmp(earlier.hold, "evicted") == 0)
@@ -586,19 +606,22 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	if (code == EXIT_OK)
 		note_unsaved(g, r->reply);
 	if (code == EXIT_OK && c->json)
-		return print_body(r);
+		return remote_print(r);
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
-		printf("%s: requested %s%s%s%s%s%s%s; its state %s %s%s\n", name, verb,
-		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
-		       g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
-		       strcmp(earlier.hold, "none") == 0 ? ""
-		       : release                         ? "; it was "
-							 : ", instead of ",
-		       strcmp(earlier.hold, "none") != 0 ? earlier_text(&earlier, before) : "",
-		       now && json_doc_true(r->reply, "hypothetical") ? "would be" : "is now",
-		       now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
+		print_sentence(
+			"%s: requested %s%s%s%s%s%s%s; its state %s %s%s", name, verb,
+			state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
+			g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
+			strcmp(earlier.hold, "none") == 0 ? ""
+			: release                         ? "; this ended its "
+							  : ", instead of ",
+			strcmp(earlier.hold, "none") == 0 ? ""
+			: release                         ? ended_text(&earlier, before)
+							  : earlier_text(&earlier, before),
+			now && json_doc_true(r->reply, "hypothetical") ? "would be" : "is now",
+			now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
 	}
 	return code;
 }
@@ -621,7 +644,7 @@ static int request_workers(struct cli *c, struct remote *r, const char *verb, co
 		return cli_fail("the service has no [[worker]]: nothing was changed");
 	for (size_t i = 0; i < n; i++)
 		snprintf(names[i], sizeof(names[i]), "%s",
-			 json_doc_string(json_doc_at(r->reply, "workers", i), "name"));
+			 reply_text(json_doc_at(r->reply, "workers", i), "name", "?"));
 	for (size_t i = 0; i < n; i++) {
 		int one = request_one(c, r, verb, state, names[i]);
 
@@ -637,10 +660,10 @@ static int clear_gpu(struct cli *c, struct remote *r, const char *gpu)
 			       c->own, NULL);
 
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? print_body(r) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	if (!c->quiet)
 		printf("%s: not in quarantine now; health: %s\n",
-		       json_doc_string(r->reply, "uuid"),
+		       reply_text(r->reply, "uuid", gpu),
 		       reply_text(r->reply, "level", "unknown"));
 	return EXIT_OK;
 }
@@ -686,11 +709,11 @@ static int pause_workers(struct cli *c, struct remote *r, const char *name)
 	g->temporary = true;
 	code = request_workers(c, r, "hold", "active", name);
 	if (code == EXIT_OK && g->changed && !c->quiet && !c->json)
-		printf("%s%s, only heat and faults move %s off the GPU; to end this, run "
-		       "gpuward guard release.\n",
-		       g->for_ns ? "For " : "From now on",
-		       g->for_ns ? figure_span(time, (double)g->for_ns * 1e-9) : "",
-		       strcmp(name, ALL) == 0 ? "workers" : "it");
+		print_sentence("%s%s, only heat and faults move %s off the GPU; to end this, "
+			       "run gpuward guard release.",
+			       g->for_ns ? "For " : "From now on",
+			       g->for_ns ? figure_span(time, (double)g->for_ns * 1e-9) : "",
+			       strcmp(name, ALL) == 0 ? "workers" : "it");
 	return code;
 }
 

@@ -113,32 +113,16 @@ static int request_jobs(struct remote *r, const struct given *g)
 	return code;
 }
 
-/* Sets a cell to a text from the service. Removes control characters, because the service may
- * run on another machine and its texts are not trusted. */
-static void set_text(struct table *t, unsigned column, const struct json_doc *w,
-		     const char *key)
-{
-	const char *s = json_doc_string(w, key);
-	char clean[TABLE_CELL];
-
-	if (!s)
-		return;
-	utf8_clean(clean, sizeof(clean), s);
-	table_set(t, column, TERM_PLAIN, "%s", clean);
-}
-
 static void set_name(struct table *t, const struct json_doc *w)
 {
 	const char *space = json_doc_string(w, "namespace"), *name = json_doc_string(w, "name");
-	char joined[TABLE_CELL], clean[TABLE_CELL];
 
 	if (!name) {
 		table_set(t, WORKLOAD, TERM_DIM, "no workload");
 		return;
 	}
-	snprintf(joined, sizeof(joined), "%s%s%s", space ? space : "", space ? "/" : "", name);
-	utf8_clean(clean, sizeof(clean), joined);
-	table_set(t, WORKLOAD, TERM_PLAIN, "%s", clean);
+	table_set(t, WORKLOAD, TERM_PLAIN, "%s%s%s", space ? space : "", space ? "/" : "",
+		  name);
 }
 
 static void set_gpus(struct table *t, const struct json_doc *w)
@@ -197,10 +181,10 @@ static void add_job(struct table *t, const struct json_doc *w)
 	char bytes[16];
 
 	table_row(t);
-	set_text(t, KIND, w, "kind");
+	table_text(t, KIND, TERM_PLAIN, json_doc_string(w, "kind"));
 	set_name(t, w);
-	set_text(t, PART, w, "part");
-	set_text(t, USER, w, "user");
+	table_text(t, PART, TERM_PLAIN, json_doc_string(w, "part"));
+	table_text(t, USER, TERM_PLAIN, json_doc_string(w, "user"));
 	set_gpus(t, w);
 	set_time(t, BEGIN, json_doc_string(w, "begin_utc"));
 	if (reply_is(w, "state", "running"))
@@ -216,7 +200,7 @@ static void add_job(struct table *t, const struct json_doc *w)
 	if (json_doc_is_number(w, "utilization_sm_mean_ratio"))
 		table_set(t, SM, TERM_PLAIN, "%.0f %%",
 			  100 * json_doc_number(w, "utilization_sm_mean_ratio"));
-	set_text(t, HOW, w, "energy_method");
+	table_text(t, HOW, TERM_PLAIN, json_doc_string(w, "energy_method"));
 }
 
 struct total {
@@ -346,7 +330,7 @@ static int jobs_run(struct cli *c)
 	if (code == EXIT_OK)
 		code = request_jobs(&r, g);
 	if (code == EXIT_OK)
-		code = c->json ? output_print(r.body.p, r.body.len) : print_jobs(c, r.reply);
+		code = c->json ? remote_print(&r) : print_jobs(c, r.reply);
 	remote_close(&r);
 	return code;
 }

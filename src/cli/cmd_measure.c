@@ -752,6 +752,7 @@ const struct command command_measure = {
 		"  gpuward measure --service -- ./infer\n",
 	.arguments = "-- COMMAND",
 	.runs = 1,
+	.verbose = "also print the whole result of each trial",
 	.options = measure_plan_options,
 	.options_size = sizeof(struct measure_options),
 	.run = measure_run,

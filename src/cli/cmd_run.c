@@ -280,6 +280,7 @@ const struct command command_run = {
 		"  gpuward run --vram 8G --gpu 0 --wait 5m -- ./train.sh\n"
 		"  gpuward run --vram 8G --anyway -- %command%   (launch options of a game)\n",
 	.arguments = "-- COMMAND [ARGUMENT...]",
+	.verbose = "also print how much memory is reserved, and on which GPU",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,

@@ -22,6 +22,10 @@
 
 #define QUESTION_NS (20 * NS_PER_S) /* time limit for systemctl */
 
+#define TRY_IT                                                                  \
+	"\"Try it on a simulated card\" in GUARD.md (in docs, or installed in " \
+	"/usr/share/doc/gpuward)"
+
 struct given {
 	bool yes, undo, dry_run;
 };
@@ -431,8 +435,8 @@ static int refuse(const struct cli *c)
 		return EXIT_OK;
 	if (c->simulate)
 		cli_error("setup starts a service for real GPUs only, but --simulate is given: "
-			  "nothing was changed; docs/GUARD.md, \"Try it on a simulated "
-			  "card\", shows how to try the guard without setup");
+			  "nothing was changed; " TRY_IT " shows how to try "
+			  "the guard without setup");
 	else if (geteuid() != 0 && !c->root)
 		cli_error("only root can write %s and start the service, so nothing was "
 			  "changed; run sudo gpuward setup",
@@ -558,7 +562,7 @@ static int refuse_without_gpu(const struct cli *c)
 	cli_error("%s; the guard needs a GPU, so nothing was changed. %s%s",
 		  *s->message ? s->message : "no GPU was found: no driver reports one",
 		  none ? "If this machine has a GPU, install its driver. To try the guard "
-			 "without a GPU: docs/GUARD.md, \"Try it on a simulated card\"."
+			 "without a GPU: " TRY_IT "."
 		       : gw_cause_info(s->cause)->remedy,
 		  none && !c->simulate ? " To see what setup would do on a machine with a GPU: "
 					 "gpuward setup --dry-run --simulate."

@@ -569,6 +569,7 @@ const struct command command_snapshot = {
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --json --cpu | jq .host\n"
 		    "  gpuward snapshot --watch=200ms --json   one line each\n",
+	.verbose = "also show which values are missing, and why",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.run = snapshot_run,

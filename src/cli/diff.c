@@ -214,11 +214,12 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The time between two readings is known only from the samples. It is 0 if there are no
-	 * samples. */
-	a = number_of(p->a->interval_s > 0 ? p->a->interval_s : NAN);
-	b = number_of(p->b->interval_s > 0 ? p->b->interval_s : NAN);
-	add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
+	/* The time between two readings is 0 if there are no samples, because only bundles record
+	 * it. A bundle and a result then cannot differ in it. */
+	a = number_of(p->a->interval_s);
+	b = number_of(p->b->interval_s);
+	if (p->a->interval_s > 0 && p->b->interval_s > 0)
+		add_field(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
 }
 
 static size_t devices_of(const struct result_file *r)

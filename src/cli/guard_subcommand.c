@@ -215,7 +215,7 @@ static int start_game(const struct cli *c, struct remote *r, int64_t pid, uint64
 	code = remote_request_ok(r, "POST", "/api/v1/guard/games", remote_body_end(&body));
 	remote_body_done(&body);
 	if (code == EXIT_OK && c->json)
-		return output_print(r->body.p, r->body.len);
+		return remote_print(r);
 	if (code == EXIT_OK && !c->quiet)
 		printf("workers stay off the GPUs until process %lld ends%s\n", (long long)pid,
 		       for_ns ? " or the time is up" : "");
@@ -242,19 +242,17 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 void guard_mode_print_set(const struct json_doc *reply)
 {
 	const char *mode = json_doc_string(reply, "mode_set.mode");
-	char text[700], clean[700];
+	char text[700];
 
 	if (!mode)
 		return;
 	snprintf(text, sizeof(text),
 		 "The mode was set to %s at run time by %s at %s; the configuration says %s. "
 		 "To use the configured mode again, run gpuward guard mode config.",
-		 mode, json_doc_string(reply, "mode_set.set_by"),
-		 json_doc_string(reply, "mode_set.time_utc"),
-		 json_doc_string(reply, "mode_configured"));
-	/* A user may have chosen this text: remove control characters. */
-	utf8_clean(clean, sizeof(clean), text);
-	term_wrap("", 0, clean, term_table_width());
+		 mode, reply_text(reply, "mode_set.set_by", "?"),
+		 reply_text(reply, "mode_set.time_utc", "?"),
+		 reply_text(reply, "mode_configured", "?"));
+	term_wrap("", 0, text, term_table_width());
 }
 
 /* Prints what the current mode means for workers. Returns false if a new mode was set but does
@@ -284,7 +282,7 @@ static bool print_mode_meaning(const struct json_doc *reply)
  * resume them. */
 static void print_stranded(struct remote *r)
 {
-	char names[400] = "", text[1000], clean[1000];
+	char names[400] = "", text[1000];
 	struct buf b;
 	unsigned n = 0;
 
@@ -295,7 +293,7 @@ static void print_stranded(struct remote *r)
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
 		if (json_doc_true(w, "stays_evicted"))
-			buf_addf(&b, "%s%s", n++ ? ", " : "", json_doc_string(w, "name"));
+			buf_addf(&b, "%s%s", n++ ? ", " : "", reply_text(w, "name", "?"));
 	}
 	if (n == 0)
 		return;
@@ -305,8 +303,7 @@ static void print_stranded(struct remote *r)
 		 "load its model with the next request; a unit or container that was stopped "
 		 "stays stopped.",
 		 names, n == 1 ? "it" : "them", n == 1 ? "it" : "them");
-	utf8_clean(clean, sizeof(clean), text);
-	term_wrap("", 0, clean, term_table_width());
+	term_wrap("", 0, text, term_table_width());
 }
 
 static int check_mode(const char *word)
@@ -358,7 +355,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 	if (code != EXIT_OK)
 		return code;
 	if (c->json)
-		return output_print(r->body.p, r->body.len);
+		return remote_print(r);
 	journal = reply_text(r->reply, "journal", "ok");
 	applies = !c->quiet && print_mode_meaning(r->reply);
 	if (!c->quiet && !word)
@@ -373,7 +370,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 static const struct table_column history_columns[] = {
 	{ "TIME", 0, false, false },
 	{ "WORKER", 0, false, false },
-	{ "MOVE", 0, false, true },
+	{ "MOVE", 0, false, TABLE_WRAP },
 	{ NULL, 0, false, false },
 };
 enum history_column { MOVE_TIME, MOVE_WORKER, MOVE_TEXT };
@@ -386,9 +383,10 @@ static bool move_text(const struct json_doc *d, char *out, size_t size)
 	const char *cause = json_doc_string(d, "cause");
 	const char *gap = cause ? " " : "";
 	const double seconds = json_doc_number(d, "freed_seconds");
-	char bytes[16], took[32] = "";
+	char bytes[16], took[32] = "", evidence[400];
 
 	cause = cause ? cause : "";
+	figure_sizes(evidence, sizeof(evidence), reply_text(d, "evidence", ""));
 	if (reply_is(d, "to", "evicted") && reply_is(d, "result", "freed")) {
 		if (seconds > 0)
 			snprintf(took, sizeof(took), " in %.1f s", seconds);
@@ -397,11 +395,9 @@ static bool move_text(const struct json_doc *d, char *out, size_t size)
 			 dry ? "would have left" : "left", gap, cause, dry ? "dry run, " : "",
 			 dry ? "nothing was" : bytes, took);
 	} else if (reply_is(d, "to", "stuck") && !reply_is(d, "from", "stuck"))
-		snprintf(out, size, "did not leave its GPU%s%s; %s", gap, cause,
-			 reply_text(d, "evidence", ""));
+		snprintf(out, size, "did not leave its GPU%s%s; %s", gap, cause, evidence);
 	else if (reply_is(d, "to", "active") && reply_is(d, "from", "verify-up"))
-		snprintf(out, size, "%s back: %s", dry ? "would be" : "is",
-			 reply_text(d, "evidence", ""));
+		snprintf(out, size, "%s back: %s", dry ? "would be" : "is", evidence);
 	else
 		return false;
 	return true;
@@ -436,7 +432,7 @@ int guard_history(const struct cli *c, struct remote *r, const char *name)
 	if (code == EXIT_OK && (!name || !c->json))
 		code = remote_request_ok(r, "GET", "/api/v1/guard?limit=128", NULL);
 	if (code != EXIT_OK || c->json)
-		return code == EXIT_OK ? output_print(r->body.p, r->body.len) : code;
+		return code == EXIT_OK ? remote_print(r) : code;
 	if (json_doc_true(r->reply, "simulated"))
 		term_print_simulated(stdout);
 	table_init(&t, history_columns);
@@ -531,10 +527,13 @@ static void write_json(struct replay *r, const struct replay_decision *from, con
 static void write_text(struct replay *r, const struct replay_decision *from, const char *time)
 {
 	const struct guard_decision *d = &from->decision;
+	char text[1200], clean[1200];
 
-	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, from->worker,
+	snprintf(text, sizeof(text), "%s  %s: %s to %s%s%s%s%s%s", time, from->worker,
 		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
 		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	utf8_clean(clean, sizeof(clean), text);
+	buf_addf(&r->out, "%s\n", clean);
 }
 
 static void print_decision(struct replay *r, const struct replay_decision *d)

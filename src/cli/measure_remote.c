@@ -238,9 +238,13 @@ static bool same_boot(const struct json_doc *environment)
 
 void measure_remote_describe(struct measure_remote *t)
 {
+	struct buf text;
+
 	if (t->environment || t->stop_fd < 0 || !request_for_gpus(t, "/api/v1/environment"))
 		return;
-	t->environment = strdup(t->remote.body.p);
+	remote_json(&t->remote, &text);
+	t->environment = text.err ? NULL : strdup(text.p);
+	buf_done(&text);
 	if (!t->environment)
 		return;
 	t->facts.elsewhere = !same_boot(t->remote.reply);

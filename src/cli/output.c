@@ -250,6 +250,43 @@ const char *figure_bytes(char out[static 16], double bytes)
 	return out;
 }
 
+/* If the text begins with a number of MiB, or with "100 of 8192 MiB", adds the first number with
+ * a suitable unit. Returns the length of the text that it stands for, or 0 if there is no
+ * size. */
+static size_t add_size(struct buf *out, const char *text)
+{
+	char bytes[16], *end, *unit;
+	const double mib = strtod(text, &end);
+	const bool part = strncmp(end, " of ", 4) == 0;
+
+	unit = end;
+	if (part)
+		strtod(end + 4, &unit);
+	if (strncmp(unit, " MiB", 4) != 0)
+		return 0;
+	buf_adds(out, figure_bytes(bytes, mib * 0x1p20));
+	return (size_t)(end - text) + (part ? 0 : 4);
+}
+
+const char *figure_sizes(char *out, size_t size, const char *text)
+{
+	struct buf b;
+	char before = ' ';
+
+	buf_init_fixed(&b, out, size);
+	while (*text) {
+		size_t n = strchr(" (", before) && *text >= '0' && *text <= '9'
+				   ? add_size(&b, text)
+				   : 0;
+
+		if (!n)
+			buf_add(&b, text, n = 1);
+		before = text[n - 1];
+		text += n;
+	}
+	return out;
+}
+
 const char *figure_span(char out[static 16], double seconds)
 {
 	if (isnan(seconds))

@@ -65,6 +65,10 @@ const char *figure_bytes(char out[static 16], double bytes);
 const char *figure_span(char out[static 16], double seconds);
 const char *figure_run_time(char out[static 16], double seconds);
 
+/* Copies the text, with sizes such as "8192 MiB" or "100 of 8192 MiB" in a suitable unit, as
+ * figure_bytes() writes it. Returns out. */
+const char *figure_sizes(char *out, size_t size, const char *text);
+
 /* Returns the type of a process (GW_PROCESS_...) as letters: "C+G", or "-" if it is unknown. */
 const char *figure_process_type(unsigned type);
 

@@ -2,14 +2,17 @@
 
 #include "cli.h"
 #include "client.h"
+#include "output.h"
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/http_message.h"
 #include "base/json_doc.h"
+#include "base/utf8.h"
 #include "daemon/config.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -280,8 +283,40 @@ void remote_parse(struct remote *r)
 
 	json_doc_free(r->reply);
 	r->reply = NULL;
-	if (r->body.len)
-		json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
+	if (r->body.len &&
+	    json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored)) == 0 &&
+	    json_doc_clean(r->reply) != 0) {
+		json_doc_free(r->reply);
+		r->reply = NULL;
+	}
+}
+
+void remote_json(const struct remote *r, struct buf *out)
+{
+	buf_init(out, 8 * (size_t)CLIENT_REPLY_MAX);
+	for (size_t i = 0, n; i < r->body.len; i += n) {
+		const char *s = r->body.p + i;
+		uint32_t code;
+
+		n = utf8_length(s);
+		code = n ? utf8_decode(s, n) : 0;
+		n = n ? n : 1;
+		if (utf8_is_control(code) && !isspace((unsigned char)*s))
+			buf_addf(out, "\\u%04x", code);
+		else
+			buf_add(out, s, n);
+	}
+}
+
+int remote_print(const struct remote *r)
+{
+	struct buf out;
+	int code;
+
+	remote_json(r, &out);
+	code = out.err ? cli_no_memory() : output_print(out.p, out.len);
+	buf_done(&out);
+	return code;
 }
 
 const char *remote_why(const struct remote *r)
@@ -308,13 +343,20 @@ static const char *remote_hint(const struct remote *r)
 	       "~/.config/gpuward/token";
 }
 
+static bool is_from_gpuward(const struct remote *r)
+{
+	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
+
+	return type && strncmp(type, "tag:gpuward,", strlen("tag:gpuward,")) == 0;
+}
+
 void remote_refusal(const struct remote *r, char *out, size_t size)
 {
 	if (r->status == 401 || r->status == 403)
 		snprintf(out, size, "the service refuses the request: %s (%s)", remote_why(r),
 			 remote_hint(r));
-	/* the sentence of the service already says what prevents it */
-	else if (r->status == 409)
+	/* the sentence of gpuward's service already says what prevents it */
+	else if (r->status == 409 || (r->status < 500 && is_from_gpuward(r)))
 		snprintf(out, size, "%s", remote_why(r));
 	else
 		snprintf(out, size, "the service replied %d: %s", r->status, remote_why(r));

@@ -38,7 +38,9 @@ struct remote {
 	/* The following members are the last reply. */
 	int status; /* HTTP status */
 	struct buf body;
-	struct json_doc *reply; /* the body, parsed; NULL: it is not JSON */
+	/* The body, parsed. Its strings have no control characters, because another program than
+	 * the service may have written them. NULL: it is not JSON. */
+	struct json_doc *reply;
 };
 
 /* Finds the address and the token. Sends no request. Returns an exit code. Call remote_close()
@@ -96,6 +98,12 @@ bool reply_has(const struct json_doc *d, const char *key, const char *word);
 int remote_request_any(struct remote *r, const char *method, const char *path,
 		       const char *body);
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body);
+
+/* remote_json() copies the body of the reply, which is JSON, and writes control characters in its
+ * strings as escapes; call buf_done() afterwards. remote_print() prints this text and returns an
+ * exit code. */
+void remote_json(const struct remote *r, struct buf *out);
+int remote_print(const struct remote *r);
 
 /* Returns the error message in the reply, or "no reason given". */
 const char *remote_why(const struct remote *r);

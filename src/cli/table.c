@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAP     2
-#define CUT_MIN 14 /* a column is not cut below this width */
+#define GAP      2
+#define CUT_MIN  14 /* a column is not cut below this width */
+#define WRAP_MIN 24 /* a column is not wrapped below this width */
 
 struct table_cell {
 	enum term_style style;
@@ -127,15 +128,20 @@ static size_t layout_width(const struct table *t, const struct layout *l)
 	return sum;
 }
 
+static size_t column_min(const struct table *t, unsigned c)
+{
+	return t->columns[c].cut == TABLE_WRAP ? WRAP_MIN : CUT_MIN;
+}
+
 static bool layout_cut(const struct table *t, struct layout *l, size_t excess)
 {
 	unsigned widest = t->ncolumns;
 
 	for (unsigned c = 0; c < t->ncolumns; c++)
-		if (l->shown[c] && t->columns[c].cut && l->width[c] > CUT_MIN &&
+		if (l->shown[c] && t->columns[c].cut && l->width[c] > column_min(t, c) &&
 		    (widest == t->ncolumns || l->width[c] > l->width[widest]))
 			widest = c;
-	if (widest == t->ncolumns || l->width[widest] - CUT_MIN < excess)
+	if (widest == t->ncolumns || l->width[widest] - column_min(t, widest) < excess)
 		return false;
 	l->width[widest] -= excess;
 	return true;
@@ -234,6 +240,39 @@ static void add_line_end(struct pen *pen)
 	buf_addc(pen->out, '\n');
 }
 
+/* Returns how many bytes of the text fit into a line of this many columns. The line ends at a
+ * blank if there is one. */
+static size_t line_bytes(const char *text, size_t columns)
+{
+	size_t used, fit = term_fit(text, strlen(text), columns, &used), n = fit;
+
+	if (!text[fit])
+		return fit;
+	while (n > 0 && text[n] != ' ')
+		n--;
+	return n ? n : fit;
+}
+
+/* Adds the cell of the last column, wrapped at words. The further lines begin at the same
+ * column. */
+static void add_wrapped(struct pen *pen, const struct table_cell *cell, size_t at, size_t width)
+{
+	const char *text = cell->text;
+	char line[TABLE_CELL];
+	size_t n = line_bytes(text, width);
+
+	while (n && text[n]) {
+		snprintf(line, sizeof(line), "%.*s", (int)n, text);
+		add_text(pen, line, cell->style);
+		add_line_end(pen);
+		pen->blanks = at;
+		text += n;
+		text += strspn(text, " ");
+		n = line_bytes(text, width);
+	}
+	add_text(pen, text, cell->style);
+}
+
 void table_format(const struct table *t, unsigned width, bool colour, struct buf *out)
 {
 	struct pen pen = { out, colour, 0 };
@@ -242,7 +281,7 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 	layout_measure(t, &l);
 	layout_fit(t, &l, width);
 	for (unsigned c = 0; c < t->ncolumns; c++)
-		l.middle[c] = l.shown[c] && t->columns[c].cut &&
+		l.middle[c] = l.shown[c] && t->columns[c].cut == TABLE_CUT &&
 			      cut_hides_difference(t, c, l.width[c]);
 	for (unsigned c = 0; c < t->ncolumns; c++)
 		if (l.shown[c])
@@ -253,7 +292,10 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 		for (unsigned c = 0; c < t->ncolumns; c++) {
 			const struct table_cell *cell = table_cell_at(t, r, c);
 
-			if (l.shown[c])
+			if (l.shown[c] && cell->set && t->columns[c].cut == TABLE_WRAP)
+				add_wrapped(&pen, cell, layout_width(t, &l) - l.width[c],
+					    l.width[c]);
+			else if (l.shown[c])
 				add_cell(&pen, cell->set ? cell->text : "-",
 					 cell->set ? cell->style : TERM_DIM, &t->columns[c],
 					 l.width[c], l.middle[c]);

@@ -12,12 +12,16 @@
 
 #include <stddef.h>
 
+/* What happens to long cells of a column if the table does not fit. The columns that the macros
+ * below define may use false and true for the first two. TABLE_WRAP is for the last column. */
+enum table_long { TABLE_WHOLE, TABLE_CUT, TABLE_WRAP };
+
 struct table_column {
 	const char *title; /* NULL ends the array                                  */
 	/* 0: always shown; the column with the highest rank is hidden first */
 	unsigned rank;
 	bool right; /* align to the right, for numbers */
-	bool cut;   /* long cells may be cut so that the table fits */
+	enum table_long cut;
 };
 
 /* Macros for a list of columns, LIST(X), which has one row X(SYMBOL, title, rank, right, cut)

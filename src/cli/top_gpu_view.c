@@ -507,6 +507,24 @@ static unsigned draw_instances(struct canvas *c, unsigned row, unsigned rows,
 	return i;
 }
 
+/* Draws a figure into the columns from `at` to `end`. A text that is too long for its column
+ * begins further left, if the label leaves room. */
+static void draw_figure(struct canvas *c, unsigned row, unsigned at, unsigned end,
+			const struct top_gpu *g, unsigned figure)
+{
+	const char *label = figure == FIGURE_ENERGY ? "energy" : top_figure_info[figure].label;
+	const unsigned least = at + (unsigned)utf8_columns(label) + 1;
+	unsigned begin = at + 24, width;
+	char text[64];
+
+	figure_text(g, figure, text);
+	width = (unsigned)utf8_columns(text);
+	if (begin + width > end)
+		begin = end > least + width ? end - width : least;
+	canvas_text(c, row, at, at + 23, CANVAS_DIM, label);
+	canvas_text(c, row, begin < at + 24 ? begin : at + 24, end, CANVAS_PLAIN, text);
+}
+
 unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			  const struct top_gpu *g)
 {
@@ -523,16 +541,10 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 	height = height < rows ? height : rows;
 	for (unsigned i = 0; i < n; i++) {
 		unsigned at = i / (height ? height : 1) * (c->columns / across);
-		char text[64];
 
 		if (i / (height ? height : 1) >= across)
 			break;
-		figure_text(g, known[i], text);
-		canvas_text(c, row + i % height, at, at + 23, CANVAS_DIM,
-			    known[i] == FIGURE_ENERGY ? "energy"
-						      : top_figure_info[known[i]].label);
-		canvas_text(c, row + i % height, at + 24, at + c->columns / across - 1,
-			    CANVAS_PLAIN, text);
+		draw_figure(c, row + i % height, at, at + c->columns / across - 1, g, known[i]);
 	}
 	used = height;
 	used += draw_instances(c, row + used, rows - used, g);

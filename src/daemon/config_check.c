@@ -242,6 +242,18 @@ static void check_nvml(struct config_reader *r)
 			"require_nvml is true but enable_nvml is false; change one of them");
 }
 
+static void check_textfile(struct config_reader *r)
+{
+	const char *path = r->c->metrics_textfile;
+	size_t n = path ? strlen(path) : 0;
+
+	if (path && (n < 6 || strcmp(path + n - 5, ".prom") != 0))
+		config_complain(r, place_of(r, CONFIG_ID_metrics_textfile),
+				"textfile: \"%.100s\": the name must end with .prom, because "
+				"node_exporter ignores other files",
+				path);
+}
+
 static void check_history(struct config_reader *r)
 {
 	if (!r->c->history_path && !r->bad[CONFIG_ID_history_path])
@@ -423,6 +435,7 @@ void config_check(struct config_reader *r)
 	check_currency(r);
 	check_streams(r);
 	check_nvml(r);
+	check_textfile(r);
 	check_history(r);
 	check_push(r);
 	check_fleet(r);

@@ -16,7 +16,7 @@
  * row. Without this rule, a figure that fails from time to time would fill the log. */
 #define QUERY_GOOD_TICKS 5
 
-/* Emits an event that says that the driver is open, or why it is not open. A driver without
+/* Emits an event that says that the driver is open, or why there is no GPU. A driver without
  * GPUs counts as open. service.c logs the empty list of GPUs at the level debug. */
 static void emit_driver_state(const struct driver_events *d, struct engine *e,
 			      const struct gw_status *s, unsigned gpus)
@@ -28,7 +28,7 @@ static void emit_driver_state(const struct driver_events *d, struct engine *e,
 			     s->cause == GW_CAUSE_NONE ? s->backend : "nvml", gpus,
 			     gpus == 1 ? "" : "s", s->driver_version ? ", driver " : "",
 			     s->driver_version ? s->driver_version : "");
-	else if (s->cause != GW_CAUSE_NO_GPU && s->cause != d->nvml_cause)
+	else if (s->cause != d->nvml_cause)
 		engine_event(e, "driver", NULL,
 			     c->severity == GW_SEVERITY_ERROR ? "warning" : "info", "%s",
 			     *s->message ? s->message : c->sentence);
@@ -50,10 +50,14 @@ void driver_events_follow(struct driver_events *d, struct engine *e, const struc
 			  const struct reading *r)
 {
 	const struct gw_status *s = gw_snapshot_status(v->snap);
+	/* On a machine without a GPU, nothing is wrong if NVIDIA's library is missing. */
+	enum gw_cause nvml = s->cause == GW_CAUSE_NO_GPU && r->nvml_cause == GW_CAUSE_NO_LIBRARY
+				     ? GW_CAUSE_NONE
+				     : r->nvml_cause;
 
-	if (r->nvml_cause != d->nvml_cause && r->nvml_cause != GW_CAUSE_NONE)
+	if (nvml != d->nvml_cause && nvml != GW_CAUSE_NONE)
 		emit_nvml_failure(e, s, r->nvml_message);
-	d->nvml_cause = r->nvml_cause;
+	d->nvml_cause = nvml;
 	if (v->tick == 1 || s->cause != d->cause || strcmp(s->backend, d->backend) != 0)
 		emit_driver_state(d, e, s, gw_snapshot_device_count(v->snap));
 	d->cause = s->cause;

@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SINCE_MAX_S 1e10 /* Bounds a time from the file before it becomes nanoseconds. */
+/* A machine without a working clock has the right time only some minutes after its start. */
+#define CLOCK_SET_S 300
+
 static void count_key(char *out, size_t size, const char *what, const char *uuid,
 		      const char *more)
 {
@@ -37,6 +41,21 @@ static void count_save(const struct gpu_count *g, struct store *store, const cha
 	store_set_count(store, key, v);
 }
 
+static void since_save(const struct gpu_count *g, struct store *store, double seconds)
+{
+	char key[256];
+
+	if (!g->uuid[0])
+		return;
+	count_key(key, sizeof(key), "energy", g->uuid, "since");
+	store_replace_count(store, key, seconds);
+}
+
+static uint64_t time_before(uint64_t wall_ns, double seconds)
+{
+	return seconds * 1e9 < (double)wall_ns ? wall_ns - (uint64_t)(seconds * 1e9) : 0;
+}
+
 void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_device *v,
 			  double *ret_joules, double *ret_seconds)
 {
@@ -46,7 +65,9 @@ void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_
 	g->base_s += *ret_seconds;
 	if (*ret_seconds > 0)
 		v->energy_since_ns =
-			(uint64_t)(count_load(store, "energy", g->uuid, "since") * 1e9);
+			(uint64_t)(fmin(count_load(store, "energy", g->uuid, "since"),
+					SINCE_MAX_S) *
+				   1e9);
 	v->state_changes += (uint64_t)count_load(store, "state_changes", g->uuid, "");
 	for (unsigned a = 0; a < GW_ABSENCES; a++)
 		if (view_is_error(a))
@@ -95,16 +116,17 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 	v->energy_joules = g->base_j + joules;
 	v->energy_seconds = g->base_s + seconds;
 	/* If an earlier run counted joules without storing when it began, that time stays
-	 * unknown. */
-	if (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0)
-		v->energy_since_ns = wall_ns - (uint64_t)(v->energy_seconds * 1e9);
+	 * unknown. A time in the future was stored while the clock was ahead. */
+	if ((v->energy_since_ns > wall_ns && seconds > CLOCK_SET_S) ||
+	    (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0))
+		v->energy_since_ns = time_before(wall_ns, v->energy_seconds);
 	count_save(g, store, "energy", "joules", v->energy_joules);
 	count_save(g, store, "energy", "seconds", v->energy_seconds);
 	/* Until the file is readable, the store adds each new count to the value in the file.
 	 * The sum of two times would be wrong, so save this time only when the file is
 	 * readable. */
 	if (store_count_known(store))
-		count_save(g, store, "energy", "since", (double)v->energy_since_ns / 1e9);
+		since_save(g, store, (double)v->energy_since_ns / 1e9);
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
 		v->energy_joules = NAN; /* The energy was never measured. */
 }

@@ -544,6 +544,18 @@ static void check_health(struct config_reader *r)
 		    c->health_throttle_c, c->health_evict_c);
 }
 
+#define POLL_LEAST_MS 1 /* Shorter times would only keep a processor busy. */
+
+static void check_poll(struct config_reader *r)
+{
+	double ms = r->c->guard_poll_ms;
+
+	if (ms > 0 && ms < POLL_LEAST_MS)
+		config_complain(r, &r->m->place[CONFIG_ID_guard_poll_ms],
+				"poll_ms must be 0 or from %d to 3600000, not %g",
+				POLL_LEAST_MS, ms);
+}
+
 #define SOCKET_PATH 108 /* Size of sun_path. */
 
 static void check_paths(struct config_reader *r)
@@ -586,6 +598,7 @@ static void warn_idle(struct config_reader *r)
 void guard_config_check(struct config_reader *r)
 {
 	check_health(r);
+	check_poll(r);
 	check_paths(r);
 	for (struct guard_entry *e = r->m->entries; e; e = e->next) {
 		guard_config_forms(r, e);

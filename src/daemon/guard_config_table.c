@@ -249,7 +249,7 @@ bool guard_config_array(struct config_reader *r, const char *file, const struct 
 			config_complain(
 				r, &at,
 				"write [[%s]], with two brackets: there may be several, "
-				"and docs/GUARD.md shows a file that works",
+				"and GUARD.md shows a file that works",
 				name);
 		return true;
 	}

@@ -200,6 +200,8 @@ struct guard_inputs {
 	char unattributed_why[GPUS][200];
 	/* Bit n is set if it was reported that one process matches this worker and worker n. */
 	uint32_t conflicts[POLICY_WORKERS];
+	/* Joules of the workers that left the configuration; see struct idle_economy. */
+	double former_saved_j, former_spent_j;
 };
 
 static void inputs_emit(const struct guard_inputs *b, const char *kind, const char *uuid,
@@ -293,8 +295,8 @@ static void save_budget(struct store *store, const struct gpu_budget *o)
 {
 	char name[128];
 
-	store_set_count(store, budget_key(o, "day", name), (double)o->budget.day);
-	store_set_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
+	store_replace_count(store, budget_key(o, "day", name), (double)o->budget.day);
+	store_replace_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
 }
 
 /* Reports to the guard at the first tick of a GPU, when a cap is exceeded, and when no cap is
@@ -307,17 +309,19 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	struct gpu_budget *o = uuid ? find_budget(b, uuid) : NULL;
 	const struct budget_options *caps = &b->parts->caps;
 	struct budget_input l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
+	struct budget before;
 	char why[160];
-	int64_t day;
 	bool over;
 
 	if (!o)
 		return;
-	day = o->budget.day;
+	before = o->budget;
 	(void)gw_device_value(d, GW_Q_POWER, &l.power_w);
 	l.energy_j = v->device[i].energy_joules;
 	over = budget_update(&o->budget, caps, &l, why, sizeof(why));
-	if (o->budget.day != day && caps->energy_j > 0)
+	/* A cap that is new has no stored day yet. */
+	if (caps->energy_j > 0 &&
+	    (!o->reported || o->budget.day != before.day || o->budget.base_j != before.base_j))
 		save_budget(b->g->config.store, o);
 	if (over != o->over || !o->reported)
 		guard_service_reason(b->g, uuid, REASON_BUDGET, over, why,
@@ -406,6 +410,9 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
+	/* localtime_r(), also that of the scene thread, uses the time zone of the last tzset().
+	 * Reads /etc/localtime only if it has changed. */
+	tzset();
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
 		check_unattributed(b, v, i, now);
 	if (v->guard)
@@ -439,7 +446,8 @@ void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret)
 	ret->ghost = (const char(*)[200])b->unattributed_why;
 	ret->games = games_list(b->games);
 	ret->kernel_log = b->xids->state;
-	ret->counts.idle_saved_joules = ret->counts.idle_spent_joules = 0;
+	ret->counts.idle_saved_joules = b->former_saved_j;
+	ret->counts.idle_spent_joules = b->former_spent_j;
 	for (unsigned i = 0; i < b->parts->policy->workers; i++) {
 		ret->counts.idle_saved_joules += b->parts->economy[i].saved_j;
 		ret->counts.idle_spent_joules += b->parts->economy[i].spent_j;
@@ -458,8 +466,46 @@ int guard_inputs_prepare(const struct guard_settings *settings, struct guard_inp
 	return 0;
 }
 
+/* Keeps what was learned about the workers. A worker with the same name is the same worker. */
+static void keep_economy(struct guard_inputs *b, struct guard_inputs_parts *p)
+{
+	const struct policy *old = b->parts->policy;
+
+	for (unsigned i = 0; i < old->workers; i++) {
+		const struct idle_economy *e = &b->parts->economy[i];
+		int at = policy_find_worker(p->policy, old->worker[i].name);
+
+		if (at >= 0) {
+			p->economy[at] = *e;
+			continue;
+		}
+		b->former_saved_j += e->saved_j;
+		b->former_spent_j += e->spent_j;
+	}
+}
+
+/* Keeps what each GPU used today. If the caps change, checks at the next tick whether the new
+ * ones are exceeded. */
+static void keep_budgets(struct guard_inputs_parts *p, const struct guard_inputs_parts *old)
+{
+	bool same = memcmp(&p->caps, &old->caps, sizeof(p->caps)) == 0;
+
+	p->gpus = old->gpus;
+	memcpy(p->gpu, old->gpu, sizeof(p->gpu));
+	for (unsigned i = 0; i < p->gpus && !same; i++) {
+		struct gpu_budget *o = &p->gpu[i];
+
+		o->budget = (struct budget){ .begun = o->budget.begun,
+					     .day = o->budget.day,
+					     .base_j = o->budget.base_j };
+		o->reported = o->over = false;
+	}
+}
+
 void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
+	keep_economy(b, p);
+	keep_budgets(p, b->parts);
 	free(b->parts);
 	b->parts = p;
 	/* The reported conflicts belong to the old workers. */

@@ -22,8 +22,8 @@ void guard_inputs_free(struct guard_inputs *b);
 
 /* New settings (borrowed) are applied in two steps. guard_inputs_prepare() does what can
  * fail and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts and takes
- * ownership of them, or the caller frees them with free(). A change forgets what was learned
- * about workers, checks caps again and keeps games. */
+ * ownership of them, or the caller frees them with free(). A change keeps games,
+ * what was learned about workers, and what each GPU used today. It checks changed caps again. */
 struct guard_inputs_parts;
 int guard_inputs_prepare(const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);

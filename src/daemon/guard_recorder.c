@@ -280,7 +280,7 @@ void guard_service_stop(struct guard_service *g)
 {
 	uint64_t now = guard_service_time_ns(g);
 
-	RECORD(g, recording_stop, now);
+	RECORD(g, recording_stop, guard_orders_underway(g->guard), now);
 	guard_stop(g->recorder->guard, now);
 }
 

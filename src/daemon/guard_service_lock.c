@@ -2,7 +2,8 @@
  * two guards would undo each other's work.
  *
  * In mode "enforce", the service locks one file per GPU with flock(2), which a crash releases,
- * and writes its pid to the file. Simulated GPUs of different runs have the same names, so they
+ * and writes its pid to the file. At each scene it checks that the file still exists, because
+ * a cleanup of /tmp or the stop of another unit may remove it. Simulated GPUs of different runs have the same names, so they
  * are only locked if RUNTIME_DIRECTORY is set. */
 #include "guard_service_parts.h"
 
@@ -184,12 +185,24 @@ static void become_actor(struct guard_service *g, struct guard_service_lock *l)
 			  l->uuid);
 }
 
+/* True if the lock file was removed. Another guard could then lock a new file. */
+static bool is_removed(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && st.st_nlink == 0;
+}
+
 static void try_lock(struct guard_service *g, struct guard_service_lock *l, uint64_t now_ns)
 {
 	char why[300] = "";
 	int64_t pid = 0;
 	int err;
 
+	if (l->fd >= 0 && is_removed(l->fd)) {
+		release_lock(l);
+		l->retry_ns = now_ns;
+	}
 	if (l->fd >= 0 || now_ns < l->retry_ns)
 		return;
 	l->retry_ns = now_ns + RETRY_NS;

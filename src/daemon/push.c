@@ -314,11 +314,6 @@ int textfile_init(struct textfile *f, const char *path, char *message, size_t si
 		snprintf(message, size, "the path of the metrics file is too long");
 		return -GW_E_SIZE;
 	}
-	if (n < 6 || strcmp(path + n - 5, ".prom") != 0) {
-		snprintf(message, size,
-			 "%s does not end in .prom, so node_exporter would ignore it", path);
-		return -GW_E_ARG;
-	}
 	memcpy(f->path, path, n + 1);
 	snprintf(f->temp, sizeof(f->temp), "%s.tmp", path);
 	f->error = 0;

@@ -73,8 +73,7 @@ struct textfile {
 	int error; /* Error of the last write. 0 if it succeeded. */
 };
 
-/* Sets the path. Returns 0, -GW_E_ARG (the name must end in ".prom" for the collector) or
- * -GW_E_SIZE, with a sentence in message. */
+/* Sets the path. Returns 0 or -GW_E_SIZE, with a sentence in message. */
 int textfile_init(struct textfile *f, const char *path, char *message, size_t size);
 
 /* Replaces the file. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a sentence in

@@ -428,7 +428,17 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 
 static int read_stop(struct recording_reader *t, const struct words *w)
 {
-	guard_stop(t->guard, w->number[1]);
+	static const unsigned at[] = { 1, 2 };
+	const unsigned n = t->form < 8 ? 1 : 2;
+	/* Before version 8, assume that every order was under way. Most were. */
+	uint64_t v[2] = { 0, UINT32_MAX };
+
+	if (w->count != n + 1 || !read_numbers(w, at, n, v))
+		return -GW_E_PARSE;
+	for (unsigned i = 0; !t->dry && i < POLICY_WORKERS; i++)
+		if (v[1] >> i & 1 && policy_position(t, i) >= 0)
+			guard_set_fetched(t->guard, (unsigned)policy_position(t, i));
+	guard_stop(t->guard, v[0]);
 	return 0;
 }
 
@@ -693,7 +703,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "economy", "nnnnn", read_economy, false },
 		{ "heat", "nttt", read_heat, false },
 		{ "trust", "nt", read_trust, false },
-		{ "stop", "n", read_stop, false },
+		{ "stop", NULL, read_stop, false },
 	};
 	struct words w;
 	int err = split_words(&w, line);

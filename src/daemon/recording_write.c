@@ -100,9 +100,9 @@ void recording_outcome(struct buf *out, const struct guard_outcome *o, int worke
 	add_text(out, o->message);
 }
 
-void recording_stop(struct buf *out, uint64_t now_ns)
+void recording_stop(struct buf *out, uint32_t underway, uint64_t now_ns)
 {
-	buf_addf(out, "stop\t%" PRIu64 "\n", now_ns);
+	buf_addf(out, "stop\t%" PRIu64 "\t%" PRIu32 "\n", now_ns, underway);
 }
 
 void recording_request(struct buf *out, int worker, enum guard_request what, uint64_t ttl_ns,

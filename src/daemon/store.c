@@ -148,28 +148,42 @@ double store_count(struct store *s, const char *key)
 double store_count_now(struct store *s, const char *key)
 {
 	double now = store_count(s, key);
+	const struct counter *c;
 	bool there;
 	unsigned at;
 
 	mailbox_lock(&s->box);
 	at = find_count(s, key, &there);
-	if (there && s->count[at]->pending - s->count[at]->base > now)
-		now = s->count[at]->pending - s->count[at]->base;
+	c = there ? s->count[at] : NULL;
+	if (c && (c->replaces || c->pending - c->base > now))
+		now = c->pending - c->base;
 	mailbox_unlock(&s->box);
 	return now;
 }
 
-void store_set_count(struct store *s, const char *key, double value)
+static void put_count(struct store *s, const char *key, double value, bool replaces)
 {
 	struct counter *c;
 
 	mailbox_lock(&s->box);
 	c = store_get_count(s, key);
-	if (!c)
+	if (!c) {
 		atomic_fetch_add(&s->report.dropped, 1);
-	else if (value + c->base > c->pending) /* Ignores a NAN. */
-		c->pending = value + c->base;
+	} else if (value + c->base > c->pending || (replaces && value + c->base < c->pending)) {
+		c->pending = value + c->base; /* A NAN is ignored. */
+		c->replaces |= replaces;
+	}
 	mailbox_unlock(&s->box);
+}
+
+void store_set_count(struct store *s, const char *key, double value)
+{
+	put_count(s, key, value, false);
+}
+
+void store_replace_count(struct store *s, const char *key, double value)
+{
+	put_count(s, key, value, true);
 }
 
 bool store_count_known(struct store *s)
@@ -215,6 +229,7 @@ bool store_news(struct store *s)
 
 #define RETRY_WAIT_MS 200 /* Short, because a reader may wait for the retry. */
 #define COUNTS_MAX    (4u << 20)
+#define COUNT_LARGEST 1e18 /* Any count up to this value fits into 64 bits. */
 
 static void make_directory(const char *path)
 {
@@ -319,6 +334,10 @@ static void add_counts(struct store *s, const struct buf *counts, bool late)
 		if (!c)
 			continue;
 		memcpy(&value, &r.a, sizeof(value));
+		if (!(value >= 0 && value <= COUNT_LARGEST)) { /* The file is damaged. */
+			c->replaces = true;
+			continue;
+		}
 		c->start = value;
 		c->base = late ? value : 0;
 		c->pending += value;

@@ -55,6 +55,9 @@ bool store_count_known(struct store *s);
 bool store_news(struct store *s);
 /* Adds a value to the next batch. A value that is lower than before is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
+/* Works like store_set_count(), but a lower value replaces a higher one: for dates, which fall
+ * if the clock was ahead. Call it only while store_count_known() returns true. */
+void store_replace_count(struct store *s, const char *key, double value);
 
 /* Prepares the event ids of this run. Call it once, before the first event. Ids grow across
  * restarts, because clients resume from the last id that they received. So they continue above

@@ -102,7 +102,8 @@ struct counter {
 	double base;
 	/* Value in the batch that is being written. Negative if there is none. */
 	double writing;
-	double written; /* Value in the file. Negative if the count must be written. */
+	double written;       /* Value in the file. Negative if the count must be written. */
+	atomic_bool replaces; /* A lower value replaces the one in the file. */
 };
 
 /* Connections for reading. Used by the caller's thread only. */

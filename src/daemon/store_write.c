@@ -119,8 +119,10 @@ static int write_counts(struct store *s)
 	for (unsigned i = 0; i < s->writer.changes && rc == SQLITE_OK; i++)
 		rc = run_bound(s->writer.db,
 			       "INSERT INTO count VALUES(?,?) ON CONFLICT(key) DO UPDATE SET"
-			       " value=max(value,excluded.value)",
-			       "td", s->writer.changed[i]->key, s->writer.changed[i]->writing);
+			       " value=CASE WHEN ? THEN excluded.value"
+			       " ELSE max(value,excluded.value) END",
+			       "tdi", s->writer.changed[i]->key, s->writer.changed[i]->writing,
+			       (uint64_t)s->writer.changed[i]->replaces);
 	return rc;
 }
 
@@ -284,7 +286,7 @@ static void take_counts(struct store *s)
 	for (unsigned i = 0; i < s->counts; i++) {
 		struct counter *c = s->count[i];
 
-		if (c->committed <= c->written)
+		if (c->committed == c->written)
 			continue;
 		c->writing = c->committed;
 		s->writer.changed[s->writer.changes++] = c;

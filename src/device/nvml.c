@@ -146,19 +146,26 @@ static void library_version(struct backend *b, char *out, size_t size)
 /* The error strings of the toolkit's stub contain this text, so a stub is recognised under any
  * file name. */
 #define STUB_SAYS "is a stub library"
+/* The error string of the simulator begins with this if it could not load a scenario. */
+#define SCENARIO_SAYS "GPUWARD_SIM: "
 
 static void init_failed(struct backend *b, abi_return code)
 {
 	const struct root *root = b->env->root;
 	const struct nvml *n = b->priv;
 	const char *reply = n->error_string ? n->error_string(code) : NULL;
-	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
+	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[300];
 	bool open;
 
 	/* Check the text and not the code: the stub returns 9, which also means that the driver
 	 * is not loaded. */
 	if (reply && strstr(reply, STUB_SAYS)) {
 		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
+		return;
+	}
+	utf8_clean(clean, sizeof(clean), reply ? reply : "");
+	if (b->simulated && strncmp(clean, SCENARIO_SAYS, strlen(SCENARIO_SAYS)) == 0) {
+		backend_fail(b, GW_CAUSE_NO_SCENARIO, "%s", clean);
 		return;
 	}
 	switch (nvml_meaning(code)->cause) {
@@ -181,8 +188,7 @@ static void init_failed(struct backend *b, abi_return code)
 			     nvml_code_name(code, name));
 		break;
 	default:
-		utf8_clean(clean, sizeof(clean), reply ? reply : "");
-		backend_fail(b, GW_CAUSE_DRIVER_ERROR, "nvmlInit: %s%s%s",
+		backend_fail(b, GW_CAUSE_DRIVER_ERROR, "nvmlInit: %s%s%.160s",
 			     nvml_code_name(code, name), *clean ? ", " : "", clean);
 	}
 }

@@ -322,7 +322,7 @@ static void explain_place(const struct capacity_gpu *g, struct capacity_answer *
 	if (!isnan(g->margin_c))
 		snprintf(margin, sizeof(margin), "thermal margin %.0f C",
 			 number_without_minus_zero(g->margin_c, 0));
-	snprintf(a->why, sizeof(a->why), "%u: %.130s; %s left over, %s", place, fit,
+	snprintf(a->why, sizeof(a->why), "place %u: %.130s; %s left over, %s", place, fit,
 		 size_text(leftover(g, a), left), margin);
 }
 

@@ -381,6 +381,12 @@ uint64_t guard_last_id(const struct guard *g)
 	return g->next_id;
 }
 
+void guard_set_fetched(struct guard *g, unsigned worker)
+{
+	if (g->worker[worker].order.status == STATUS_WAITING)
+		g->worker[worker].order.status = STATUS_UNDERWAY;
+}
+
 bool guard_next_order(struct guard *g, struct guard_order *ret)
 {
 	for (unsigned i = 0; i < g->workers; i++) {

@@ -128,8 +128,8 @@ bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs
 /* Returns the number of games from guard_set_games(), and the game that was registered last. */
 unsigned guard_game_count(const struct guard *g, const char **ret_game);
 
-/* Returns the number of orders that were fetched and have no outcome yet. */
-unsigned guard_orders_underway(const struct guard *g);
+/* Returns the workers that have a fetched order without an outcome, one bit per worker. */
+uint32_t guard_orders_underway(const struct guard *g);
 /* Returns the highest id of an order or a reservation so far. */
 uint64_t guard_last_id(const struct guard *g);
 /* After guard_stop(): return how many workers still need an order or an outcome before the

@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-unsigned guard_orders_underway(const struct guard *g)
+uint32_t guard_orders_underway(const struct guard *g)
 {
-	unsigned n = 0;
+	uint32_t set = 0;
 
 	for (unsigned i = 0; i < g->workers; i++)
-		n += g->worker[i].order.status == STATUS_UNDERWAY && !g->worker[i].dry;
-	return n;
+		if (g->worker[i].order.status == STATUS_UNDERWAY && !g->worker[i].dry)
+			set |= UINT32_C(1) << i;
+	return set;
 }
 
 uint64_t guard_order_pending(const struct guard *g, unsigned worker)

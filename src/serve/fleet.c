@@ -172,10 +172,35 @@ size_t fleet_rows(const struct fleet *f, enum fleet_query q)
 	return f->answer[q].doc ? json_doc_count(f->answer[q].doc, "data.result") : 0;
 }
 
+/* Bounds of the values that can be right. The sums of all nodes then stay exact enough, and can
+ * be converted to integers. */
+#define COUNT_MOST 1e6
+#define VALUE_MOST 1e16 /* joules, bytes or tokens */
+#define TIME_MOST  1e11 /* seconds */
+
+static double value_most(enum fleet_query q, const struct fleet_row *r)
+{
+	const char *name = fleet_row_label(r, "__name__");
+
+	switch (q) {
+	case FLEET_Q_TARGETS:
+	case FLEET_Q_DOWN:
+	case FLEET_Q_SIMULATED:
+	case FLEET_Q_IDLE: return COUNT_MOST;
+	case FLEET_Q_AGE: return TIME_MOST;
+	case FLEET_Q_UTILIZATION: return 1.01; /* rounded */
+	case FLEET_Q_NOW:
+		return strstr(name, "_watts") || strstr(name, "_bytes") ? VALUE_MOST
+									: COUNT_MOST;
+	default: return VALUE_MOST;
+	}
+}
+
 bool fleet_row_read(const struct fleet *f, enum fleet_query q, size_t i, struct fleet_row *ret)
 {
 	const struct json_doc *r = json_doc_at(f->answer[q].doc, "data.result", i);
 	const char *text, *end;
+	double most;
 
 	ret->labels = json_doc_get(r, "metric");
 	text = json_doc_count(r, "value") == 2 ? json_doc_string(json_doc_at(r, "value", 1), "")
@@ -184,7 +209,9 @@ bool fleet_row_read(const struct fleet *f, enum fleet_query q, size_t i, struct 
 		return false;
 	ret->time_s = json_doc_number(json_doc_at(r, "value", 0), "");
 	ret->value = number_parse(text, &end);
-	return end != text && *end == '\0' && isfinite(ret->value);
+	most = value_most(q, ret);
+	return end != text && *end == '\0' && ret->value <= most &&
+	       ret->value >= (q == FLEET_Q_AGE ? -most : 0);
 }
 
 const char *fleet_row_label(const struct fleet_row *r, const char *key)
@@ -199,7 +226,8 @@ static void read_clock(struct fleet *f)
 	struct fleet_row r;
 
 	for (unsigned q = 0; q < FLEET_QUERIES && isnan(f->clock_ahead_s); q++)
-		if (fleet_rows(f, q) && fleet_row_read(f, q, 0, &r) && r.time_s > 0)
+		if (fleet_rows(f, q) && fleet_row_read(f, q, 0, &r) && r.time_s > 0 &&
+		    r.time_s < TIME_MOST)
 			f->clock_ahead_s = r.time_s - (double)f->wall_ns / 1e9;
 }
 
@@ -214,12 +242,22 @@ static void count_simulated(struct fleet *f)
 				  : &f->gpus_real) += r.value;
 }
 
+static void count_refused(struct fleet *f)
+{
+	struct fleet_row r;
+
+	for (unsigned q = 0; q < FLEET_QUERIES; q++)
+		for (size_t i = 0; i < fleet_rows(f, q); i++)
+			f->refused += !fleet_row_read(f, q, i, &r);
+}
+
 int fleet_make(struct fleet *f, uint64_t wall_ns)
 {
 	int err;
 
 	f->wall_ns = wall_ns;
 	read_clock(f);
+	count_refused(f);
 	count_simulated(f);
 	err = fleet_make_nodes(f);
 	if (!err)
@@ -253,6 +291,18 @@ const char *fleet_rest_text(const char *kind)
 	return "no workload";
 }
 
+static bool remark_values(const struct fleet *f, char *out, size_t size)
+{
+	if (!f->refused)
+		return false;
+	snprintf(out, size,
+		 "%u value%s of Prometheus cannot be right (negative, too large or not a "
+		 "number) and count%s as unknown: check what else sends metrics named "
+		 "gpuward_... to it.",
+		 f->refused, f->refused == 1 ? "" : "s", f->refused == 1 ? "s" : "");
+	return true;
+}
+
 bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
 {
 	const char *job = f->question.job ? f->question.job : FLEET_JOB;
@@ -265,6 +315,8 @@ bool fleet_is_empty(const struct fleet *f, char *why, size_t size)
 				 f->answer[q].problem);
 			return true;
 		}
+	if (remark_values(f, why, size))
+		return true;
 	if (f->question.node || f->question.job)
 		snprintf(why, size,
 			 "Prometheus at %s has no metric gpuward_up with a job that matches "
@@ -354,8 +406,8 @@ static bool remark_warning(const struct fleet *f, char *out, size_t size)
 bool fleet_remark(const struct fleet *f, unsigned i, char *out, size_t size)
 {
 	static bool (*const remark[])(const struct fleet *, char *,
-				      size_t) = { remark_clock, remark_doubled, remark_refused,
-						  remark_warning };
+				      size_t) = { remark_clock, remark_doubled, remark_values,
+						  remark_refused, remark_warning };
 
 	for (unsigned k = 0; k < sizeof(remark) / sizeof(remark[0]); k++)
 		if (remark[k](f, out, size) && i-- == 0)
@@ -484,6 +536,7 @@ void fleet_render(struct json *j, const struct fleet *f, unsigned top)
 	json_uint(j, "range_seconds", f->question.range_s);
 	json_double(j, "engine_clock_ahead_seconds", f->clock_ahead_s);
 	write_count(j, "gpus_simulated", f->gpus_simulated);
+	write_count(j, "gpus_real", f->gpus_real);
 	write_remarks(j, f);
 	write_total(j, f);
 	json_array(j, "attention");

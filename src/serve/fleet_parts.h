@@ -29,7 +29,7 @@ struct fleet_row {
 /* Returns the number of rows of an answer; 0 if there is no answer. */
 size_t fleet_rows(const struct fleet *f, enum fleet_query q);
 
-/* Reads row i. Returns false if the row has no finite value. */
+/* Reads row i. Returns false if the row has no value that can be right. */
 bool fleet_row_read(const struct fleet *f, enum fleet_query q, size_t i, struct fleet_row *ret);
 
 /* Returns a label; "" if the row does not have it. */

@@ -525,7 +525,7 @@ int fleet_make_models(struct fleet *f)
 	for (unsigned i = 0; i < f->models; i++) {
 		struct fleet_model *m = &f->model[i];
 
-		m->joules_per_token = m->tokens_generated > 0
+		m->joules_per_token = m->tokens_generated >= 1
 					      ? m->energy_j / m->tokens_generated
 					      : (double)NAN;
 	}

@@ -642,6 +642,8 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name)
 {
 	const char *names[POLICY_WORKERS], *near;
+	char text[POLICY_WORKERS * 70] = "";
+	struct buf there;
 	unsigned n = g->policy->workers;
 
 	for (unsigned i = 0; i < n; i++) {
@@ -650,12 +652,19 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 			return (int)i;
 	}
 	near = n ? suggest(name, names, n, sizeof(names[0])) : NULL;
+	buf_init_fixed(&there, text, sizeof(text));
+	for (unsigned i = 0; i < n && !near; i++)
+		buf_addf(&there, "%s%.64s",
+			 i       ? ", "
+			 : n > 1 ? "; there are "
+				 : "; there is ",
+			 names[i]);
 	reply_problem(r, 404, "no-such-worker", "GET /api/v1/guard lists them.",
 		      "no worker \"%.64s\"%s%s%s", name,
 		      !n     ? "; no worker is configured: run sudo gpuward setup, or see "
 			       "gpuward.toml(5)"
 		      : near ? "; did you mean \""
-			     : "",
+			     : text,
 		      near ? near : "", near ? "\"?" : "");
 	return -1;
 }

@@ -180,6 +180,21 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	return 0;
 }
 
+/* Ends the streams, so that clients get the last chunk of the reply and do not see an error. The
+ * library needs one run to write that chunk and one to complete the request. A client that does
+ * not read does not delay the stop. */
+static void end_streams(struct http *h, struct MHD_Daemon *d, bool tls)
+{
+	for (struct conn *c = h->list[CONN_STREAM].first; c; c = c->next)
+		if (c->from->tls == tls)
+			follower_stop(&c->follower);
+	for (struct conn *c = h->list[CONN_STREAM].first; c; c = c->next)
+		if (c->from->tls == tls)
+			conn_resume(c);
+	for (unsigned runs = 0; runs < RUNS && h->list[CONN_STREAM].first; runs++)
+		MHD_run(d);
+}
+
 /* Resumes suspended connections first: the library aborts if it is stopped while a connection
  * is suspended. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
@@ -188,6 +203,7 @@ static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_sourc
 
 	if (!*d)
 		return;
+	end_streams(h, *d, tls);
 	for (unsigned s = 0; s < CONN_STATES; s++)
 		for (struct conn *c = h->list[s].first; c; c = c->next)
 			if (c->from->tls == tls && c->suspended)

@@ -329,6 +329,31 @@ static void write_process_workload(struct json *j, const struct workload *w)
 	json_object_end(j);
 }
 
+/* Writes the reasons for missing values that identify a process. Without a control group it is
+ * unknown whether the process has a container or a unit; with one, null means that it has
+ * none. */
+static void write_missing_identity(struct json *j, const struct gw_process *p)
+{
+	const struct {
+		const char *key;
+		bool known;
+	} row[] = {
+		{ "start_ticks", p->start_ticks },
+		{ "parent_pid", p->parent > 0 },
+		{ "name", p->name },
+		{ "command", p->command },
+		{ "uid", p->uid >= 0 },
+		{ "user", p->user },
+		{ "cgroup", p->cgroup },
+		{ "container", p->container || p->cgroup },
+		{ "unit", p->unit || p->cgroup },
+	};
+
+	for (size_t i = 0; i < COUNT(row); i++)
+		if (!row[i].known)
+			json_string(j, row[i].key, gw_absence_key(GW_ABSENT_NO_DATA));
+}
+
 /* Writes the figures of a process, and the reasons for missing figures. */
 static void write_process_figures(struct json *j, const struct gw_process *p,
 				  const struct view_process *energy, bool workload_known)
@@ -355,6 +380,7 @@ static void write_process_figures(struct json *j, const struct gw_process *p,
 		json_double(j, row[i].key, row[i].why == GW_HAVE ? row[i].v : (double)NAN);
 	json_string(j, "energy_method", why == GW_HAVE ? attribute_how_name(e->how) : NULL);
 	json_object(j, "absent");
+	write_missing_identity(j, p);
 	for (size_t i = 0; i < COUNT(row); i++)
 		if (row[i].why != GW_HAVE)
 			json_string(j, row[i].key, gw_absence_key(row[i].why));

@@ -94,7 +94,7 @@ class FakePrometheus:
         rows = self.rows.get(key_of(query), [])
         found = re.match(r"topk\((\d+)", query)
         if found:
-            rows = sorted(rows, key=lambda r: -r[1])[:int(found[1])]
+            rows = sorted(rows, key=lambda r: -float(r[1]))[:int(found[1])]
         return json.dumps({"status": "success", **self.more, "data": {"resultType": "vector", "result": [
             {"metric": labels, "value": [now, repr(float(value)) if isinstance(value, (int, float)) else value]}
             for labels, value in rows]}}).encode()

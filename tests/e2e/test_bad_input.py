@@ -211,6 +211,14 @@ def test_a_simulator_named_as_the_library_is_marked():
     assert [d["provenance"] for d in doc["devices"]] == ["simulated"] * 2
 
 
+def test_a_scenario_that_the_simulator_library_does_not_have_is_named():
+    done = gpuward("list", "--json", f"--nvml-library={SIMULATOR}", env=environment(GPUWARD_SIM="nonsense"))
+    source = json.loads(done.stdout)["source"]
+    assert source["cause"] == "no_scenario" and "GPUWARD_SIM: nonsense: no such scenario" in source["message"], source
+    assert "--simulate=help" in source["remedy"] and "container" not in source["remedy"]
+    assert "gpuward list --simulate=help lists the built-in scenarios" in done.stderr
+
+
 @pytest.mark.parametrize("library, says", [("/nowhere", "GPUWARD_SIM_LIBRARY"),
                                            ("/lib/x86_64-linux-gnu/libm.so.6", "is not the simulator")])
 def test_a_library_that_is_missing_or_no_simulator_is_reported(library, says):

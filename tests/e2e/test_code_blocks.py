@@ -416,7 +416,7 @@ def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
         except ProcessLookupError:
             pass
     before, during, after, stays, grown, held, reserved, _ = said.split("-----\n")
-    active = r"^model +active .* 8\.0 GiB .*is back: 8192 MiB; it had left %s"
+    active = r"^model +active .* 8\.0 GiB .*is back: 8.0 GiB; it had left %s"
     assert re.search(r"^model +active .* 8\.0 GiB .*as found", before, re.M), said
     assert re.search(r"^model +evicted .*contention .*for sleep \(pid \d+, 4.0 GiB\)", during, re.M) and "Contender: pid" in during, said
     assert re.search(active % r"for sleep \(pid \d+, 4.0 GiB\)", after, re.M), said

@@ -231,6 +231,15 @@ def test_a_bundle_with_itself_differs_in_nothing():
     assert {r["key"] for r in doc["rows"]} == {"energy_joules", "seconds", "power_mean_watts"}
 
 
+def test_the_interval_that_only_a_bundle_records_is_no_difference(tmp_path):
+    folder = bundle(tmp_path / "b", measured())
+    setup = folder / "gpu0.setup.toml"
+    setup.write_text(setup.read_text().replace("interval_s = 0.0", "interval_s = 0.1"))
+    key = (None, "interval_seconds")
+    assert rows(document("--all", folder, folder), "settings")[key]["state"] == "equal"
+    assert key not in rows(document("--all", folder, save(tmp_path, "r.json", measured())), "settings")
+
+
 def test_a_bundle_without_a_result_is_computed_from_its_readings():
     doc = document("--all", RECORDED, RECORDED)
     assert doc["a"]["remade"] and "no result.json" in doc["a"]["notes"][0]

@@ -414,6 +414,17 @@ def test_gpus_that_count_twice_and_incomplete_answers_are_remarked(fake):
     assert "same UUID" in remarks[0] and "Simulated machines can" in remarks[0]
 
 
+@pytest.mark.parametrize("simulated, real, mark", [(0, 24, None), (24, 0, " SIMULATED  these GPUs are not real"),
+                                                   (8, 16, " SIMULATED  some of these GPUs are not real")])
+def test_the_mark_says_whether_all_gpus_are_simulated(fake, simulated, real, mark):
+    fake.rows["simulated"] = [({"simulated": word}, n) for word, n in (("true", simulated), ("false", real)) if n]
+    document = fleet_json(fake.url)
+    assert (document["gpus_simulated"], document["gpus_real"]) == (simulated, real)
+    for options in ((), ("--fits", "10GiB")):
+        first = fleet(fake.url, *options).stdout.splitlines()[0]
+        assert first == mark if mark else "SIMULATED" not in first
+
+
 def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
     for total, shares in ((5e6, [1, 0.2]), (4.99e6, [1, 1e6 / 4.99e6]), (1e6, [None, 1]), (0, [None, None])):
         fake.rows["workload_sum"] = [({}, total)]
@@ -424,6 +435,44 @@ def test_a_share_is_never_above_one_and_unknown_without_the_sum(fake):
 def test_values_that_are_no_numbers_are_unknown(fake):
     fake.rows["utilization"] = [({"instance": "n1"}, "NaN"), ({"instance": "n2"}, "+Inf"), ({"instance": "n3"}, "12abc")]
     assert [n["utilization_ratio"] for n in fleet_json(fake.url)["nodes"]] == [None] * 3
+
+
+HOSTILE = ("1e308", "+Inf", "-Inf", "NaN", "18446744073709551616", "-1", "-1e308", "1e-320", "1e16")
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_no_value_becomes_nonsense(fake, value):
+    good = fake.rows
+    fake.rows = {**good, "attention": [({"instance": "n1", "uuid": "u", "gpu": "0", "reason": "hot"}, 3)],
+                 **{k: [({"instance": "n1"}, 1)] for k in ("idle", "idle_watts", "down")}}
+    good = dict(fake.rows)
+    for keys in [[key] for key in good] + [list(good)]:
+        fake.rows = {**good, **{key: [(labels, value) for labels, _ in good[key]] for key in keys}}
+        for options in ([], ["--fits", "40G"]):
+            done = fleet(fake.url, *options)
+            if done.returncode == FAILED and keys == list(good):  # no node is left
+                assert "cannot be right" in done.stderr
+                continue
+            assert done.returncode in (OK, NO_ROOM) and not re.search(r"\b-?(nan|inf)\b|\d{20}", done.stdout), (keys, done.stdout)
+            assert "runtime error" not in done.stderr, done.stderr
+            document = json.loads(fleet(fake.url, "--json", *options).stdout)
+            assert all(0 <= v < 1e22 for k, v in figures(document)
+                       if k not in ("age_seconds", "engine_clock_ahead_seconds")), (keys, document)
+            if value not in ("1e-320", "1e16") and not (value == "-1" and keys == ["age"]):
+                assert "cannot be right" in " ".join(document["remarks"]), (keys, document)
+
+
+def figures(value, key=None):
+    if isinstance(value, (dict, list)):
+        for k, v in value.items() if isinstance(value, dict) else ((key, v) for v in value):
+            yield from figures(v, k)
+    elif isinstance(value, (int, float)):
+        yield key, value
+
+
+def test_the_clock_of_a_hostile_prometheus_has_no_300_digits(fake):
+    fake.ahead = 1e300
+    assert not re.search(r"\d{20}", fleet(fake.url).stdout)
 
 
 # ---- the service

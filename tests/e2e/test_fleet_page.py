@@ -103,6 +103,17 @@ def test_old_figures_say_their_age_and_the_error(page, fleet, fake):  # noqa: F8
         fake.fault = lambda query: None
 
 
+@pytest.mark.parametrize("real, words", [(0, "SIMULATED GPUs: no value is real"), (8, "Some of these GPUs are simulated: their values are not real")])
+def test_the_mark_says_whether_all_gpus_are_simulated(page, fleet, fake, real, words):  # noqa: F811
+    before = fake.rows["simulated"]
+    fake.rows["simulated"] = [({"simulated": "true"}, 8)] + [({"simulated": "false"}, real)] * bool(real)
+    try:
+        opened(page, fleet)
+        wait(lambda: page.shown("#fleet-simulated") and page.text("#fleet-simulated") == words, words)
+    finally:
+        fake.rows["simulated"] = before
+
+
 def test_there_is_no_tab_without_an_engine(page, service):  # noqa: F811
     page.open(service("two-gpus").url).live()
     wait(lambda: page.count("#self dd"), "the cost of the service")

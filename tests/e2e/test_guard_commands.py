@@ -31,7 +31,7 @@ def shown(why):
     """Returns a reason of the API as guard status shows it."""
     for raw, plain in ((UUID, "GPU 0"), ("resume_blocked", "may not return yet"), (" (unknown = contend)", "")):
         why = why.replace(raw, plain)
-    return why
+    return re.sub(r"(?<=[ (])(\d{4,}) MiB", lambda m: f"{int(m[1]) / 1024:.1f} GiB", why).replace(" 0 MiB", " 0 B")
 
 
 def explained(s, *parts):
@@ -88,7 +88,7 @@ def test_the_program_for_which_a_worker_left_is_named_while_it_runs_and_afterwar
     assert s.worker()["leave"]["last"]["cause"] == cause
     left, back = s.guard("history", "ollama").stdout.splitlines()[-2:]
     assert re.match(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +ollama +left its GPU {re.escape(cause)}; 10.0 GiB freed in", left), left
-    assert re.search(r"ollama +is back: 10240 MiB", back), back
+    assert re.search(r"ollama +is back: 10.0 GiB", back), back
     assert "did you mean" in s.guard("history", "olama", code=1).stderr
 
 
@@ -113,7 +113,7 @@ def test_the_age_of_an_eviction_before_the_start_is_unknown(world, worker):
         shown = s.guard("status").stdout
         assert re.search(r"^ollama +evicted +- +manual", shown, re.M), shown
         text = " ".join(s.guard("explain", "ollama").stdout.split())
-        assert "ollama is evicted and holds 0 MiB." in text, text
+        assert "ollama is evicted and holds 0 B." in text, text
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_a_hold_replaces_the_opposite_hold(s, worker):
     s.until("evicted")
     s.guard("hold", "active", "ollama", "--for", "1h")
     s.back(worker)
-    assert "requested release; it was held active for 1 h more; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
+    assert "requested release; this ended its hold active, which had 1 h left; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
     assert s.guard("release").stdout == "ollama: no hold to end, so nothing was changed\n"
     s.guard("evict", "ollama")
     assert "requested release" in s.guard("release").stdout, "a release also ends an eviction"
@@ -348,7 +348,7 @@ def test_a_contender_that_is_known_to_fit_is_explained(s, world, worker):
     s.back(worker)
     with Contender(world, 6 * GIB) as again:
         s.wait(lambda: str(again.pid) in s.guard("explain").stdout)
-        explained(s, "known to use at most 6144 MiB, which fits next to the worker")
+        explained(s, "known to use at most 6.0 GiB, which fits next to the worker")
         assert s.now() == "active"
 
 
@@ -365,8 +365,8 @@ def test_a_dry_run_shows_would_be_and_the_memory_that_is_held(world, worker):
         assert said.endswith(" (mode dry-run: the worker is not moved)\n"), said
         s.until("evicted")
         shown = s.guard("status").stdout
-        assert "would be: evicted" in shown and "10.0 GiB" in shown and "10240 MiB would be free" in shown
-        explained(s, "ollama would have been evicted for", "holds 10240 MiB")
+        assert "would be: evicted" in shown and "10.0 GiB" in shown and "10.0 GiB would be free" in shown
+        explained(s, "ollama would have been evicted for", "holds 10.0 GiB")
         metrics = s.get("/metrics").text
         assert f'gpuward_guard_resident_bytes{{worker="ollama"}} {10 * GIB}' in metrics
         assert "\ngpuward_guard_time_to_free_seconds" not in metrics
@@ -405,10 +405,34 @@ def test_the_reason_in_the_status_is_never_truncated(world, worker):
             assert all(len(line) <= 60 for line in narrow.splitlines()), narrow
 
 
+def test_confirmations_and_moves_are_wrapped_at_words(s, world, worker):
+    def narrow(*args):
+        lines = s.cli("guard", *args, env={"COLUMNS": "60"}).stdout.splitlines()
+        assert all(len(line) <= 60 for line in lines), lines
+        return lines
+
+    assert " ".join(narrow("snooze", "1h")) == (
+        "ollama: requested hold active for 1 h; its state is now active For 1 h, only heat and faults move workers off "
+        "the GPU; to end this, run gpuward guard release.")
+    assert " ".join(narrow("release", "ollama")) == (
+        "ollama: requested release; this ended its hold active, which had 1 h left; its state is now active")
+    with Contender(world, 8 * GIB) as game:
+        s.until("evicted")
+        cause = f"for sleep (pid {game.pid}, 8.0 GiB)"
+    s.back(worker)
+    shown = narrow("history")
+    assert cause in " ".join(" ".join(shown).split()) and "…" not in " ".join(shown)
+    head = next(n for n, line in enumerate(shown) if "MOVE" in line)
+    begin = shown[head].index("MOVE")
+    further = [line for line in shown[head + 1:] if not line.startswith("20")]
+    assert further and all(line[:begin].isspace() and line[begin] != " " for line in further), shown
+
+
 def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
     done = s.guard("status", "olama", code=support.FAILED)
     assert 'no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
     assert "ollama" in s.guard("evict", "olama", code=1).stderr
+    assert s.guard("evict", "nosuch", code=1).stderr == 'gpuward: no worker "nosuch"; there is ollama\n'
     assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
     assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
     done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)

@@ -4,11 +4,14 @@ touch.
 Tests whose name begins with the letter a and a number check a row of the acceptance list in docs/GUARD-MACHINE.md.
 """
 import contextlib
+import datetime
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -16,10 +19,11 @@ import pytest
 import requests
 
 import support
-from guarded import Guarded, Recorder, configure, held, quick, rule, table
+from guarded import IGNORE_SLEEP, Guarded, Recorder, configure, held, quick, rule, table
 from worker import GIB, Contender, Worker
 
 MIB = 1 << 20
+ZONES = pathlib.Path("/usr/share/zoneinfo")
 
 
 def in_order(wanted, seen):
@@ -188,6 +192,27 @@ def test_a_schedule_keeps_a_worker_out(world, worker):
         assert s.worker()["mask"] == ["schedule"] and worker.resident() == 0
 
 
+def may_mount():
+    return shutil.which("unshare") and subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not may_mount() or not ZONES.exists(), reason="needs root and the files of time zones")
+def test_a_schedule_follows_a_change_of_the_time_zone(world, worker, tmp_path):
+    zone = tmp_path / "zone"
+    zone.write_bytes((ZONES / "Etc/GMT").read_bytes())
+    os.utime(zone, (0, 0))  # libc compares whole seconds
+    there = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=10)
+    begin, end = ((there + datetime.timedelta(hours=h)).strftime("%H:00") for h in (-1, 2))
+    more = f'[[schedule]]\nworker = "ollama"\nevict = "daily {begin}-{end}"\n'
+    s = Guarded(world, configure(("ollama", worker), more=more))
+    s.argv = ["unshare", "-m", "sh", "-c", 'mount --bind "$0" /etc/localtime && exec "$@"', zone, *s.argv]
+    with s:
+        s.settled()
+        zone.write_bytes((ZONES / "Etc/GMT-10").read_bytes())
+        s.until("evicted")
+        assert s.worker()["mask"] == ["schedule"]
+
+
 def test_an_idle_model_is_unloaded_and_comes_back_when_a_client_requests_it(world, worker):
     text = configure(("ollama", worker)) + 'resume = "lazy"\nidle_after = 1.5\nidle_w = 30\nreload_j = 600\n'
     with Guarded(world, text) as s:
@@ -224,6 +249,53 @@ def test_a_gpu_that_used_its_energy_evicts_its_worker_also_after_a_restart(world
         s.until("evicted")
         s.observes()
         assert s.worker()["mask"] == ["budget"] and "resume" not in s.course()
+
+
+def test_what_a_gpu_used_today_and_what_idle_models_saved_is_kept_over_a_reload_and_a_change_of_mode(world, worker):
+    idle = 'resume = "lazy"\nidle_after = 1\nidle_w = 30\nreload_j = 600\n'
+    capped = configure(("ollama", worker), guard="energy_cap_wh = 0.05") + idle
+
+    def saved():
+        return s.get("/api/v1/guard").json()["counts"]["idle_saved_joules"]
+    with Guarded(world, configure(("ollama", worker)) + idle) as s:
+        s.until("evicted")
+        s.wait(lambda: saved() > 0)
+        before = saved()
+        s.reload(capped)  # also stores what is used from the start of this day
+        s.wait(lambda: "budget" in (s.worker()["mask"] or []))
+        assert saved() >= before
+        s.reload(capped + IGNORE_SLEEP)
+        s.reports("the guard uses the new configuration")
+        s.guard("mode", "observe")
+        s.guard("mode", "enforce")
+        s.wait(lambda: s.get("/api/v1/guard").json()["mode"] == "enforce")
+        s.ticks()
+        assert "budget" in s.worker()["mask"] and s.now() == "evicted" and "resume" not in s.course()
+        assert saved() >= before
+        s.reload(configure(more=IGNORE_SLEEP))
+        s.wait(lambda: not s.get("/api/v1/guard").json()["workers"])
+        assert saved() >= before
+        s.reload(capped)
+        s.wait(lambda: "budget" in (s.worker()["mask"] or []))
+        s.restart()
+        s.wait(lambda: "budget" in (s.worker()["mask"] or []))
+
+
+def test_what_a_gpu_used_today_is_counted_again_after_a_clock_that_was_ahead(world, worker, tmp_path):
+    state = tmp_path / "history.db"
+    text = configure(("ollama", worker), guard="energy_cap_wh = 100")
+
+    def stored(env=None):
+        """Runs the service. Returns the stored energy at the beginning of the day, and the day."""
+        with Guarded(world, text, state=str(state), env=env) as s:
+            s.settled()
+            s.ticks()
+            s.stop()
+        with contextlib.closing(sqlite3.connect(state)) as db:
+            return [v for v, in db.execute("SELECT value FROM count WHERE key LIKE 'budget_%' ORDER BY key")]
+    (_, ahead), first = stored(support.other_clock("+30d")), stored()
+    assert first[1] != ahead
+    assert stored() == first
 
 
 def test_a_worker_that_reports_success_but_frees_nothing_is_stuck(world):

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 import support
-from guarded import Guarded, configure, held, keys, quick, rule
-from worker import GIB, Contender, Worker
+from guarded import Guarded, configure, held, keys, quick, rule, table
+from worker import GIB, Contender, Process, Worker
 
 KEYS = ("worker", "from", "to", "mask", "dry_run", "rule", "evidence")
 
@@ -309,6 +309,21 @@ def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(wor
     assert ["b", "reconcile", "evicted"] in [d[:3] for d in kept(now)]
 
 
+def test_a_replay_of_a_service_that_stopped_during_an_order_makes_the_same_decisions(world, trace, tmp_path):
+    order = tmp_path / "order"
+    with Process(world, ["/bin/sleep", "1000"]) as p:
+        world.hold(p.pid, 10 * GIB)
+        (tmp_path / "pid").write_text(f"{p.pid}\n")
+        leave = f"touch {order}; sleep 1; rm {world.held}/{p.pid}"
+        text = configure(table("w", "exec", match_pidfile=tmp_path / "pid", evict_command=["/bin/sh", "-c", leave],
+                               resume_command=["/bin/true"]), guard=f'record = "{trace}"', defaults=quick(drain_s=0))
+        with Guarded(world, text) as s, Contender(world, 8 * GIB):
+            s.wait(order.exists)
+            s.stop()
+            said = [d for d in replayed(trace) if d["from"] != d["to"]]
+            assert [d["to"] for d in said][-2:] == ["verify", "evicted"]
+
+
 # These change no decision.
 FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free", "guard_set_reason_end"}
 
@@ -325,5 +340,5 @@ def test_each_input_of_the_guard_is_recorded_in_one_place_and_read_in_one_place(
             for name in inputs & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
     # Only a replay makes a guard that continues where another one was.
-    assert callers.pop("guard_set_last_id") == {"recording_read.c"}
-    assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in inputs - {"guard_set_last_id"}}
+    assert callers.pop("guard_set_last_id") == callers.pop("guard_set_fetched") == {"recording_read.c"}
+    assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in inputs - {"guard_set_last_id", "guard_set_fetched"}}

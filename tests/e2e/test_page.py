@@ -695,6 +695,19 @@ def test_figures_with_a_limit_are_whole_and_have_a_unit(page, demo, width):
     assert page.js("[...document.querySelectorAll('tr.gpu .pair')].filter(e => e.scrollWidth > e.clientWidth).length") == 0
 
 
+@pytest.mark.parametrize("width", [762, 800, 1000])
+def test_reasons_and_health_are_not_cut(page, demo, width):
+    page.open(demo.url, width=width, height=780).live()
+    wait(lambda: page.count("#health tbody tr") == 2 and "power limit" in page.text("tr.gpu .reasons"), "a GPU at its power limit")
+    cell = "document.querySelector('tr.gpu .reasons')"
+    assert page.js(f"[...{cell}.children].every(e => e.getBoundingClientRect().right <= {cell}.getBoundingClientRect().right - 8)")
+    assert page.js(f"{cell}.scrollWidth <= {cell}.clientWidth") and page.js(f"{cell}.title") == "power limit"
+    scroll = "document.querySelector('#health').parentElement"
+    assert width < 800 or page.js(f"{scroll}.scrollWidth <= {scroll}.clientWidth")
+    # A list that is wider than the window has a shadow at that edge, and a cover that scrolls away.
+    assert page.js(f"getComputedStyle({scroll}).backgroundAttachment") == "local, local, scroll, scroll"
+
+
 def test_the_temperature_and_its_margin_are_of_the_same_moment(page, service):
     page.open(service("thermal-throttle").url).live()
     page.driver.execute_script("""
@@ -857,6 +870,13 @@ def test_without_a_driver_the_page_shows_the_remedy(page, service):
     assert page.js("[...document.querySelectorAll('.panels .empty:not([hidden])')].map(e => e.textContent)")[0] == "Unknown: no GPU can be read."
 
 
+@pytest.mark.parametrize("name, why", [("no-gpu", "There is no GPU to measure."), ("no-driver", "The NVIDIA kernel driver is not loaded")])
+def test_without_a_gpu_no_window_can_be_started(page, service, name, why):
+    page.open(service(name).url)
+    wait(lambda: (page.text("#window-note") or "").startswith(why), "the reason")
+    assert page.js("document.querySelector('#window-form button').disabled")
+
+
 NOT_OPEN = """
 [[gpu]]
 profile = "h100"
@@ -1015,6 +1035,26 @@ def test_the_page_reconnects_by_itself(page, service):
     assert page.js("window.same") is True, "the page was loaded again"
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a figure to change")
+
+
+SINCE = """
+const done = arguments[arguments.length - 1];
+import('/assets/data.js').then(({ model }) => done([...model.since.values()].sort()));
+"""
+
+
+@needs_daemon
+def test_after_a_restart_the_energy_counts_from_the_new_start(page, service):
+    s = service("two-gpus", history="none")
+    shown = lambda: page.driver.execute_async_script(SINCE)
+    page.open(s.url).live()
+    wait(lambda: len(shown()) == 2, "since when energy is counted")
+    before = shown()
+    s.stop()
+    wait(lambda: page.text("#status-word") == "Reconnecting", "Reconnecting")
+    s.start()
+    wait(lambda: len(shown()) == 2 and min(shown()) > max(before), "the time of the new start")
+    wait(lambda: page.count("#energy-since:not(.later)"), "the page to show it")
 
 
 def test_retry_now_is_offered(page, service):

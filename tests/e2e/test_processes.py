@@ -65,7 +65,7 @@ def test_the_energy_of_a_gpu_is_shared_among_its_processes(tmp_path):
         assert long["power_watts"] / short["power_watts"] == pytest.approx(3, rel=0.1)
         assert long["utilization_sm_ratio"] == pytest.approx(0.375, abs=0.05)
         # The driver lists both processes, but /proc does not have them, as if they were in another pid namespace.
-        assert long["orphan"] and long["absent"] == {"cpu_used_cores": "no_data", "run_seconds": "no_data"}
+        assert long["orphan"] and set(long["absent"].values()) == {"no_data"} and {"cpu_used_cores", "uid", "unit"} < set(long["absent"])
         wait(lambda: named(processes(s), "short") is None, "the end of a process")
         doc = processes(s)
         assert doc["device_energy"][0]["former_processes_joules"] >= short["energy_joules"]
@@ -231,3 +231,13 @@ def test_a_long_control_group_is_cut_between_two_names(tmp_path, length, shown):
     world = scenario(tmp_path, 'pid = 4242\nmemory = "1 GiB"')
     doc = json.loads(gpuward("snapshot", "--json", f"--simulate={world}", "--root", str(tmp_path)).stdout)
     assert doc["processes"][0]["cgroup"] == (path if shown else "/" + middle)
+
+
+def test_every_value_of_a_process_that_is_null_has_a_reason(tmp_path):
+    world = scenario(tmp_path, 'pid = 4000000\nmemory = "1 GiB"')
+    hidden, = document("snapshot", f"--simulate={world}")["processes"]
+    missing = {k for k, v in hidden.items() if v is None} - {"memory_absent", "energy_method"}
+    assert missing == set(hidden["absent"]) >= {"start_ticks", "command", "uid", "user", "cgroup", "container", "unit"}
+    world = scenario(tmp_path, 'pid = "self"\nmemory = "1 GiB"')
+    seen, = document("snapshot", f"--simulate={world}")["processes"]
+    assert seen["cgroup"] and not {"start_ticks", "command", "uid", "container", "unit"} & set(seen["absent"])

@@ -24,7 +24,6 @@ from support import gpuward
 
 INTERVAL = 0.1
 TICKS = "gpuward_ticks_total", frozenset()
-FAKETIME = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
 
 
 def config(url, queue, *more):
@@ -192,9 +191,7 @@ def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
     """VictoriaMetrics takes the samples of last week. Prometheus refuses them, because it has newer samples. They are
     dropped and reported, and the samples of today arrive."""
     queue, state = tmp_path / "q", tmp_path / "history.db"
-    week = {"LD_PRELOAD": FAKETIME, "FAKETIME": "-7d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-    if not pathlib.Path(FAKETIME).exists():
-        pytest.skip("faketime is not installed")
+    week = support.other_clock("-7d")
     with pushing(engine.url, tmp_path / "other", 'instance = "other"') as other:
         other.wait(lambda: figure(other, "sent_total"))
     engine.stop()

@@ -355,6 +355,19 @@ def test_a_report_of_simulated_gpus_begins_with_the_mark(tmp_path):
     assert words.index("The GPUs of this page are not real") < words.index("Comparison")
 
 
+def test_a_report_is_not_wider_than_a_phone(tmp_path):
+    from test_page import Page as Browsed, browser  # skips this test if there is no Chromium
+    doc = result("a")
+    doc["environment"]["host"]["kernel_command_line_of_this_machine"] = "/boot/vmlinuz-" + "x" * 60
+    path = tmp_path / "report.html"
+    path.write_text(run("report", save(tmp_path, "a.json", doc)).stdout)
+    with browser() as driver:
+        page = Browsed(driver)
+        page.cdp("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=False)
+        driver.get(path.as_uri())
+        assert page.js("document.documentElement.scrollWidth") <= 390
+
+
 def test_a_report_of_long_runs_stays_small(tmp_path):
     doc = with_power([300.0 + (i * 7919 % 100) for i in range(300000)])
     assert len(run("report", save(tmp_path, "a.json", doc)).stdout) < 150000

@@ -331,6 +331,17 @@ def test_a_stream_begins_with_a_current_tick():
         assert first < before < tick() + 1
 
 
+def test_a_stop_ends_the_streams_with_a_last_chunk():
+    with Service() as s:
+        streams = [s.get("/api/v1/events?topics=tick", headers={"Accept": "text/event-stream"}, stream=True) for _ in range(3)]
+        lines = [r.iter_lines() for r in streams]
+        for reply in lines:
+            next(line for line in reply if line.startswith(b"data: "))
+        assert s.stop() == 0
+        for reply in lines:
+            list(reply)  # fails if the reply is not complete
+
+
 def test_a_gpu_that_hangs_from_the_start_leaves_the_others_measured(tmp_path):
     text = HANG.replace("from = 1.0\n", "")
     with Service(scenario(tmp_path, text), config="[device]\ntimeout = '500ms'\n") as s:
@@ -539,18 +550,26 @@ def test_the_log_says_why_history_is_in_memory_only(path, reason):
         assert line["reason"] == reason
 
 
-def test_a_library_that_is_missing_is_a_warning_and_an_empty_list_is_debug(tmp_path):
+def test_a_library_that_is_missing_is_a_warning_only_with_a_gpu_of_nvidia(tmp_path):
     options = ("--log-format", "json", "--log-level", "debug")
-    s = Service(None, *options, "--root", tmp_path, simulate=False)
-    s.start(ready=False)
-    try:
-        s.wait(lambda: s.get("/api/v1/self").json()["init_failures"] > 1)
-        [line] = said(s, "warning", "NVML cannot be used")  # once, although it was tried again
-        assert "libnvidia-ml.so.1" in line["msg"]
-        assert len(said(s, "debug", "no GPUs found")) == 1
-        assert not said(s, "info", "no GPU") and not said(s, "info", "opened with")
-    finally:
-        s.__exit__()
+    for gpu in (False, True):
+        if gpu:
+            card = tmp_path / "sys/bus/pci/devices/0000:01:00.0"
+            card.mkdir(parents=True)
+            (card / "vendor").write_text("0x10de\n")
+            (card / "class").write_text("0x030200\n")
+        s = Service(None, *options, "--root", tmp_path, simulate=False)
+        s.start(ready=False)
+        try:
+            s.wait(lambda: s.get("/api/v1/self").json()["init_failures"] > 1)
+            warned, noted = said(s, "warning", "NVML cannot be used"), said(s, "info", "no GPU was found")
+            assert (len(warned), len(noted)) == (gpu, not gpu)  # once, although it was tried again
+            status = s.get("/api/v1/snapshot").json()["source"]
+            assert "libnvidia-ml.so.1" in warned[0]["msg"] if gpu else noted[0]["msg"] == status["message"]
+            assert status["cause"] == ("no_library" if gpu else "no_gpu")
+            assert len(said(s, "debug", "no GPUs found")) == 1 and not said(s, "info", "opened with")
+        finally:
+            s.__exit__()
     with Service("no-gpu", *options) as s:
         s.wait(lambda: said(s, "debug", "no GPUs found"))
         assert said(s, "info", "nvml opened with 0 GPUs") and not said(s, "warning", "NVML")

@@ -186,3 +186,16 @@ def test_a_long_message_is_wrapped_on_a_terminal():
 def test_a_long_message_is_one_line_where_scripts_read_it():
     done = gpuward("list", "--simulate", "--nvml-library=x", env=environment(COLUMNS="60"))
     assert len(done.stderr.splitlines()) == 1 and widest(done.stderr) > 60
+
+
+@pytest.mark.parametrize("command, says", [("snapshot", "which values are missing"), ("measure", "of each trial"),
+                                           ("run", "how much memory is reserved"), ("compare", None), ("plot", None)])
+def test_help_shows_verbose_only_where_it_has_an_effect(command, says):
+    text = " ".join(gpuward(command, "--help").stdout.split())
+    assert (says in text) if says else ("--verbose" not in text)
+
+
+def test_a_note_of_a_baseline_is_wrapped_and_not_cut():
+    out, _ = on_terminal(80, "baseline", "--show", "--simulate", "--color=never")
+    assert "…" not in out and widest(out) <= 80
+    assert "no baseline of this GPU" in out

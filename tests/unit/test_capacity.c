@@ -490,7 +490,8 @@ TEST(reasons_are_listed)
 	assert_int_equal(order[1], 3);
 	assert_in(a[0].why, "quarantine");
 	assert_in(a[1].why, "8.00 GiB needed, 1.00 GiB available");
-	assert_in(a[2].why, "12.00 GiB left over, thermal margin 31 C");
+	assert_string_equal(a[2].why, "place 1: 8.00 GiB needed, 20.00 GiB available; "
+				      "12.00 GiB left over, thermal margin 31 C");
 }
 
 TEST_MAIN(seed, NULL)

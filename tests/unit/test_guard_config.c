@@ -647,6 +647,8 @@ static const struct {
 	{ "[guard]\nstate_dir = \"x\"\n", "2:1: state_dir: \"x\": write an absolute path" },
 	{ "[guard]\ncompanion = \"x.sock\"\n",
 	  "2:1: companion: \"x.sock\": write the absolute path" },
+	{ "[guard]\npoll_ms = 0.001\n",
+	  "2:1: poll_ms must be 0 or from 1 to 3600000, not 0.001" },
 	{ "[health]\ntemp_override_c = 12\n",
 	  "2:1: temp_override_c must be 0 or from 30 to 120" },
 	{ "temperature_threshold_celsius = 12\n",

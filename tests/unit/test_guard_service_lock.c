@@ -124,6 +124,41 @@ TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 		"no other gpuward guards GPU-0 any more; this gpuward guards it now");
 }
 
+static void remove_locks(void)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s", folder);
+	assert_int_equal(system(command), 0);
+}
+
+TEST(a_lock_whose_file_was_removed_is_taken_again_at_the_next_scene)
+{
+	int other;
+
+	look_after(0);
+	remove_locks();
+	look_after(100 * NS_PER_MS);
+	other = open(path_of("GPU-0"), O_RDWR | O_CLOEXEC);
+	assert_true(other >= 0);
+	assert_int_not_equal(flock(other, LOCK_EX | LOCK_NB), 0);
+	close(other);
+	assert_int_equal(seen.logged + seen.foreign_reports, 0);
+}
+
+TEST(if_another_guard_locks_the_new_file_first_this_one_only_observes)
+{
+	int other;
+
+	look_after(0);
+	assert_int_equal(unlink(path_of("GPU-0")), 0);
+	other = lock_as_another_guard();
+	look_after(100 * NS_PER_MS);
+	assert_string_equal(seen.foreign[0], "another gpuward (process 4711)");
+	assert_int_equal(g.lock.of[0].fd, -1);
+	close(other);
+}
+
 TEST(if_no_lock_can_be_created_it_guards_and_logs_that_once)
 {
 	struct rlimit old, none;

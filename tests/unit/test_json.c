@@ -79,11 +79,13 @@ TEST(texts_are_escaped)
 	json_array(&j, NULL);
 	json_string(&j, NULL, "\"\\/\b\f\n\r\t\x01\x1f\x7f");
 	json_string(&j, NULL, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+	json_string(&j, NULL, "\xc2\x9b\xe2\x80\xae");
 	json_string(&j, NULL, "");
 	json_string(&j, NULL, NULL);
 	json_array_end(&j);
-	assert_document("[\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f\","
-			"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\",\"\",null]\n");
+	assert_document(
+		"[\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f\","
+		"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\",\"\\u009b\\u202e\",\"\",null]\n");
 }
 
 TEST(each_bad_byte_becomes_a_replacement_character)

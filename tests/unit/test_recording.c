@@ -306,6 +306,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		"record-process\t1\t2",
 		"stop",
 		"stop\tnow",
+		"stop\t1\t2\t3",
 		"ask\t1\tone\t0\t0",
 		"hello",
 		"outcome",
@@ -329,7 +330,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
-	assert_int_equal(recording_read(t, "begin\t8\t0\tenforce"), -GW_E_NOSUPPORT);
+	assert_int_equal(recording_read(t, "begin\t9\t0\tenforce"), -GW_E_NOSUPPORT);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
@@ -487,7 +488,7 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_in(out.p, "begin\t7\t3\tenforce\n");
+	assert_in(out.p, "begin\t8\t3\tenforce\n");
 	assert_in(out.p, "policy\tkind\tvllm\n");
 	assert_in(out.p, "policy\tresume\trestore\n");
 	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
@@ -595,7 +596,7 @@ static void record_a_world(struct world *o)
 	recording_request(&out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
 	world_ask(o, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX);
 	recorded_run(o, 20 * S);
-	recording_stop(&out, o->now);
+	recording_stop(&out, guard_orders_underway(o->g), o->now);
 	assert_int_equal(guard_stop(o->g, o->now), 1);
 	world_fetch(o);
 	recorded_outcomes(o);
@@ -726,6 +727,72 @@ TEST(a_replay_over_a_configuration_change_gives_the_same_decisions)
 	assert_same_of(&o, 1, &o.p, again, n);
 	world_done(&o);
 	free(again);
+}
+
+/* Records the end of a service while a worker is being evicted. fetched: the order is under way;
+ * otherwise it waits and is withdrawn. */
+static void record_a_stop(struct world *o, bool fetched)
+{
+	world_init(o, 1, 1);
+	o->p.restore_on_stop = true;
+	last.whole = false;
+	recording_begin(&out, 0, o->p.mode);
+	recording_worker(&out, 0, o->p.worker[0].name, NULL);
+	world_begin(o);
+	recorded_run(o, 20 * S);
+	recording_request(&out, 0, REQUEST_EVICT, 0, o->now);
+	assert_int_equal(
+		guard_request(o->g, 0, REQUEST_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
+	while (fetched && !o->w[0].verbs[ORDER_EVICT])
+		recorded_run(o, o->step_ns);
+	assert_int_equal(guard_orders_underway(o->g), fetched);
+	recording_stop(&out, guard_orders_underway(o->g), o->now);
+	(void)guard_stop(o->g, o->now);
+	world_fetch(o);
+	recorded_run(o, 10 * S);
+	assert_int_equal(out.err, 0);
+}
+
+/* Makes the recording one of format version 7, which does not say which orders were under way. */
+static void make_older(void)
+{
+	char *begin = strstr(out.p, "begin\t8"), *stop = strstr(out.p, "stop\t");
+
+	assert_true(begin && stop);
+	begin[6] = '7';
+	stop = strchr(stop + 5, '\t');
+	assert_memory_equal(stop, "\t1\n", 3);
+	memmove(stop, stop + 2, strlen(stop + 2) + 1);
+}
+
+TEST(a_replay_over_the_end_of_the_service_gives_the_same_decisions)
+{
+	static const struct {
+		bool fetched, older;
+	} cases[] = { { false, false }, { true, false }, { true, true } };
+	static struct world o;
+
+	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
+		struct guard_decision *again = calloc(4096, sizeof(*again));
+		size_t n = 0;
+
+		record_a_stop(&o, cases[i].fetched);
+		assert_int_equal(world_state(&o, 0) == STATE_EVICTED, cases[i].fetched);
+		if (cases[i].older)
+			make_older();
+		assert_int_equal(recording_reader_new(&o.p, false, &t), 0);
+		for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
+			assert_int_equal(recording_read(t, line), 0);
+			while (recording_next_decision(t, &again[n], &wall_ns))
+				assert_true(++n < 4096);
+		}
+		assert_int_equal(n, o.log.says);
+		assert_same_of(&o, 0, &o.p, again, n);
+		world_done(&o);
+		free(again);
+		teardown(state);
+		setup(state);
+	}
 }
 
 TEST(in_a_dry_replay_an_evicted_worker_begins_in_its_observed_state)

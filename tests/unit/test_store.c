@@ -3,6 +3,7 @@
 #include "daemon/store.h"
 
 #include "base/clock.h"
+#include "daemon/energy_account.h"
 #include "daemon/store_block.h"
 #include "daemon/store_db.h"
 #include "daemon/store_parts.h"
@@ -157,6 +158,74 @@ STORE_TEST(counts_outlive_the_process_and_never_fall)
 	commit();
 	open_clean();
 	assert_true(store_count(s, "energy") == 12.5);
+}
+
+STORE_TEST(a_count_that_is_replaced_may_fall)
+{
+	open_clean();
+	store_replace_count(s, "day", 2026352);
+	commit();
+	store_replace_count(s, "day", 2026322);
+	store_replace_count(s, "day", NAN);
+	assert_true(store_count_now(s, "day") == 2026322);
+	commit();
+	open_clean();
+	assert_true(store_count(s, "day") == 2026322);
+	store_replace_count(s, "day", 2026320); /* lower than the value in the file */
+	assert_true(store_count_now(s, "day") == 2026320);
+	commit();
+	open_clean();
+	assert_true(store_count(s, "day") == 2026320);
+}
+
+STORE_TEST(an_impossible_count_in_the_file_counts_as_0_and_is_written_again)
+{
+	static const char *const values[] = { "9e999", "-9e999", "1e300", "-5" };
+
+	for (unsigned i = 0; i < COUNT_OF(values); i++) {
+		char sql[128];
+
+		open_clean();
+		store_set_count(s, "errors", 7);
+		commit();
+		close_store();
+		snprintf(sql, sizeof(sql), "UPDATE count SET value=%s", values[i]);
+		assert_int_equal(run_sql(sql), SQLITE_OK);
+		open_clean();
+		assert_true(store_count(s, "errors") == 0);
+		store_set_count(s, "errors", 3);
+		commit();
+		open_clean();
+		assert_true(store_count(s, "errors") == 3);
+	}
+}
+
+/* Counts energy for some seconds at 100 W, as at one start of the service. */
+static void count_energy(uint64_t wall_ns, double seconds, struct view_device *v)
+{
+	struct gpu_count g;
+
+	open_clean();
+	memset(v, 0, sizeof(*v));
+	gpu_count_load(&g, s, GPU, v);
+	gpu_count_energy(&g, s, 100 * seconds, seconds, wall_ns, v);
+	commit();
+}
+
+STORE_TEST(energy_that_was_counted_while_the_clock_was_ahead_did_not_begin_in_the_future)
+{
+	struct view_device v;
+
+	count_energy(T0 + 30 * DAY, 100, &v);
+	assert_int_equal(v.energy_since_ns, T0 + 30 * DAY - 100 * S);
+	/* The clock may not be set yet. */
+	count_energy(T0, 10, &v);
+	assert_int_equal(v.energy_since_ns, T0 + 30 * DAY - 100 * S);
+	count_energy(T0, 400, &v);
+	assert_int_equal(v.energy_since_ns, T0 - 510 * S);
+	count_energy(T0 + DAY, 1, &v);
+	assert_true(v.energy_joules == 51100);
+	assert_int_equal(v.energy_since_ns, T0 - 510 * S);
 }
 
 static struct {

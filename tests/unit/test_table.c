@@ -201,6 +201,34 @@ TEST(nothing_is_wider_than_the_terminal)
 	}
 }
 
+TEST(a_last_column_that_is_too_wide_is_wrapped_at_words)
+{
+	static const struct table_column both[] = {
+		{ "NO", 0, true, false },
+		{ "TEXT", 0, false, TABLE_WRAP },
+		{ NULL, 0, false, false },
+	};
+	struct table t;
+	char *out;
+
+	table_init(&t, both);
+	table_row(&t);
+	table_set(&t, 0, TERM_PLAIN, "1");
+	table_set(&t, 1, TERM_PLAIN, "left its GPU for another program; 8.0 GiB freed");
+	table_row(&t);
+	table_set(&t, 0, TERM_PLAIN, "12");
+	out = printed(&t, 30);
+	assert_string_equal(out, "NO  TEXT\n"
+				 " 1  left its GPU for another\n"
+				 "    program; 8.0 GiB freed\n"
+				 "12  -\n");
+	free(out);
+	out = printed(&t, 200);
+	assert_non_null(strstr(out, "another program; 8.0 GiB freed\n"));
+	free(out);
+	table_done(&t);
+}
+
 TEST(words_wrap_between_indent_and_width)
 {
 	char *out;

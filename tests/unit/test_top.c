@@ -472,6 +472,7 @@ TEST(an_energy_that_is_older_than_the_other_figures_says_so)
 	assert_in(drawn(24, 100), "12.3 kJ in 1m01s  clocks free  energy 7s old");
 	ui.zoom = true;
 	assert_in(drawn(40, 100), "energy                  12.3 kJ in 1m01s, 7s ago");
+	assert_in(drawn(24, 80), " 12.3 kJ in 1m01s, 7s ago ");
 }
 
 static struct json_doc *parsed(const char *text)
