@@ -6,6 +6,7 @@
 #include "recording.h"
 
 #include "base/clock.h"
+#include "device/proc.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -115,6 +116,7 @@ static bool write_documents(struct guard_service *g)
 static void store_reservation(struct guard_service *g, const struct guard_view_room *room)
 {
 	struct guard_room_record r = { .start_ticks = room->start_ticks,
+				       .wall_ns = clock_wall_ns(g->config.clock),
 				       .key = room->key,
 				       .granted = room->granted };
 	uint64_t now = guard_service_time_ns(g);
@@ -125,8 +127,8 @@ static void store_reservation(struct guard_service *g, const struct guard_view_r
 	if (!find_reservation(g, room->id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
-		r.until_wall_ns = clock_wall_ns(g->config.clock) +
-				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
+		r.until_wall_ns =
+			r.wall_ns + (r.room.until_ns > now ? r.room.until_ns - now : 0);
 	reservation_key(room->id, name);
 	buf_init(&text, 4096);
 	guard_room_write(&text, &r);
@@ -197,11 +199,14 @@ static void load_reservation(void *arg, const char *id, const char *json)
 	struct guard_view_room *slot = find_room(g, 0);
 	struct guard_room_record r;
 	int fd = -1;
-	bool lasts = guard_room_read(json, &r) == 0 &&
-		     (!r.until_wall_ns || r.until_wall_ns > wall) && check_owner(&r, &fd);
+	bool lasts = guard_room_read(json, &r) == 0 && check_owner(&r, &fd);
+	uint64_t left = guard_time_left(r.until_wall_ns, r.wall_ns, wall);
 
-	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
-	if (!slot || !lasts || guard_service_reserve_again(g, &r.room) != 0) {
+	lasts = lasts && slot && (left || !r.until_wall_ns);
+	r.room.until_ns = r.until_wall_ns ? now + left : UINT64_MAX;
+	if (lasts && r.room.uid > 0)
+		guard_service_for(g, r.room.uid);
+	if (!lasts || guard_service_reserve_again(g, &r.room) != 0) {
 		if (fd >= 0)
 			close(fd);
 		store_delete_document(g->config.store, KIND, id);
@@ -426,6 +431,27 @@ static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *messa
 	return got;
 }
 
+/* Returns 0, or -GW_E_ARG if the process belongs to a worker, which would leave for itself. */
+static int check_no_worker(const struct guard_service *g, const struct root *root, int64_t pid,
+			   char *message, size_t size)
+{
+	const struct scene *s;
+
+	guard_verdicts(g->guard, &s);
+	for (unsigned i = 0; i < s->roots; i++) {
+		const struct scene_root *r = &s->root[i];
+
+		if (r->how == ROOT_FORMER || r->worker >= g->settings->policy.workers ||
+		    !proc_in_tree(root, pid, r->id.pid))
+			continue;
+		snprintf(message, size,
+			 "process %lld belongs to the worker %s: use the pid of the game",
+			 (long long)pid, g->settings->policy.worker[r->worker].name);
+		return -GW_E_ARG;
+	}
+	return 0;
+}
+
 /* Checks whether the client may register this game. The limit of evictions per user also
  * applies to games. */
 static int check_game(struct guard_service *g, int64_t *pid, const struct guard_client *by,
@@ -440,6 +466,8 @@ static int check_game(struct guard_service *g, int64_t *pid, const struct guard_
 	if (err)
 		return err;
 	err = peer_process_game(&root, *pid, by, message, size);
+	if (!err)
+		err = check_no_worker(g, &root, *pid, message, size);
 	root_close(&root);
 	if (err)
 		return err;

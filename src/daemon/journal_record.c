@@ -78,8 +78,10 @@ void guard_room_write(struct buf *out, const struct guard_room_record *r)
 	json_string(&j, "gpu", r->room.gpu);
 	json_uint(&j, "bytes", r->room.bytes);
 	json_int(&j, "pid", r->room.pid);
+	json_int(&j, "uid", r->room.uid);
 	json_uint(&j, "start_ticks", r->start_ticks);
 	json_uint(&j, "until_wall_ns", r->until_wall_ns);
+	json_uint(&j, "wall_ns", r->wall_ns);
 	json_string(&j, "key", r->key.key);
 	json_string(&j, "body", r->key.body);
 	json_bool(&j, "granted", r->granted);
@@ -216,8 +218,11 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 	ret->room.id = json_doc_uint(o, "id", INT64_MAX);
 	ret->room.bytes = json_doc_uint(o, "bytes", BYTES_MAX);
 	ret->room.pid = (int64_t)json_doc_uint(o, "pid", INT32_MAX);
+	if (!json_doc_integer(o, "uid", &ret->room.uid))
+		ret->room.uid = -1;
 	ret->start_ticks = json_doc_uint(o, "start_ticks", INT64_MAX);
 	ret->until_wall_ns = json_doc_uint(o, "until_wall_ns", INT64_MAX);
+	ret->wall_ns = json_doc_uint(o, "wall_ns", INT64_MAX);
 	json_doc_copy(o, "key", ret->key.key, sizeof(ret->key.key));
 	json_doc_copy(o, "body", ret->key.body, sizeof(ret->key.body));
 	ret->granted = json_doc_true(o, "granted");

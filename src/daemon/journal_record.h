@@ -28,11 +28,12 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 int guard_record_read(const char *json, struct guard_record *ret,
 		      struct guard_record_more *ret_more);
 
-/* A reservation with the start time of its owner process, the wall time of its end, and the key
- * of the request that made it. The wall time is 0 if the reservation has no end. */
+/* A reservation with the start time of its owner process, the wall time of its end, the wall
+ * time of the record, and the key of the request that made it. The wall time of its end is 0 if
+ * the reservation has no end; that of a record of an earlier version is 0. */
 struct guard_room_record {
-	struct guard_reservation room; /* Only the members id, gpu, bytes and pid are stored. */
-	uint64_t start_ticks, until_wall_ns;
+	struct guard_reservation room; /* Stored: id, gpu, bytes, pid and uid. */
+	uint64_t start_ticks, until_wall_ns, wall_ns;
 	struct guard_view_key key;
 	bool granted; /* see struct guard_view_room */
 };

@@ -98,35 +98,40 @@ static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
 
-	return i->stage == STAGE_STUCK ||
-	       (stage_returns(w->intent.stage) && i->from == FROM_STUCK);
+	return i->stage == STAGE_STUCK || (stage_returns(i->stage) && i->from == FROM_STUCK);
 }
 
 static enum step step_unknown(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes;
-	bool resident = worker_is_moved(w) ? bytes > w->observed.need_bytes / 4 : bytes > 0;
+	const unsigned long long mib = bytes / MIB;
+	const bool resident =
+		worker_is_moved(w) ? worker_is_present(w) && bytes > w->observed.need_bytes / 4
+				   : bytes > 0;
 
 	if (!worker_is_fresh(g, w))
 		return STEP_WAIT;
 	if (is_gone(w) || is_replaced(w) || guard_pid_reused(g, w))
 		return becomes_gone(g, w);
-	if (!worker_is_present(w) && worker_is_moved(w))
-		resident = false;
 	if (resident && worker_has_contention(w) && !w->demand.pressing)
 		worker_set_contention(w, false);
 	if (resident && w->idle.unload)
 		guard_idle_end(g, w);
 	if (resident && worker_kept_out(w)) {
 		begin_leaving(g, w);
-	} else if (resident && (was_stuck(w) || w->intent.claim == CLAIM_LEFT) &&
-		   guard_may_resume_stuck(w)) {
+	} else if (resident && w->intent.claim == CLAIM_LEFT) {
 		return guard_try_return(g, w, true);
+	} else if (resident && was_stuck(w)) {
+		/* an order from before the service started may still take effect */
+		worker_stop_returning(w);
+		w->intent.begun_ns = g->now_ns;
+		worker_set_leaving(g, w, STAGE_VERIFY);
+		w->intent.deadline_ns += CALL_NS;
+		guard_report(g, w, "as found", "ordered to leave; it holds %llu MiB", mib);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
 		if (g->gpus)
-			guard_report(g, w, "as found", "it holds %llu MiB",
-				     (unsigned long long)(bytes / MIB));
+			guard_report(g, w, "as found", "it holds %llu MiB", mib);
 		else
 			guard_report(g, w, "as found", "no GPU can be read");
 	} else {
@@ -435,8 +440,26 @@ static void extend_verify(struct guard *g, struct guard_worker *w)
 		i->deadline_ns = until_ns;
 }
 
+/* Evicts a worker again if a reason or a demand requires it, and returns true. */
+static bool turn_back(struct guard *g, struct guard_worker *w)
+{
+	if (g->stopping)
+		return false;
+	if (w->demand.pressing && guard_demand_sure(g, w) &&
+	    (w->demand.strongest.urgent || !guard_contender_fits(g, w)) &&
+	    worker_heeds_demand(w) && guard_take_eviction(g, w))
+		worker_set_contention(w, true);
+	else if (!worker_kept_out(w))
+		return false;
+	begin_leaving(g, w);
+	return true;
+}
+
 enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 {
+	/* false: only a record says that it was ordered to leave (step_unknown()) */
+	const bool claimed = w->intent.claim != CLAIM_NONE;
+
 	guard_eviction_grows(g, w);
 	if (guard_is_freed(g, w)) {
 		const unsigned long long freed = guard_freed_bytes(w) / MIB;
@@ -453,10 +476,14 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 		return STEP_AGAIN;
 	}
 	extend_verify(g, w);
+	if (!claimed && turn_back(g, w))
+		return STEP_AGAIN;
 	if (g->now_ns < w->intent.deadline_ns)
 		return STEP_WAIT;
 	guard_eviction_ended(w, RESULT_NOT_FREED);
-	guard_unload_failed(g, w, "the worker reported success, but its memory is not free");
+	guard_unload_failed(g, w,
+			    claimed ? "the worker reported success, but its memory is not free"
+				    : over);
 	return STEP_AGAIN;
 }
 
@@ -540,21 +567,6 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 }
 
 /* Rows 33 to 37 of GUARD-MACHINE.md: the worker returns. */
-
-/* Evicts a returning worker again if a reason or a demand requires it, and returns true. */
-static bool turn_back(struct guard *g, struct guard_worker *w)
-{
-	if (g->stopping)
-		return false;
-	if (w->demand.pressing && guard_demand_sure(g, w) &&
-	    (w->demand.strongest.urgent || !guard_contender_fits(g, w)) &&
-	    worker_heeds_demand(w) && guard_take_eviction(g, w))
-		worker_set_contention(w, true);
-	else if (!worker_kept_out(w))
-		return false;
-	begin_leaving(g, w);
-	return true;
-}
 
 /* True if the worker is back (row 35 of GUARD-MACHINE.md): it holds at least three quarters of
  * the memory that it held before. If it lists its models as loaded, it may hold less after

@@ -21,6 +21,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 		     : r->mask & BIT(REASON_MANUAL) ? PERSON_EVICT
 						    : PERSON_NONE;
 	of->until_wall_ns = r->hold_until_wall_ns;
+	of->record_wall_ns = r->wall_ns;
 	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
 	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]),
 		 "from before the service started");
@@ -47,8 +48,9 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* If a reason held, the eviction may have been incomplete. */
-		i->stage = r->mask ? STAGE_STUCK : STAGE_OUT;
+		/* If a reason held, the eviction may have been incomplete. A worker that was only
+		 * idle loads its model when a client requests it. */
+		i->stage = r->mask & ~BIT(REASON_IDLE) ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;
 		o->roots = r->roots < GUARD_ROOTS ? r->roots : GUARD_ROOTS;
@@ -162,6 +164,14 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 	       memcmp(a->root, b->root, a->roots * sizeof(a->root[0])) == 0;
 }
 
+uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns)
+{
+	/* the clock was set back since then: how much time passed is unknown */
+	if (wall_ns < record_wall_ns)
+		wall_ns = record_wall_ns;
+	return until_wall_ns > wall_ns ? until_wall_ns - wall_ns : 0;
+}
+
 /* Converts the times of people's requests, which records have as wall time, to monotonic
  * time. */
 static void convert_hold_times(struct guard *g)
@@ -173,16 +183,17 @@ static void convert_hold_times(struct guard *g)
 		struct worker_reasons *r = &w->reasons;
 
 		if (r->until_wall_ns)
-			r->until_ns = r->until_wall_ns > wall
-					      ? g->now_ns + (r->until_wall_ns - wall)
-					      : g->now_ns;
+			r->until_ns = g->now_ns + guard_time_left(r->until_wall_ns,
+								  r->record_wall_ns, wall);
 		/* A request from before the last boot gets 1 as the time when it began. */
 		if (r->manual_wall_ns && r->manual_wall_ns <= wall)
 			r->since_ns[REASON_MANUAL] =
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		r->until_wall_ns = r->manual_wall_ns = 0;
+		/* so that a further restart does not begin the same time again */
+		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
+		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}
 }
 
@@ -317,6 +328,9 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	r->mask = w->reasons.mask;
 	r->level = w->intent.level;
 	r->evicted = worker_owes(w);
+	if (r->evicted && stage_leaves(w->intent.stage) && !r->mask)
+		/* restore_worker() must know that the eviction may be incomplete */
+		r->mask = BIT(REASON_CONTENTION);
 	r->need_bytes = w->observed.need_bytes;
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {
 		if (!has(w->observed.home, i))

@@ -106,6 +106,10 @@ struct guard_record {
 	unsigned roots;
 };
 
+/* Returns how much time is left until a wall time from a record that was made at record_wall_ns
+ * (0: unknown). It is never more than was left then, also if the clock was set back. */
+uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns);
+
 enum guard_verb {
 	ORDER_CLOSE,  /* refuse new work */
 	ORDER_DRAIN,  /* complete the running requests */
@@ -221,6 +225,7 @@ struct guard_reservation {
 	uint64_t most_bytes; /* bytes that are free for it after all movable workers left */
 	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
+	int64_t uid;         /* user whose evictions are limited; -1: not limited */
 };
 
 /* guard_pump: carries out what a guard decided.

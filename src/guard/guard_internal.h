@@ -21,6 +21,7 @@
 #define GW_GUARD_GUARD_INTERNAL_H
 
 #include "demand.h"
+#include "eviction_rate.h"
 #include "guard_input.h"
 #include "guard_query.h"
 
@@ -48,9 +49,8 @@
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is trusted after it answered this long */
 #define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
-#define CLEAN_SCENES 3           /* a GPU is no longer blind after this many good readings */
-#define SLACK_BYTES  (64 * MIB)  /* a smaller change of memory is ignored */
-#define STAGING      (256 * MIB) /* host memory that must be free before any model is loaded */
+#define CLEAN_SCENES 3          /* a GPU is no longer blind after this many good readings */
+#define SLACK_BYTES  (64 * MIB) /* a smaller change of memory is ignored */
 
 /* Set of the reasons that the hold "active" masks. */
 enum {
@@ -157,8 +157,9 @@ struct worker_reasons {
 	/* until_ns, and when REASON_MANUAL began, as wall times from the journal. The first
 	 * scene converts both to monotonic times. */
 	uint64_t until_wall_ns, manual_wall_ns;
-	uint32_t reservations; /* set of the reservations for which the worker must leave */
-	uint64_t battery_ns;   /* when the machine was last on battery; 0: never */
+	uint64_t record_wall_ns; /* wall time of the journal's record; 0: unknown */
+	uint32_t reservations;   /* set of the reservations for which the worker must leave */
+	uint64_t battery_ns;     /* when the machine was last on battery; 0: never */
 };
 
 /* What the guard wants the worker to do now, in the order of an eviction and a return. The
@@ -330,29 +331,12 @@ struct guard_worker {
 	bool unsettled; /* the service ends, and the worker still needs an order or an outcome */
 };
 
-/* Counts the evictions that each user caused, by a process or by a request. Their number per hour
- * is limited, so that a program that restarts all the time cannot make workers unload and load
- * all day. Root and unknown users are not limited. */
-#define RATE_USERS 64
-#define RATE_MOST  64 /* the largest possible limit per hour */
-
-struct rate_user {
-	int64_t uid;
-	uint64_t at_ns[RATE_MOST]; /* times of the latest evictions, as a ring */
-	unsigned count;
-};
-
-struct rate { /* begins zeroed */
-	struct rate_user user[RATE_USERS];
-	unsigned users;
-};
-
 /* The members have the meanings of struct guard_reservation. */
 struct reservation {
 	uint64_t id; /* 0: this place is unused */
 	int gpu;     /* slot of the GPU */
 	uint64_t bytes, until_ns;
-	int64_t pid;
+	int64_t pid, uid;
 	uint64_t most_bytes;
 };
 
@@ -535,9 +519,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w);
 enum step guard_step_stop(struct guard *g, struct guard_worker *w);
 
 uint64_t guard_evict_ns(const struct guard_worker *w);
-/* Gives this order now. */
-void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
-		 uint64_t deadline_ns);
 /* Gives the next order, if one is due. */
 void guard_give_order(struct guard *g, struct guard_worker *w);
 /* Cancels an order that was not fetched. If it is still due, it is given again. */
@@ -557,11 +538,6 @@ bool guard_may_resume_stuck(const struct guard_worker *w);
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
 void guard_level_fit(struct guard_worker *w);
-/* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
- * now. most 0: no limit. */
-uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
-/* Counts one eviction caused by this user. */
-void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
@@ -577,6 +553,10 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 		      size_t size);
 
 void guard_update_reservations(struct guard *g);
+/* Returns the bytes on the GPU that are reserved for processes of others and not allocated yet.
+ * Writes a clause about them; "" if there are none. */
+uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, unsigned slot,
+			char *text, size_t size);
 void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
 			     size_t size);
 

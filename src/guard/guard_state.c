@@ -124,7 +124,7 @@ static const struct member of_worker[] = {
 	U(demand.calm_scenes), U(demand.damped_until_ns), U(demand.limited_ns),
 	U(demand.unlimited_scenes),
 	B(reasons.mask, guard_reason_names), T(reasons.contention_rule), N(reasons.person, persons),
-	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.manual_wall_ns), U(reasons.reservations),
+	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.manual_wall_ns), U(reasons.record_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
 #define R(symbol, name, held, rule, clears) OF_REASON(UNSIGNED, reasons.since_ns, symbol, name)
 #include "reason.def"
@@ -155,7 +155,7 @@ static const struct member of_worker[] = {
 
 #define OF reservation
 static const struct member of_reservation[] = {
-	U(id), I(gpu), U(bytes), U(until_ns), I(pid), U(most_bytes), END
+	U(id), I(gpu), U(bytes), U(until_ns), I(pid), I(uid), U(most_bytes), END
 };
 #undef OF
 

@@ -66,21 +66,6 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 	}
 }
 
-void guard_give_order(struct guard *g, struct guard_worker *w)
-{
-	enum guard_verb verb;
-	uint64_t deadline_ns;
-	bool admit = true;
-
-	for (unsigned i = 0; !g->stopping && i < g->gpus; i++)
-		admit = admit && !(has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE);
-	if (!next_order(w, admit, g->now_ns, &verb, &deadline_ns))
-		return;
-	guard_issue(g, w, verb, deadline_ns);
-	if (w->intent.stage == STAGE_STUCK)
-		w->order.retry_ns = g->now_ns + STUCK_NS;
-}
-
 static void note_put_away(struct guard_worker *w)
 {
 	const struct guard_order *o = &w->order.what;
@@ -90,8 +75,8 @@ static void note_put_away(struct guard_worker *w)
 	w->intent.put_away_count = o->targets;
 }
 
-void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
-		 uint64_t deadline_ns)
+static void issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
+		  uint64_t deadline_ns)
 {
 	struct guard_order *o = &w->order.what;
 
@@ -118,6 +103,21 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	w->order.status = w->dry ? STATUS_UNDERWAY : STATUS_WAITING;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
 		w->record_due = true;
+}
+
+void guard_give_order(struct guard *g, struct guard_worker *w)
+{
+	enum guard_verb verb;
+	uint64_t deadline_ns;
+	bool admit = true;
+
+	for (unsigned i = 0; !g->stopping && i < g->gpus; i++)
+		admit = admit && !(has(w->observed.gpus, i) && g->gpu[i].heat & HEAT_THROTTLE);
+	if (!next_order(w, admit, g->now_ns, &verb, &deadline_ns))
+		return;
+	issue(g, w, verb, deadline_ns);
+	if (w->intent.stage == STAGE_STUCK)
+		w->order.retry_ns = g->now_ns + STUCK_NS;
 }
 
 void guard_take_back(struct guard_worker *w)

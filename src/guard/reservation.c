@@ -8,6 +8,25 @@
 
 #include <string.h>
 
+/* True if the owner of the reservation is a process of the worker, or an ancestor of one: a
+ * worker neither leaves for its own reservation nor waits for it. */
+static bool is_own(const struct guard *g, const struct guard_worker *w,
+		   const struct reservation *r)
+{
+	const unsigned worker = worker_number(g, w);
+
+	for (unsigned i = 0; r->pid > 0 && i < g->scene.roots; i++)
+		if (scene_root_of(&g->scene.root[i], worker) &&
+		    g->scene.root[i].id.pid == r->pid)
+			return true;
+	for (unsigned i = 0; r->pid > 0 && i < g->scene.processes; i++)
+		if (g->verdict[i].class == CLASS_WORKER &&
+		    g->verdict[i].worker == (int)worker &&
+		    scene_generations(&g->scene.process[i], r->pid) != SCENE_FAR)
+			return true;
+	return false;
+}
+
 /* Returns the bytes that the owner has not allocated yet. */
 static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 {
@@ -21,6 +40,32 @@ static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 			taken += p->bytes;
 	}
 	return r->bytes > taken ? r->bytes - taken : 0;
+}
+
+uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, unsigned slot,
+			char *text, size_t size)
+{
+	const struct reservation *one = NULL;
+	uint64_t sum = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		const struct reservation *r = &g->reservation[i];
+
+		if (!r->id || r->gpu != (int)slot || is_own(g, w, r))
+			continue;
+		sum += outstanding(g, r);
+		one = r;
+		n++;
+	}
+	text[0] = '\0';
+	if (sum >= MIB && n == 1 && one->pid > 0)
+		text_fit(text, size, ", of which %llu MiB are reserved for pid %lld",
+			 (unsigned long long)(sum / MIB), (long long)one->pid);
+	else if (sum >= MIB)
+		text_fit(text, size, ", of which %llu MiB are reserved (%u reservation%s)",
+			 (unsigned long long)(sum / MIB), n, n == 1 ? "" : "s");
+	return sum;
 }
 
 /* Returns the bytes on the GPU of r that are reserved for earlier reservations. */
@@ -68,12 +113,13 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes)
 	return demand_headroom(&g->p->standard, total_bytes);
 }
 
-static uint64_t most_free(const struct guard *g, unsigned slot)
+/* Returns how much memory can become free for r (NULL: for a new reservation). */
+static uint64_t most_free(const struct guard *g, unsigned slot, const struct reservation *r)
 {
 	uint64_t sum = g->gpu[slot].free_bytes;
 
 	for (unsigned i = 0; i < g->workers; i++)
-		if (movable(&g->worker[i], slot))
+		if (movable(&g->worker[i], slot) && !(r && is_own(g, &g->worker[i], r)))
 			sum += g->worker[i].observed.held[slot];
 	return sum;
 }
@@ -85,16 +131,17 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks the workers that must leave for r, the reservation at place i. Adds the bytes that its
- * owner has not allocated yet to u->promised. */
+/* Marks the workers that must leave for r, the reservation at place i, unless its user may cause
+ * no eviction now. Adds the bytes that its owner has not allocated yet to u->promised. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
 	unsigned slot = (unsigned)r->gpu;
 	const uint64_t before = reserved_before(g, r);
+	const bool limited = guard_user_wait_ns(g, r->uid, g->now_ns) != 0;
 	uint64_t want = outstanding(g, r) + before, have = u->free_bytes;
 
-	r->most_bytes = without(most_free(g, slot), before);
+	r->most_bytes = without(most_free(g, slot, r), before);
 	u->promised += outstanding(g, r);
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
 		return; /* not enough memory can become free, so no worker leaves */
@@ -102,12 +149,14 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	for (unsigned k = 0; k < g->workers; k++)
 		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
 			have += g->worker[k].observed.held[slot];
-	for (unsigned k = 0; k < g->workers && have < want; k++) {
+	for (unsigned k = 0; k < g->workers && have < want && !limited; k++) {
 		struct guard_worker *w = &g->worker[g->order[k]];
 
-		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations)
+		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations ||
+		    is_own(g, w, r))
 			continue;
 		w->reasons.reservations |= BIT(i);
+		rate_take(&g->rate, r->uid, g->now_ns);
 		have += w->observed.held[slot];
 	}
 }
@@ -141,7 +190,7 @@ static int most_free_gpu(const struct guard *g)
 
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_gpu *u = &g->gpu[i];
-		const uint64_t bytes = without(most_free(g, i), u->promised);
+		const uint64_t bytes = without(most_free(g, i, NULL), u->promised);
 
 		if (!u->now || u->lost || u->blind || (best >= 0 && bytes <= most))
 			continue;
@@ -151,10 +200,12 @@ static int most_free_gpu(const struct guard *g)
 	return best;
 }
 
-/* True if a worker must be evicted so that these bytes are free. */
-static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
+/* True if a worker must be evicted for a new reservation. */
+static bool must_leave(const struct guard *g, const struct reservation *r)
 {
-	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
+	const struct guard_gpu *u = &g->gpu[r->gpu];
+
+	return u->free_bytes < outstanding(g, r) + u->promised + headroom(g, (unsigned)r->gpu);
 }
 
 /* Returns the reservation with this id; NULL: there is none. With id 0, returns the first
@@ -170,32 +221,25 @@ static struct reservation *reservation_find(struct guard *g, uint64_t id)
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id)
 {
-	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : most_free_gpu(g);
-	struct reservation *r;
-	int64_t uid = g->requester;
+	struct reservation *r = reservation_find(g, 0), made = {
+		.gpu = gpu && *gpu ? guard_slot(g, gpu, false) : most_free_gpu(g),
+		.bytes = bytes,
+		.pid = pid,
+		.uid = g->requester,
+		.until_ns = ttl_ns && ttl_ns < FOR_EVER - now_ns ? now_ns + ttl_ns : FOR_EVER
+	};
 
 	g->requester = -1;
-	if (slot < 0)
+	if (made.gpu < 0)
 		return -GW_E_NODEV;
-	if (must_leave(g, (unsigned)slot, bytes) &&
-	    rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns))
+	if (must_leave(g, &made) && guard_user_wait_ns(g, made.uid, now_ns))
 		return -GW_E_PERM;
-	r = reservation_find(g, 0);
 	if (!r)
 		return -GW_E_SIZE;
-	*r = (struct reservation){ .id = ++g->next_id,
-				   .gpu = slot,
-				   .bytes = bytes,
-				   .pid = pid,
-				   .until_ns = ttl_ns && ttl_ns < FOR_EVER - now_ns
-						       ? now_ns + ttl_ns
-						       : FOR_EVER };
-	*ret_id = r->id;
+	*ret_id = made.id = ++g->next_id;
+	*r = made;
 	guard_advance(g, now_ns);
 	guard_update_reservations(g);
-	for (unsigned i = 0; i < g->workers; i++)
-		if (g->worker[i].reasons.reservations & BIT((unsigned)(r - g->reservation)))
-			rate_take(&g->rate, uid, now_ns);
 	guard_update_reasons(g);
 	guard_steps(g);
 	return 0;
@@ -281,7 +325,8 @@ bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reserv
 					   .left_bytes = outstanding(g, r),
 					   .most_bytes = r->most_bytes,
 					   .until_ns = r->until_ns,
-					   .pid = r->pid };
+					   .pid = r->pid,
+					   .uid = r->uid };
 	text_fit(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
 	return true;
 }
@@ -290,13 +335,16 @@ int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 {
 	int slot = g->scenes ? -1 : guard_slot(g, room->gpu, true);
 	struct reservation *r = reservation_find(g, 0);
+	const int64_t uid = g->requester;
 
+	g->requester = -1;
 	if (slot < 0 || !r || !room->id || reservation_find(g, room->id))
 		return -GW_E_STATE;
 	*r = (struct reservation){ .id = room->id,
 				   .gpu = slot,
 				   .bytes = room->bytes,
 				   .pid = room->pid,
+				   .uid = uid,
 				   .until_ns = room->until_ns };
 	if (room->id > g->next_id)
 		g->next_id = room->id;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#define STAGING (256 * MIB) /* host memory that must be free before any model is loaded */
+
 static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 {
 	const struct worker_backoff *b = &o->backoff;
@@ -53,14 +55,14 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 	return sum;
 }
 
-/* True if only this worker uses or will use the GPU: there is no reservation and no other
- * worker, and every process belongs to this worker, to the desktop or to this program. Then no
- * headroom is needed, so a worker that filled the whole GPU may return. */
+/* True if only this worker uses the GPU: there is no other worker, and every process belongs to
+ * this worker, to the desktop or to this program. If there is no reservation of others either,
+ * no headroom is needed, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
 
-	if (u->now->hidden || u->promised)
+	if (u->now->hidden)
 		return false;
 	for (unsigned i = 0; i < g->workers; i++)
 		if (&g->worker[i] != w && has(g->worker[i].observed.gpus, gpu))
@@ -76,27 +78,6 @@ static bool is_alone(const struct guard *g, const struct guard_worker *w, unsign
 	return true;
 }
 
-/* Writes which part of the needed memory is reserved for processes; "" if nothing is. */
-static void reserved_text(const struct guard *g, unsigned gpu, char *out, size_t size)
-{
-	const unsigned long long mib = g->gpu[gpu].promised / MIB;
-	const struct reservation *one = NULL;
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
-		if (g->reservation[i].id && g->reservation[i].gpu == (int)gpu) {
-			one = &g->reservation[i];
-			n++;
-		}
-	out[0] = '\0';
-	if (mib && n == 1 && one->pid > 0)
-		text_fit(out, size, ", of which %llu MiB are reserved for pid %lld", mib,
-			 (long long)one->pid);
-	else if (mib)
-		text_fit(out, size, ", of which %llu MiB are reserved (%u reservation%s)", mib,
-			 n, n == 1 ? "" : "s");
-}
-
 static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
 			   size_t size)
 {
@@ -106,7 +87,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_gpu *u = &g->gpu[i];
 		const uint64_t held = w->observed.held[i];
-		uint64_t need = w->observed.need_on[i], headroom;
+		uint64_t need = w->observed.need_on[i], headroom, promised;
 
 		if (!has(w->observed.gpus, i))
 			continue;
@@ -118,12 +99,13 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 			bad |= BIT(BLOCK_UNKNOWN);
 			continue;
 		}
-		headroom =
-			is_alone(g, w, i) ? 0 : demand_headroom(&w->knobs, u->now->total_bytes);
-		need += headroom + u->promised + others_take(g, w, i) - held;
+		promised = guard_promised(g, w, i, reserved, sizeof(reserved));
+		headroom = !promised && is_alone(g, w, i)
+				   ? 0
+				   : demand_headroom(&w->knobs, u->now->total_bytes);
+		need += headroom + promised + others_take(g, w, i) - held;
 		if (u->free_bytes < need) {
 			bad |= BIT(BLOCK_ROOM);
-			reserved_text(g, i, reserved, sizeof(reserved));
 			text_fit(out, size, "needs %llu MiB%s%s, %llu MiB are free",
 				 (unsigned long long)(need / MIB),
 				 headroom ? " with headroom" : "", reserved,

@@ -265,8 +265,9 @@ def test_the_shortest_hold_ends_and_half_a_process_id_is_refused(s):
     assert r.status_code == 400 and "pid" in r.text
 
 
-@pytest.mark.parametrize("pid, why", [(1, "never exits"), (2, "kernel thread")])
-def test_a_process_of_the_system_is_no_game(s, worker, pid, why):
+@pytest.mark.parametrize("pid, why", [(1, "never exits"), (2, "kernel thread"), (None, "belongs to the worker ollama")])
+def test_a_process_of_the_system_or_of_a_worker_is_no_game(s, worker, pid, why):
+    pid = pid or worker.pid
     if pid == 2 and not (os.path.exists("/proc/2/comm") and open("/proc/2/comm").read() == "kthreadd\n"):
         pytest.skip("there is no kernel thread here")
     games = "/api/v1/guard/games"

@@ -46,6 +46,25 @@ def test_a11_a_hold_outlives_the_service(s, worker):
     s.back(worker)
 
 
+def test_times_do_not_grow_when_the_clock_is_set_back(world, worker):
+    shim = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
+    if not os.path.exists(shim):
+        pytest.skip("faketime is not installed")
+    month = {"LD_PRELOAD": shim, "FAKETIME": "+30d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    with Guarded(world, configure(("ollama", worker)), env=month) as s:
+        room = {"gpu": 0, "bytes": GIB, "ttl_s": 300}  # refused until the GPU is found
+        s.wait(lambda: s.post("/api/v1/guard/reservations", token=True, json=room).status_code == 201)
+        assert s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"state": "evicted", "ttl_s": 600}).ok
+        s.until("evicted")
+        for name in month:
+            del s.env[name]
+        s.restart(signal.SIGKILL)
+        s.until("evicted")
+        left = datetime.datetime.fromisoformat(s.worker()["hold_until_utc"].replace("Z", "+00:00")).timestamp() - time.time()
+        assert 500 < left < 601
+        assert 250 < s.reservations()[0]["until_seconds"] <= 300
+
+
 @pytest.mark.parametrize("what, body, state", [
     ("hold", {"state": "evicted", "ttl_s": 3600}, "evicted"), ("hold", {"state": "evicted", "ttl_s": 0}, "evicted"),
     ("hold", {"state": "active", "ttl_s": 3600}, "active"), ("evict", {"ttl_s": 3600}, "evicted")])

@@ -382,6 +382,24 @@ GUARD_TEST(no_worker_returns_into_memory_that_is_promised)
 	assert_state(o, STATE_ACTIVE);
 }
 
+GUARD_TEST(a_worker_never_leaves_for_its_own_reservation)
+{
+	uint64_t id;
+	char message[200];
+
+	for (unsigned own = 0; own < 2; own++) { /* of 12 GiB, the worker holds 8 */
+		world_again(o, 1, 1);
+		world_begin(o);
+		world_run(o, S);
+		assert_int_equal(guard_reserve(o->g, "GPU-0", 11 * GIB, own ? 100 : 4711, 0,
+					       o->now, &id),
+				 0);
+		world_run(o, 5 * S);
+		assert_int_equal(reserved(o, id, message), 1);
+		assert_state(o, own ? STATE_ACTIVE : STATE_EVICTED);
+	}
+}
+
 GUARD_TEST(an_impossible_reservation_moves_no_worker_and_reports_the_available_memory)
 {
 	uint64_t id;

@@ -286,6 +286,24 @@ GUARD_TEST(a11_a_hold_survives_with_its_end)
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 }
 
+GUARD_TEST(a11_a_hold_lasts_no_longer_if_the_clock_is_set_back)
+{
+	world_begin(o);
+	world_step(o);
+	world_ask(o, 0, REQUEST_HOLD_EVICTED, 100 * S);
+	world_run(o, 10 * S);
+	o->wall_step_ns = -(int64_t)(30 * 24 * 3600 * S);
+	for (unsigned i = 0; i < 2; i++) {
+		world_restart(o);
+		world_run(o, 40 * S);
+		assert_int_equal(world_status(o, 0).hold, HOLD_EVICTED);
+	}
+	world_run(o, 45 * S);
+	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
+	world_run(o, 10 * S);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+}
+
 GUARD_TEST(a11_a_record_comes_before_its_order)
 {
 	struct guard_order d;

@@ -172,6 +172,42 @@ GUARD_TEST(only_reservations_that_move_workers_count_against_the_users_limit)
 	assert_int_equal(guard_reserve(o->g, NULL, 6 * GIB, 0, 0, o->now, &id), -GW_E_PERM);
 }
 
+GUARD_TEST(a_reservation_that_moves_workers_later_counts_against_the_users_limit)
+{
+	struct guard_reservation room;
+	uint64_t id;
+
+	for (unsigned restarts = 0; restarts < 2; restarts++) {
+		world_again(o, 1, 1);
+		o->p.user_evictions = 1;
+		world_guest(o, "ignored", 0, 3 * GIB, 70 * S, 0);
+		world_begin(o);
+		world_run(o, S);
+		assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), 0);
+		world_run(o, 2 * S);
+		assert_int_equal(world_ask(o, 0, REQUEST_RESUME_NOW, 0), 0);
+		world_run(o, 20 * S);
+		guard_set_requester(o->g,
+				    1000); /* fits now, but not next to the other process */
+		assert_int_equal(guard_reserve(o->g, NULL, GIB, 0, 0, o->now, &id), 0);
+		if (restarts) { /* after a restart the limit begins again */
+			assert_true(guard_reservation_at(o->g, 0, &room));
+			assert_int_equal(room.uid, 1000);
+			world_restart(o);
+			guard_set_requester(o->g, room.uid);
+			assert_int_equal(guard_reserve_restore(o->g, &room), 0);
+			world_until(o, 60 * S);
+			assert_int_equal(asked_by(o, 1000, REQUEST_EVICT), 0);
+			assert_int_equal(world_ask(o, 0, REQUEST_RESUME_NOW, 0), 0);
+		}
+		world_until(o, 200 * S);
+		assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+		world_run(o, HOUR); /* then the user may move a worker again, once */
+		assert_int_equal(world_state(o, 0), STATE_EVICTED);
+		assert_true(guard_user_wait_ns(o->g, 1000, o->now) > 0);
+	}
+}
+
 static struct world *with_a_screen(struct world *o)
 {
 	world_init(o, 2, 1);

@@ -154,6 +154,67 @@ static void of_a_hook(struct world *o, const char *const *back)
 	until_ordered_to_leave(o);
 }
 
+/* The service is killed while the order to leave is carried out, and the game ends too. */
+static void killed_while_it_evicts(struct world *o, unsigned kind)
+{
+	world_again(o, 1, 1);
+	o->p.worker[0].kind = kind;
+	o->p.worker[0].resume_argv = hook;
+	o->w[0].acts.lies = 1;
+	world_guest(o, "game", 0, 4 * GIB, 5 * S, 8 * S);
+	begin(o);
+	until_ordered_to_leave(o);
+	assert_true(o->journal.disk[0].evicted);
+	o->guests = 0;
+	o->w[0].asleep = false;
+	world_restart(o);
+	world_run(o, 3 * S);
+	assert_true(o->journal.disk[0].evicted);
+}
+
+GUARD_ROW("2, 20", an_order_from_before_the_start_that_is_carried_out_later_is_undone)
+{
+	static const unsigned kind[] = { WORKER_EXEC, WORKER_SIGNAL, WORKER_VLLM, WORKER_OLLAMA,
+					 WORKER_SYSTEMD };
+
+	for (unsigned i = 0; i < 2 * sizeof(kind) / sizeof(kind[0]); i++) {
+		killed_while_it_evicts(o, kind[i / 2]);
+		assert_decided(o, 1, STATE_RECONCILE, STATE_VERIFY, "as found");
+		if (i % 2) { /* killed once more; then no reason is in the journal any more */
+			world_restart(o);
+			world_run(o, S);
+		}
+		o->w[0].resident = false;
+		o->w[0].asleep = true;
+		o->w[0].alive = kind[i / 2] != WORKER_SYSTEMD;
+		world_run(o, 60 * S);
+		assert_orders(o, 1, EVICT);
+		assert_orders(o, 1, RESUME);
+		assert_awake(o);
+	}
+}
+
+GUARD_ROW("2, 22, 24", an_order_from_before_the_start_without_effect_is_over_after_its_time)
+{
+	killed_while_it_evicts(o, WORKER_EXEC);
+	world_run(o, 20 * S);
+	assert_decided(o, 1, STATE_VERIFY, STATE_STUCK, "stuck");
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 0, RESUME); /* a hook may load a second time */
+	assert_awake(o);
+}
+
+GUARD_ROW("2", a_game_that_begins_while_an_old_order_is_awaited_evicts_at_once)
+{
+	killed_while_it_evicts(o, WORKER_EXEC);
+	world_guest(o, "game", 0, 4 * GIB, o->now - WORLD_START, 60 * S);
+	world_run(o, 4 * S);
+	assert_decided(o, 1, STATE_VERIFY, STATE_DRAIN, NULL);
+	assert_state(o, STATE_EVICTED);
+	world_run(o, 120 * S);
+	assert_awake(o);
+}
+
 GUARD_ROW("38", a_worker_of_a_hook_that_dies_while_it_is_out_is_absent)
 {
 	of_a_hook(o, hook);

@@ -495,7 +495,7 @@ GUARD_ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart)
 	asleep(o, 20 * S);
 	world_until(o, 21 * S);
 	world_restart(o);
-	world_run(o, 5 * S);
+	world_run(o, 20 * S);
 	assert_awake(o);
 	asleep(o, 20 * S); /* also if the GPU was not readable for a while */
 	o->health[0] = SCENE_BLIND;

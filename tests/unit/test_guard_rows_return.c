@@ -186,6 +186,21 @@ GUARD_ROW("31", a_worker_that_does_not_fit_next_to_reservations_names_or_counts_
 	}
 }
 
+GUARD_ROW("31", a_worker_does_not_wait_for_its_own_reservation)
+{
+	uint64_t id;
+
+	o->total[0] = 24 * GIB;
+	begin(o);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 100, 0, o->now, &id), 0);
+	world_run(o, 5 * S);
+	assert_orders(o, 0, EVICT);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	ask_run(o, REQUEST_RESUME, 0, 40 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
 GUARD_ROW("31", a_worker_that_filled_the_gpu_alone_returns_without_headroom)
 {
 	o->w[0].load[0] = 11 * GIB; /* the GPU has 12 GiB; the headroom is 2 GiB */

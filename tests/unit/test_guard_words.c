@@ -261,7 +261,7 @@ TEST(every_member_of_the_guards_state_can_be_recorded)
 	has_members(internal, "guard_gpu", " now end clears ns ");
 	has_members(internal, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
-	has_members("src/guard/guard_internal.h", "rate_user", " ");
+	has_members("src/guard/eviction_rate.h", "rate_user", " ");
 	/* The listed members have no row of their own: their parts have rows, they are computed
 	 * from other members, or they are empty when a recording begins. */
 	has_members(internal, "guard",
