@@ -422,7 +422,7 @@ static const struct {
 	const char *text, *says;
 } refused[] = {
 	{ "[worker]\n", "1:2: write [[worker]], with two brackets: there may be several, and "
-			"docs/GUARD.md shows a file that works" },
+			"GUARD.md shows a file that works" },
 	{ "[worker]\nenable_nvml = true\nname = \"a\"\n",
 	  "1:2: write [[worker]], with two brackets" },
 	{ "worker = 3\n", "1:1: write [[worker]]" },
