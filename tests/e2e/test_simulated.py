@@ -106,7 +106,7 @@ def test_every_message_of_a_stream_says_so(watched, path, topics):
 def test_an_event_remembers_whether_its_gpus_were_simulated(tmp_path):
     state = str(tmp_path / "history.db")
     with Service("two-gpus", state=state) as s:
-        s.wait(lambda: any("found" in e["text"] for e in s.get("/api/v1/events").json()["events"]))
+        s.wait(lambda: any(e["text"].endswith(" found") for e in s.get("/api/v1/events").json()["events"]))
     s = Service(None, "--backend", "none", state=state, simulate=False)  # no GPU at all, and the same history
     s.start(ready=False)
     try:
@@ -114,8 +114,8 @@ def test_an_event_remembers_whether_its_gpus_were_simulated(tmp_path):
         doc = s.get("/api/v1/events")
         assert HEADER not in doc.headers and doc.json()["simulated"] is False
         events = doc.json()["events"]
-        assert [e for e in events if "found" in e["text"] and e["simulated"]]
-        assert not [e for e in events if "found" in e["text"] and not e["simulated"]]
+        assert [e for e in events if e["text"].endswith(" found") and e["simulated"]]
+        assert not [e for e in events if e["text"].endswith(" found") and not e["simulated"]]
         assert not events[-1]["simulated"]
     finally:
         s.__exit__()
