@@ -3,8 +3,8 @@
  *
  * In mode "enforce", the service locks one file per GPU with flock(2), which a crash releases,
  * and writes its pid to the file. At each scene it checks that the file still exists, because
- * a cleanup of /tmp or the stop of another unit may remove it. Simulated GPUs of different runs have the same names, so they
- * are only locked if RUNTIME_DIRECTORY is set. */
+ * a cleanup of /tmp or the stop of another unit may remove it. Simulated GPUs of different runs
+ * have the same names, so they are only locked if RUNTIME_DIRECTORY is set. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
