@@ -76,8 +76,8 @@ int deadline_poll(struct deadline *d, int fd, short events)
  * frees it. */
 struct lookup {
 	char host[512], port[32];
-	struct addrinfo *list;
-	int done_fd; /* becomes readable when the call has ended */
+	struct addrinfo *_Atomic list; /* set before done_fd becomes readable; NULL: unknown */
+	int done_fd;                   /* becomes readable when the call has ended */
 	atomic_int owners;
 };
 
@@ -96,9 +96,10 @@ static void lookup_unref(struct lookup *q)
 static void *lookup_thread(void *arg)
 {
 	struct lookup *q = arg;
+	struct addrinfo *list;
 
-	if (getaddrinfo(q->host, q->port, &hints, &q->list) != 0)
-		q->list = NULL;
+	if (getaddrinfo(q->host, q->port, &hints, &list) == 0)
+		q->list = list;
 	eventfd_write(q->done_fd, 1);
 	lookup_unref(q);
 	return NULL;
