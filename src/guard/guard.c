@@ -24,7 +24,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 	of->record_wall_ns = r->wall_ns;
 	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
 	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]),
-		 "from before the service started");
+		 "a demand from before the service started");
 	if (!r->evicted)
 		return;
 	if (r->mask & BIT(REASON_CONTENTION))
@@ -37,7 +37,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 			continue;
 		g->gpu[i].reasons |= BIT(REASON_BUDGET);
 		text_fit(g->gpu[i].evidence[REASON_BUDGET], sizeof(g->gpu[i].evidence[0]),
-			 "from before the service started");
+			 "a cap was exceeded before the service started");
 	}
 }
 
@@ -191,7 +191,7 @@ static void convert_hold_times(struct guard *g)
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		/* so that a further restart does not begin the same time again */
+		/* otherwise the whole remaining time would begin again after another restart */
 		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
 		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}

@@ -37,7 +37,7 @@ struct scene_gpu {
 	bool hidden;       /* the GPU may have processes that are not visible (pid namespace) */
 	bool memory_known; /* total_bytes, free_bytes and used_bytes are set */
 	uint64_t total_bytes, free_bytes;
-	uint64_t used_bytes;  /* used memory, without what the driver reserves */
+	uint64_t used_bytes;  /* used memory, without the memory that the driver reserves */
 	double temperature_c; /* NAN: unknown */
 	/* degrees below the temperature limit, only for display; NAN: unknown */
 	double margin_c;
