@@ -105,7 +105,7 @@ static const char *read_key(struct allow_rule *r, const char *word)
 			       ? NULL
 			       : "cgroup= needs an absolute path below /";
 	if (strncmp(word, "uid=", 4) != 0)
-		return "this is not exe=, cgroup= or uid=";
+		return "there is a field that is not exe=, cgroup= or uid=";
 	r->uid = uid_of(word + 4);
 	return r->uid == NO_SUCH ? "there is no such user" : NULL;
 }

@@ -126,7 +126,7 @@ static void explain_manual(const struct guard_worker *w, struct guard_explanatio
 	text_fit(e->clears, sizeof(e->clears), "%s%s",
 		 r->person == PERSON_EVICT ? "when the worker is resumed or released"
 					   : "when the hold is released",
-		 e->clears_ns ? ", or its time is over" : "");
+		 e->clears_ns ? ", or the given time is over" : "");
 	text_fit(e->earlier, sizeof(e->earlier), "with gpuward guard release %.40s",
 		 w->policy->name);
 }

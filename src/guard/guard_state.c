@@ -28,8 +28,8 @@ static const char *const phases[] = { [PHASE_NONE] = "none", [PHASE_SUSPECTED] =
 	NULL };
 static const char *const persons[] = { [PERSON_NONE] = "none", [PERSON_EVICT] = "evict",
 	[PERSON_HOLD_EVICTED] = "hold-evicted", [PERSON_HOLD_ACTIVE] = "hold-active", NULL };
-/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides. But
- * for an evicted worker, the first recordings of format versions 5 and 6 have only the goal. */
+/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides.
+ * The first recordings of format versions 5 and 6 have only the goal of an evicted worker. */
 static const char *const goals[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "leave",
 	[STAGE_UNLOAD] = "leave", [STAGE_VERIFY] = "leave", [STAGE_STUCK] = "leave",
 	[STAGE_OUT] = "out", [STAGE_LOAD] = "return", [STAGE_VERIFY_UP] = "return", NULL };
