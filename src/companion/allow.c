@@ -124,7 +124,7 @@ static const char *read_words(struct allow_rule *r, char *rest)
 	}
 	more = strtok_r(NULL, BLANKS, &rest);
 	if (more)
-		return "there is more than one word after the first";
+		return "a client or unit line has more than two words";
 	if (r->kind == ALLOW_UNIT && !wire_is_unit(word))
 		return "this is not the name of a unit";
 	if (r->kind == ALLOW_UNIT)

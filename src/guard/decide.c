@@ -127,7 +127,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 		w->intent.begun_ns = g->now_ns;
 		worker_set_leaving(g, w, STAGE_VERIFY);
 		w->intent.deadline_ns += CALL_NS;
-		guard_report(g, w, "as found", "ordered to leave; it holds %llu MiB", mib);
+		guard_report(g, w, "as found", "it had to leave, and holds %llu MiB", mib);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
 		if (g->gpus)
@@ -387,7 +387,7 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 			     (unsigned long long)(rose / MIB),
 			     (unsigned long long)(guard_freed_bytes(w) / MIB));
 	else
-		guard_report(g, w, "stuck", "%s; %llu MiB remain", why,
+		guard_report(g, w, "stuck", "%s; it still holds %llu MiB", why,
 			     (unsigned long long)(bytes / MIB));
 	/* this scene was judged; only a later one can show that the memory is free */
 	w->order.answered = g->scenes;
@@ -506,7 +506,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 		return STEP_WAIT;
 	if (guard_is_freed(g, w)) {
 		worker_set_out(g, w);
-		guard_report(g, w, "freed", "freed after it was stuck, %llu MiB remain",
+		guard_report(g, w, "freed", "the stuck worker left; it still holds %llu MiB",
 			     (unsigned long long)(w->observed.bytes / MIB));
 		guard_count_flap(g, w);
 		return STEP_AGAIN;

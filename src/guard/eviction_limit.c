@@ -15,11 +15,12 @@
 static const char *user_text(const struct guard *g, int64_t uid, uint64_t wait_ns,
 			     char out[120])
 {
-	text_fit(out, 120,
-		 "uid %lld caused %u eviction%s in an hour (user_evictions) and must wait "
-		 "%.0f s",
-		 (long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
-		 ceil((double)wait_ns / (double)NS_PER_S));
+	text_fit(
+		out, 120,
+		"uid %lld caused %u eviction%s in an hour (limit user_evictions) and must wait "
+		"%.0f s",
+		(long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
+		ceil((double)wait_ns / (double)NS_PER_S));
 	return out;
 }
 

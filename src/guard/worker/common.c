@@ -243,10 +243,10 @@ int worker_none_noted(const struct worker_call *c)
 		return worker_ok(
 			c,
 			"no model was loaded when the worker was evicted; to load one at each "
-			"resume, set model");
+			"resume, set the key model");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the record of the loaded model is lost: load the model by hand, "
-			   "and set model so that it is loaded the next time");
+			   "and set the key model so that it is loaded the next time");
 }
 
 int worker_load_noted(struct worker_call *c,

@@ -67,7 +67,7 @@ static int engine_request(struct worker_call *c, bool post, const char *rest)
 	if (!path || path[0] != '/')
 		return worker_fail(
 			c, -GW_E_ARG,
-			"no socket of a container engine: set url = \"unix:///PATH\"");
+			"url names no socket of a container engine: write \"unix:///PATH\"");
 	rc = check_socket(c, path);
 	if (rc)
 		return rc;
