@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Writes that this user must wait, and returns out. */
+/* Writes a clause that says how long this user must wait. Returns out. */
 static const char *user_text(const struct guard *g, int64_t uid, uint64_t wait_ns,
 			     char out[120])
 {
@@ -125,10 +125,10 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 	       u->free_bytes >= needed + demand_headroom(&w->knobs, u->now->total_bytes);
 }
 
-/* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender
- * that does not fit next to the worker never waits, because its allocation would fail. A demand
- * about memory does not wait for min_resident_s, because a new program may need all memory of
- * the GPU. It waits only for post_action_s: by then, scenes show whether the memory that became
+/* Returns the earliest time at which a demand evicts the worker; 0: now. A contender that does
+ * not fit next to the worker never waits, because its allocation would fail. A demand about
+ * memory does not wait for min_resident_s, because a new program may need all memory of the
+ * GPU. It waits only for post_action_s: by then, scenes show whether the memory that became
  * free is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {

@@ -166,7 +166,7 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns)
 {
-	/* the clock was set back since then: how much time passed is unknown */
+	/* the clock was set back since then, so the time that passed is unknown */
 	if (wall_ns < record_wall_ns)
 		wall_ns = record_wall_ns;
 	return until_wall_ns > wall_ns ? until_wall_ns - wall_ns : 0;
@@ -249,7 +249,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->scenes;
-		/* the adapter may have changed the worker's notes, which the journal keeps */
+		/* the adapter may have changed the worker's notes, which are in the journal too */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (guard_outcome_ok(o))
 			guard_order_done(g, w, o);

@@ -106,8 +106,9 @@ struct guard_record {
 	unsigned roots;
 };
 
-/* Returns how much time is left until a wall time from a record that was made at record_wall_ns
- * (0: unknown). Never more than was left at that time, even if the clock was set back later. */
+/* Returns the time from wall_ns to until_wall_ns, which is in a record that was made at
+ * record_wall_ns (0: unknown). If the clock was set back since then, the time from
+ * record_wall_ns. */
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns);
 
 enum guard_verb {

@@ -39,8 +39,8 @@ void guard_set_requester(struct guard *g, int64_t uid);
  * nothing changes. ttl_ns is the duration of a hold or of REQUEST_EVICT. For a hold, UINT64_MAX
  * means without end; for REQUEST_EVICT, 0 means until the worker is resumed. Returns 0, or with
  * a sentence: -GW_E_NOENT, -GW_E_ARG (a hold without a duration), -GW_E_STATE (a hold forbids
- * it) or -GW_E_PERM (this user caused too many evictions). A return is decided with the next
- * scene: build one at once. */
+ * it) or -GW_E_PERM (this user caused too many evictions). The guard decides about a return
+ * with the next scene, so build a scene at once. */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
 		  uint64_t now_ns, char *message, size_t size);
 
@@ -61,7 +61,7 @@ int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 /* Sets a reason that health or a budget found on a GPU (UUID); on = false clears the reason. */
 void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
-/* Sets what ends a reason that guard_set_reason() set, for guard_explain(). It does not
+/* Sets how and when a reason of guard_set_reason() ends, for guard_explain(). This does not
  * influence decisions. */
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);

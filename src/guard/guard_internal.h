@@ -136,11 +136,11 @@ struct worker_demand {
 	unsigned scenes;      /* number of scenes with this demand; 0: the demand has ended */
 	uint64_t calm_ns;     /* since when there is no demand; 0: there is a demand */
 	unsigned calm_scenes; /* scenes in a row without a demand */
-	/* a sure demand may not move the worker before this time; 0: it may now */
+	/* before this time a sure demand does not evict the worker; 0: no such limit */
 	uint64_t damped_until_ns;
 	/* until when the user who causes the demand must wait; 0: the user need not wait */
 	uint64_t limited_ns;
-	/* scenes in a row in which no demand was ignored because of a display */
+	/* scenes in a row without a demand for CONDITION_WITHHELD */
 	unsigned unlimited_scenes;
 };
 
@@ -206,7 +206,7 @@ struct worker_intent {
 	uint64_t budget_ns;   /* when the whole eviction must end */
 	uint64_t begun_ns;    /* when the eviction began */
 	uint64_t freed_ns;    /* how long the eviction took */
-	/* when the eviction began: bytes of the worker, free bytes, bytes of other processes */
+	/* when the eviction began or the worker grew: its bytes, free bytes, others' bytes */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
 	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */

@@ -38,7 +38,7 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	 * DRY_NOT */
 	bool stays_evicted;
 	bool storm;    /* clients load the worker again and again while it is evicted */
-	char why[240]; /* rule and evidence of the last decision, and what a hold masks */
+	char why[240]; /* rule and evidence of the last decision, and reasons that a hold masks */
 	/* why demand does not evict the worker, and what to do; "": no limit applies */
 	char limit[240];
 };

@@ -104,8 +104,9 @@ void process_cache_forget(struct process_cache *c, uint64_t now_ns);
 /* Applies a new policy: worker i becomes worker now[i]; -1: the worker was removed. */
 void process_cache_renumber_workers(struct process_cache *c, const int *now);
 
-/* Reads pid from /proc, as a process of a scene that is on no GPU. Returns 0; -GW_E_NOENT: the
- * process has ended, reaped or not; -GW_E_IO: it cannot be read now, so nothing is known. */
+/* Reads the process with this pid from /proc; the members about a GPU are not set. Returns 0;
+ * -GW_E_NOENT: the process has ended, even if it is not reaped yet; -GW_E_IO: the process
+ * cannot be read now. */
 int process_cache_read(const struct root *root, int64_t pid, struct scene_process *ret);
 
 /* Computes a hash of name, path, arguments and control group of the program that pid runs. The

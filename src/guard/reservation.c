@@ -68,7 +68,7 @@ uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, uns
 	return sum;
 }
 
-/* Returns the bytes on the GPU of r that are reserved for earlier reservations. */
+/* Returns the bytes on the GPU of r that earlier reservations reserve. */
 static uint64_t reserved_before(const struct guard *g, const struct reservation *r)
 {
 	uint64_t sum = 0;

@@ -358,6 +358,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	if (storm && level == LEVEL_STOP)
 		w->intent.level = level;
 	else if (storm && w->admission == ADMISSION_CLOSED)
-		/* the next order closes the worker again */
+		/* the next order makes the worker refuse new work again */
 		w->admission = ADMISSION_UNVERIFIED;
 }
