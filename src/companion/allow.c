@@ -105,7 +105,7 @@ static const char *read_key(struct allow_rule *r, const char *word)
 			       ? NULL
 			       : "cgroup= needs an absolute path below /";
 	if (strncmp(word, "uid=", 4) != 0)
-		return "this is not exe=, cgroup= or uid=";
+		return "there is a field that is not exe=, cgroup= or uid=";
 	r->uid = uid_of(word + 4);
 	return r->uid == NO_SUCH ? "there is no such user" : NULL;
 }
@@ -124,7 +124,7 @@ static const char *read_words(struct allow_rule *r, char *rest)
 	}
 	more = strtok_r(NULL, BLANKS, &rest);
 	if (more)
-		return "there is more than one word after the first";
+		return "a client or unit line has more than two words";
 	if (r->kind == ALLOW_UNIT && !wire_is_unit(word))
 		return "this is not the name of a unit";
 	if (r->kind == ALLOW_UNIT)

@@ -46,7 +46,7 @@ static const char usage[] =
 	"Usage: gpuward-companion [--file FILE] [--socket PATH] [--systemctl PATH]\n"
 	"Carries out requests of gpuward's guard that need privileges: see "
 	"gpuward-companion(8).\n"
-	"  --file FILE        what is allowed (/etc/gpuward/companion.conf)\n"
+	"  --file FILE        the file of rules (/etc/gpuward/companion.conf)\n"
 	"  --socket PATH      where to listen; default: the socket passed by systemd\n"
 	"  --systemctl PATH   the program that stops and starts units (/usr/bin/systemctl)\n"
 	"  --version, --help\n";

@@ -167,7 +167,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 			s, -GW_E_PERM, t->pid,
 			"is a kernel thread; requests for kernel threads are refused");
 	if (p.start_ticks != t->start_ticks)
-		return refuse_process(s, -GW_E_NOENT, t->pid, "is now another process");
+		return refuse_process(s, -GW_E_NOENT, t->pid,
+				      "has ended, and another process has its pid");
 	rc = allow_process(&s->allow, kind, &p, s->reply.words, sizeof(s->reply.words));
 	if (rc)
 		return rc;

@@ -68,7 +68,7 @@ void guard_api_health_free(struct guard_api_health *h)
 }
 
 /* Returns the entry of a GPU, and adds it if it is missing. NULL: there are too many GPUs, or
- * no memory is left; the next scene tries again. */
+ * memory is exhausted; the next scene tries again. */
 static struct gpu_health *health_of_gpu(struct guard_api_health *h, const char *uuid)
 {
 	struct gpu_health *p;
@@ -332,7 +332,7 @@ static void observe_now(struct gw_guard *g)
 
 	if (scene_builder_take(g->observer.builder, g->observer.scene,
 			       g->observer.utilisation) != 0) {
-		g->observer.due_ns = now_ns(g) + NS_PER_S; /* no memory is left; try later */
+		g->observer.due_ns = now_ns(g) + NS_PER_S; /* out of memory: try later */
 		return;
 	}
 	seen = g->observer.scene->gpus;

@@ -250,7 +250,7 @@ static bool choose_evictions(const struct capacity_gpu *g, uint64_t bytes,
 	for (unsigned i = 0; i < last; i++)
 		if (out[i]) {
 			a->evict[a->evicts++] = i;
-			/* NAN if the time of one worker is unknown */
+			/* NAN if the duration of one eviction is unknown */
 			a->seconds += g->worker[i].seconds;
 		}
 	*ret_most = available_with(g, freed);

@@ -34,7 +34,7 @@ enum capacity_fit {
 	FIT_NEVER,
 	FIT_UNKNOWN, /* the memory of the GPU is unknown */
 };
-struct capacity_gpu { /* what the functions below must know about a GPU */
+struct capacity_gpu { /* the facts about a GPU that the functions below need */
 	char uuid[96];
 	bool known; /* total_bytes and free_bytes are known */
 	uint64_t total_bytes, free_bytes;

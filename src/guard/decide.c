@@ -74,12 +74,12 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 		guard_report(g, w, "not there", "%s", never ? sought : "its process ended");
 	else if (found == FOUND_DISPLACED)
 		guard_report(g, w, "replaced",
-			     "another process matches instead; the checkpointed process still "
+			     "the match finds another process; the checkpointed process still "
 			     "exists: restore the old match, or run gpuward guard recover");
 	else if (found == FOUND_OTHER_LIVES)
 		guard_report(
 			g, w, moved ? "replaced" : "not found",
-			"another process matches instead%s",
+			"the match now finds another process%s",
 			moved ? "; the evicted process still runs and must be resumed by hand"
 			      : "");
 	else
@@ -127,7 +127,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 		w->intent.begun_ns = g->now_ns;
 		worker_set_leaving(g, w, STAGE_VERIFY);
 		w->intent.deadline_ns += CALL_NS;
-		guard_report(g, w, "as found", "ordered to leave; it holds %llu MiB", mib);
+		guard_report(g, w, "as found", "it had to leave, and holds %llu MiB", mib);
 	} else if (resident || (!worker_is_moved(w) && !worker_kept_out(w))) {
 		worker_set_running(g, w);
 		if (g->gpus)
@@ -140,7 +140,7 @@ static enum step step_unknown(struct guard *g, struct guard_worker *w)
 			w->admission = ADMISSION_UNVERIFIED;
 		w->record_due = true;
 		worker_set_out(g, w);
-		guard_report(g, w, "as found", "it is out, at level %u", w->intent.level);
+		guard_report(g, w, "as found", "it is evicted, at level %u", w->intent.level);
 	}
 	return STEP_AGAIN;
 }
@@ -212,8 +212,8 @@ static bool update_unreadable(struct guard *g, struct guard_worker *w)
 	if (guard_is_blind_or_hung(g, w)) {
 		if (!before)
 			guard_report(g, w, "GPU unreadable",
-				     "one of its GPUs cannot be read (blind or hung): nothing "
-				     "is decided");
+				     "one of its GPUs cannot be read (blind or hung), so the "
+				     "guard decides nothing for it");
 		w->conditions |= CONDITION_UNREADABLE;
 		return may_decide_when_blind(w);
 	}
@@ -387,7 +387,7 @@ static void becomes_stuck(struct guard *g, struct guard_worker *w, const char *w
 			     (unsigned long long)(rose / MIB),
 			     (unsigned long long)(guard_freed_bytes(w) / MIB));
 	else
-		guard_report(g, w, "stuck", "%s; %llu MiB remain", why,
+		guard_report(g, w, "stuck", "%s; it still holds %llu MiB", why,
 			     (unsigned long long)(bytes / MIB));
 	/* this scene was judged; only a later one can show that the memory is free */
 	w->order.answered = g->scenes;
@@ -506,7 +506,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 		return STEP_WAIT;
 	if (guard_is_freed(g, w)) {
 		worker_set_out(g, w);
-		guard_report(g, w, "freed", "freed after it was stuck, %llu MiB remain",
+		guard_report(g, w, "freed", "the stuck worker left; it still holds %llu MiB",
 			     (unsigned long long)(w->observed.bytes / MIB));
 		guard_count_flap(g, w);
 		return STEP_AGAIN;
@@ -522,7 +522,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 	if (guard_may_resume_stuck(w))
 		return guard_try_return(g, w, true);
 	worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
-	guard_report(g, w, "no reason left", "it probably never left");
+	guard_report(g, w, "no reason left", "it probably never left its GPU");
 	return STEP_AGAIN;
 }
 
@@ -568,9 +568,9 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 
 /* Rows 33 to 37 of GUARD-MACHINE.md: the worker returns. */
 
-/* True if the worker is back (row 35 of GUARD-MACHINE.md): it holds at least three quarters of
- * the memory that it held before. If it lists its models as loaded, it may hold less after
- * verify_s. A worker that loads lazily only has to be present. */
+/* True if the return is complete (row 35 of GUARD-MACHINE.md): the worker holds at least three
+ * quarters of its earlier memory. After verify_s it may hold less if it lists its models as
+ * loaded. A worker that loads lazily only has to be present. */
 static bool is_back(const struct guard *g, const struct guard_worker *w)
 {
 	if (worker_loads_lazily(w))
@@ -580,8 +580,7 @@ static bool is_back(const struct guard *g, const struct guard_worker *w)
 }
 
 /* Checks whether the worker is back (rows 35 and 36 of GUARD-MACHINE.md). A worker that is only
- * partly back after UP_NS counts as back: an eviction would unload the part that did come
- * back. */
+ * partly back after UP_NS counts as back: an eviction would unload that part again. */
 static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t bytes = w->observed.bytes, need = w->observed.need_bytes;
@@ -605,12 +604,12 @@ static enum step step_verify_up(struct guard *g, struct guard_worker *w)
 	if (g->now_ns < w->intent.deadline_ns)
 		return STEP_WAIT;
 	if (bytes <= w->intent.residue_bytes + SLACK_BYTES) {
-		snprintf(why, sizeof(why), "none of its memory is back after %u s", up_s);
+		snprintf(why, sizeof(why), "it holds none of its memory after %u s", up_s);
 		guard_resume_failed(g, w, why);
 		return STEP_AGAIN;
 	}
 	worker_set_running(g, w);
-	guard_report(g, w, "is back", "only %llu of %llu MiB are back after %u s", mib,
+	guard_report(g, w, "is back", "it holds only %llu of %llu MiB after %u s", mib,
 		     (unsigned long long)(need / MIB), up_s);
 	return STEP_AGAIN;
 }
@@ -671,9 +670,10 @@ static void step_until_settled(struct guard *g, struct guard_worker *w)
 	} else if (!(w->conditions & CONDITION_CONTRADICTION)) {
 		w->conditions |= CONDITION_CONTRADICTION;
 		guard_report(g, w, "not settled",
-			     "worker %.80s gets no order, because %u changes in one "
-			     "observation contradict each other; the guard tries again at the "
-			     "next observation",
+			     "worker %.40s gets no order: two rules of the guard contradict "
+			     "each other (%u steps). This is a defect: please report it with a "
+			     "recording ([guard] record). The guard tries again at the next "
+			     "observation",
 			     w->policy->name, STEPS);
 	}
 }

@@ -98,7 +98,7 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
-/* Writes what the worker's match looked for and did not find. */
+/* Writes which process the worker's match looked for and did not find. */
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 {
 	const struct policy_match *m = &w->policy->match;
@@ -110,18 +110,18 @@ void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 	else if (m->pidfile)
 		text_fit(out, size, "no process has the pid in %.120s", m->pidfile);
 	else if (m->port)
-		text_fit(out, size,
-			 "no process listens on port %u, or gpuward may not see it: for "
-			 "processes "
-			 "of other users gpuward needs root, or CAP_SYS_PTRACE and "
-			 "CAP_DAC_READ_SEARCH; or use match.unit",
-			 m->port);
+		text_fit(
+			out, size,
+			"no process listens on port %u, or gpuward has no right to see it: for "
+			"processes of other users gpuward needs root, or CAP_SYS_PTRACE and "
+			"CAP_DAC_READ_SEARCH; or use match.unit",
+			m->port);
 	else if (m->cgroup)
 		text_fit(out, size, "no process is in control group %.120s", m->cgroup);
 	else if (m->exe)
 		text_fit(out, size,
-			 "no process runs %.120s, or gpuward may not see it: for processes of "
-			 "other users gpuward needs root or CAP_SYS_PTRACE",
+			 "no process runs %.120s, or gpuward has no right to see it: for "
+			 "processes of other users gpuward needs root or CAP_SYS_PTRACE",
 			 m->exe);
 	else if (m->name)
 		text_fit(out, size, "no process is called %.40s", m->name);

@@ -133,7 +133,7 @@ static bool was_read(const struct scene *s, uint64_t gpu)
 	return false;
 }
 
-/* Updates the known processes. If `fresh` is true, also adds new ones. */
+/* Updates the processes in the history. If `fresh` is true, also adds new processes. */
 static void update_lives(struct demand *d, const struct scene *s, const struct verdict *v,
 			 bool fresh)
 {

@@ -13,7 +13,7 @@
 #define WATCH_NODES 256 /* maximum number of device nodes that are watched */
 /* the time between the first two triggers; each trigger doubles it */
 #define WATCH_SPACING_NS UINT64_C(20000000)
-/* the longest time between triggers; scenes come this often anyway */
+/* the longest time between triggers; without a trigger, scenes come this often too */
 #define WATCH_MOST_NS (100 * NS_PER_MS)
 /* a pause of this length resets the time between triggers */
 #define WATCH_CALM_NS NS_PER_S

@@ -1,7 +1,6 @@
-/* Limits evictions: some demands are only reported, or must wait (GUARD.md, Limits on
- * evictions).
+/* Limits evictions: some demands evict no worker, or must wait (GUARD.md, Limits on evictions).
  *
- * On a GPU with a display, demand is only reported if neither a threshold nor a rule
+ * On a GPU with a display, ordinary demand evicts no worker if neither a threshold nor a rule
  * distinguishes the desktop from a contender. Otherwise the desktop would keep the workers
  * evicted for ever. A worker that has just returned stays for a while. One user may cause a
  * limited number of evictions per hour. */
@@ -12,15 +11,16 @@
 #include <math.h>
 #include <string.h>
 
-/* Writes that this user must wait, and returns out. */
+/* Writes a clause that says how long this user must wait. Returns out. */
 static const char *user_text(const struct guard *g, int64_t uid, uint64_t wait_ns,
 			     char out[120])
 {
-	text_fit(out, 120,
-		 "uid %lld caused %u eviction%s in an hour (user_evictions) and must wait "
-		 "%.0f s",
-		 (long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
-		 ceil((double)wait_ns / (double)NS_PER_S));
+	text_fit(
+		out, 120,
+		"uid %lld caused %u eviction%s in an hour (limit user_evictions) and must wait "
+		"%.0f s",
+		(long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
+		ceil((double)wait_ns / (double)NS_PER_S));
 	return out;
 }
 
@@ -41,8 +41,8 @@ static bool display_is_unsafe(const struct guard *g, const struct guard_worker *
 	       (g->p->any || !w->knobs.min_vram_bytes) && !has_ignore_rule(g->p);
 }
 
-/* True if the demand is only reported, because it may come from the desktop. A process that a
- * rule names and a registered game are not the desktop. */
+/* True if the demand does not evict the worker, because it may come from the desktop. A process
+ * with a contend-now rule and a registered game are not the desktop. */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c)
 {
@@ -60,11 +60,11 @@ static int display_slot(const struct guard *g, const struct guard_worker *w)
 static void display_text(const struct guard *g, int slot, char *out, size_t size)
 {
 	text_fit(out, size,
-		 "a display is on %.48s and %s: demand is only reported. Add ignore rules "
-		 "(gpuward guard learn proposes them)%s",
+		 "%.48s drives a display, and %s: only games and contend-now rules evict "
+		 "there. Add ignore rules for desktop programs (gpuward guard learn)%s",
 		 g->gpu[slot].uuid,
-		 g->p->any ? "with demand = \"any\" the desktop counts as demand"
-			   : "with min_vram = 0 the desktop counts as demand",
+		 g->p->any ? "with demand = \"any\" the desktop is demand"
+			   : "with min_vram = 0 the desktop is demand",
 		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 
@@ -91,8 +91,9 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* Reports which limits apply in this scene. c: the demand that is withheld in this scene; NULL:
- * no demand is withheld. */
+/* Reports the limit for a display when it begins, and a demand that does not evict because of
+ * it. Such a demand is reported once, and again only after CALM_SCENES scenes without one.
+ * c: the demand of this scene that does not evict (guard_withholds()); NULL: none. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	const enum guard_state s = worker_state(w);
@@ -109,7 +110,7 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 		w->conditions &= ~(unsigned)CONDITION_WITHHELD;
 }
 
-/* True if the contender fits next to the worker, as far as its need is known. */
+/* True if the contender fits next to the worker. An unknown need counts as 0. */
 bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 {
 	const struct worker_observed *o = &w->observed;
@@ -124,10 +125,10 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 	       u->free_bytes >= needed + demand_headroom(&w->knobs, u->now->total_bytes);
 }
 
-/* Returns until when a demand may not move the worker; 0: a demand may move it now. A contender
- * that does not fit next to the worker never waits, because its allocation would fail. A demand
- * about memory does not wait for min_resident_s, because a new program may need all memory of
- * the GPU. It waits only for post_action_s: by then, scenes show whether the memory that became
+/* Returns the earliest time at which a demand evicts the worker; 0: now. A contender that does
+ * not fit next to the worker never waits, because its allocation would fail. A demand about
+ * memory does not wait for min_resident_s, because a new program may need all memory of the
+ * GPU. It waits only for post_action_s: by then, scenes show whether the memory that became
  * free is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
@@ -162,9 +163,9 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 }
 
 /* Damps a demand that must wait (row 11 of GUARD-MACHINE.md), and returns true. A demand waits
- * if it is not urgent and its contender fits next to the worker. It waits until the worker has
- * been back for min_resident_s (not if the demand is about memory), and until post_action_s
- * after the last eviction on the worker's GPUs. */
+ * if it is not urgent and its contender fits next to the worker. It waits until post_action_s
+ * after the last eviction on the worker's GPUs. If it is not about memory, it also waits until
+ * min_resident_s after the worker's return. */
 bool guard_damp(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;

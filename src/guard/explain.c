@@ -106,13 +106,13 @@ static void explain_reserved(const struct guard *g, const struct guard_worker *w
 	}
 	if (e->clears_ns == FOR_EVER)
 		e->clears_ns = 0;
-	text_fit(clears, sizeof(clears), "when it is released%s%s",
+	text_fit(clears, sizeof(clears), "when the reservation is released%s%s",
 		 !owned         ? ""
 		 : e->clears_ns ? ", its process ends"
 				: " or its process ends",
 		 e->clears_ns ? " or its time is over" : "");
 	text_fit(e->clears, sizeof(e->clears), "%s", clears);
-	text_fit(e->earlier, sizeof(e->earlier), "if it is released%s",
+	text_fit(e->earlier, sizeof(e->earlier), "if the reservation is released%s",
 		 owned ? " or its process ends" : "");
 }
 
@@ -124,9 +124,9 @@ static void explain_manual(const struct guard_worker *w, struct guard_explanatio
 	text_fit(e->evidence, sizeof(e->evidence), "requested by a person");
 	e->clears_ns = r->until_ns == FOR_EVER ? 0 : r->until_ns;
 	text_fit(e->clears, sizeof(e->clears), "%s%s",
-		 r->person == PERSON_EVICT ? "when it is resumed or released"
-					   : "when it is released",
-		 e->clears_ns ? ", or its time is over" : "");
+		 r->person == PERSON_EVICT ? "when the worker is resumed or released"
+					   : "when the hold is released",
+		 e->clears_ns ? ", or the given time is over" : "");
 	text_fit(e->earlier, sizeof(e->earlier), "with gpuward guard release %.40s",
 		 w->policy->name);
 }

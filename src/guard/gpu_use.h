@@ -30,13 +30,13 @@ struct budget {        /* state of one GPU; begins zeroed */
 	bool begun;    /* day and base_j are set */
 	bool over;     /* a cap is exceeded, or was exceeded less than wait_ns ago */
 	int64_t day;   /* day of the last input */
-	double base_j; /* energy_j at the beginning of the day, or of the service */
+	double base_j; /* energy_j when the day began, or when the service started */
 	/* since when the power is above its cap; 0: it is not above it */
 	uint64_t high_ns;
 	/* while `over`: since when no cap is exceeded; 0: one is exceeded, or it is unknown */
 	uint64_t under_ns;
 	uint64_t cleared_ns; /* when `over` last became false; 0: never */
-	uint64_t wait_ns;    /* `over` ends after all caps were kept for this time */
+	uint64_t wait_ns;    /* `over` ends after no cap was exceeded for this time */
 };
 
 /* Adds one input. Returns true if a cap is exceeded, and writes which; otherwise writes "". */

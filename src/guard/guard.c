@@ -24,7 +24,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 	of->record_wall_ns = r->wall_ns;
 	of->manual_wall_ns = r->mask & BIT(REASON_MANUAL) ? r->manual_wall_ns : 0;
 	text_fit(of->evidence[REASON_CONTENTION], sizeof(of->evidence[0]),
-		 "from before the service started");
+		 "a demand from before the service started");
 	if (!r->evicted)
 		return;
 	if (r->mask & BIT(REASON_CONTENTION))
@@ -37,7 +37,7 @@ static void restore_reasons(struct guard *g, struct guard_worker *w,
 			continue;
 		g->gpu[i].reasons |= BIT(REASON_BUDGET);
 		text_fit(g->gpu[i].evidence[REASON_BUDGET], sizeof(g->gpu[i].evidence[0]),
-			 "from before the service started");
+			 "a cap was exceeded before the service started");
 	}
 }
 
@@ -166,7 +166,7 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns)
 {
-	/* the clock was set back since then: how much time passed is unknown */
+	/* the clock was set back since then, so the time that passed is unknown */
 	if (wall_ns < record_wall_ns)
 		wall_ns = record_wall_ns;
 	return until_wall_ns > wall_ns ? until_wall_ns - wall_ns : 0;
@@ -191,7 +191,7 @@ static void convert_hold_times(struct guard *g)
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		/* so that a further restart does not begin the same time again */
+		/* otherwise the whole remaining time would begin again after another restart */
 		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
 		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}
@@ -249,7 +249,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->scenes;
-		/* the adapter may have changed the worker's notes, which the journal keeps */
+		/* the adapter may have changed the worker's notes, which are in the journal too */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (guard_outcome_ok(o))
 			guard_order_done(g, w, o);

@@ -106,8 +106,9 @@ struct guard_record {
 	unsigned roots;
 };
 
-/* Returns how much time is left until a wall time from a record that was made at record_wall_ns
- * (0: unknown). It is never more than was left then, also if the clock was set back. */
+/* Returns the time from wall_ns to until_wall_ns, which is in a record that was made at
+ * record_wall_ns (0: unknown). If the clock was set back since then, the time from
+ * record_wall_ns. */
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns);
 
 enum guard_verb {
@@ -157,7 +158,7 @@ enum guard_ending {
 	ENDING_IN_FLIGHT, /* after ORDER_DRAIN the worker still processes requests */
 	ENDING_BUSY,    /* the worker cannot carry out the order now; repeat the order later */
 	ENDING_REFUSED, /* the same order would fail again: a token or an option is missing */
-	ENDING_NO_ANSWER, /* the worker does not answer to ORDER_RESUME */
+	ENDING_NO_ANSWER, /* the worker does not answer ORDER_RESUME */
 	GUARD_ENDINGS
 };
 
@@ -222,7 +223,7 @@ struct guard_reservation {
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t most_bytes; /* bytes that are free for it after all movable workers left */
+	uint64_t most_bytes; /* bytes that it can get if all movable workers leave */
 	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
 	int64_t pid;         /* process that owns the reservation; 0: no process */
 	int64_t uid;         /* user whose evictions are limited; -1: not limited */

@@ -13,25 +13,25 @@ int guard_new(const struct policy *p, const struct guard_record *records, unsign
 	      struct guard **ret);
 void guard_free(struct guard *g);
 
-/* Replaces the policy; p is borrowed. A worker that both policies name keeps everything that is
- * known about it. A new worker begins as after a start, with its record if there is one. What
- * is known about a removed worker is lost; to keep it, call guard_worker_record() before.
- * Orders that were not fetched are cancelled, and given again if they are still due. Returns 0.
- * On -GW_E_STATE (guard_orders_underway() is not 0) or -GW_E_NOMEM nothing changes. */
+/* Replaces the policy; p is borrowed. A worker that both policies name keeps its state. A new
+ * worker begins as after a start, with its record if there is one. The state of a removed
+ * worker is lost; to keep its record, call guard_worker_record() before. Orders that were not
+ * fetched are cancelled, and given again if they are still due. Returns 0. On -GW_E_STATE
+ * (guard_orders_underway() is not 0) or -GW_E_NOMEM nothing changes. */
 int guard_change_policy(struct guard *g, const struct policy *p,
 			const struct guard_record *records, unsigned n, uint64_t now_ns);
 /* Makes the ids of orders and reservations begin after last_id. A guard that continues the work
  * of another guard needs this. Call it before the first scene. */
 void guard_set_last_id(struct guard *g, uint64_t last_id);
 /* Marks the order of a worker as fetched, without its record. A replay needs this before
- * guard_stop(), which withdraws the other orders. */
+ * guard_stop(), which cancels orders that were not fetched. */
 void guard_set_fetched(struct guard *g, unsigned worker);
 
 void guard_observe(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
-/* Sets the user who makes the next guard_request(), guard_reserve() or guard_set_games(); later
- * calls have no user. Processes and requests of one user may cause policy.user_evictions
+/* Sets the user who makes the next guard_request(), guard_reserve() or guard_set_games(); the
+ * calls after that one have no user. Processes and requests of one user may cause policy.user_evictions
  * evictions per hour. -1: the call is not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
@@ -39,8 +39,8 @@ void guard_set_requester(struct guard *g, int64_t uid);
  * nothing changes. ttl_ns is the duration of a hold or of REQUEST_EVICT. For a hold, UINT64_MAX
  * means without end; for REQUEST_EVICT, 0 means until the worker is resumed. Returns 0, or with
  * a sentence: -GW_E_NOENT, -GW_E_ARG (a hold without a duration), -GW_E_STATE (a hold forbids
- * it) or -GW_E_PERM (this user caused too many evictions). A return is decided with the next
- * scene: build one at once. */
+ * it) or -GW_E_PERM (this user caused too many evictions). The guard decides about a return
+ * with the next scene, so build a scene at once. */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
 		  uint64_t now_ns, char *message, size_t size);
 
@@ -54,14 +54,14 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 /* Adds a reservation of an earlier run, with its id and end. Call it before the first scene, so
  * that no worker returns into the reserved memory. Its user is that of guard_set_requester().
- * Returns 0, or -GW_E_STATE: there are too
- * many reservations, or a scene was already observed. */
+ * Returns 0, or -GW_E_STATE: there are too many reservations, or a scene was already
+ * observed. */
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room);
 
 /* Sets a reason that health or a budget found on a GPU (UUID); on = false clears the reason. */
 void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
-/* Sets what ends a reason that guard_set_reason() set, for guard_explain(). It does not
+/* Sets how and when a reason of guard_set_reason() ends, for guard_explain(). This does not
  * influence decisions. */
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
@@ -81,8 +81,8 @@ void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uin
 
 /* Sets the number of registered games, in addition to the games that scenes contain. The number
  * is used from the next scene on. If it grows, this counts as a request of the user of
- * guard_set_requester() to evict all workers. game: the game that was registered last, for
- * evidence: "pid 4711 game.exe"; "": unknown. */
+ * guard_set_requester() to evict all workers. game: the game that was registered last, such as
+ * "pid 4711 game.exe", for evidence; "": unknown. */
 void guard_set_games(struct guard *g, unsigned count, const char *game);
 
 /* Sets after_ns: a worker with idle economy is unloaded when it has idled for this time
@@ -93,8 +93,8 @@ void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns,
 
 /* Prepares for the end of the service. Without policy.restore_on_stop it does nothing and
  * returns 0. Otherwise, it first waits for orders under way. Then evicted workers without a
- * reason get an order to return, if all checks pass and they fit together. A worker that was
- * not unloaded yet admits new work again. No worker is evicted any more. Returns the number of
+ * reason get an order to return, if all checks pass and the workers fit together. A worker that
+ * was not unloaded yet admits new work again. No further eviction begins. Returns the number of
  * unsettled workers; wait while guard_unsettled_count() is not 0. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
 

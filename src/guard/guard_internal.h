@@ -47,7 +47,7 @@
 #define CALL_NS      (10 * NS_PER_S)  /* time limit of an order; a checkpoint gets more */
 #define LEAST_NS     (2 * NS_PER_S)   /* an order to evict gets at least this time */
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
-#define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is trusted after it answered this long */
+#define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is used again after it answered this long */
 #define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
 #define CLEAN_SCENES 3          /* a GPU is no longer blind after this many good readings */
 #define SLACK_BYTES  (64 * MIB) /* a smaller change of memory is ignored */
@@ -59,14 +59,14 @@ enum {
 #include "reason.def"
 };
 
-/* A GPU that the guard knows. Its index in guard.gpu is its slot, which never changes; sets of
- * GPUs have one bit per slot. */
+/* A GPU from a scene, a record or another input. Its index in guard.gpu is its slot, which
+ * never changes; sets of GPUs have one bit per slot. */
 struct guard_gpu {
 	char uuid[96];
 	int at; /* position of the GPU in the last scene; -1: not in the scene */
 	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
 	bool blind; /* more than BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
-	bool lost;  /* it was missing, and has not yet answered for WELL_NS; may be blind too */
+	bool lost;  /* it was missing or lost, until it answers for WELL_NS; may be blind too */
 	unsigned clean;   /* good readings in a row; 0: the last reading was bad */
 	uint64_t well_ns; /* since when the readings are good; 0: the last one was bad */
 	bool seen;        /* the GPU was in a scene since the start */
@@ -77,7 +77,7 @@ struct guard_gpu {
 	char heat_why[160];    /* evidence for heat, used in messages */
 	char foreign[64];      /* name of another service that acts on the GPU; "": none */
 	uint64_t acted_ns;     /* when an eviction on the GPU last ended; 0: never */
-	uint64_t free_bytes;   /* free memory, with what a dry run counts as freed */
+	uint64_t free_bytes;   /* free memory, and memory that a dry run counts as freed */
 	uint64_t coming_bytes; /* bytes that leaving workers still hold */
 	uint64_t promised;     /* reserved bytes that are not allocated yet */
 	uint32_t reasons;      /* set of the reasons from health and budgets */
@@ -88,7 +88,7 @@ struct guard_gpu {
 	} end[GUARD_REASONS];
 };
 
-/* Which processes of the worker the last scene has. */
+/* Which processes of the worker the last scene has. A known process is one in root[]. */
 enum worker_found {
 	FOUND_NONE,      /* none */
 	FOUND_UNMATCHED, /* the known process lives, but the match does not find it any more */
@@ -111,7 +111,7 @@ struct worker_observed {
 	bool by_device;
 	/* sets of GPUs: where the worker may be, and where it last was */
 	uint64_t gpus, home;
-	uint64_t bytes, held[SCENE_GPUS]; /* bytes that the worker holds: all, and per GPU */
+	uint64_t bytes, held[SCENE_GPUS]; /* bytes of the worker: in total, and per GPU */
 	/* bytes that the worker will need when it returns: see worker_set_need() */
 	uint64_t need_bytes, need_on[SCENE_GPUS];
 	uint64_t dry_bytes; /* bytes that a dry run counts as freed, but that are still held */
@@ -121,7 +121,7 @@ struct worker_observed {
 enum demand_phase {
 	PHASE_NONE,      /* there is no demand */
 	PHASE_SUSPECTED, /* the demand has not lasted long enough yet */
-	/* a hold masked a sure demand and has ended; the demand must become sure again */
+	/* a hold that masked a sure demand has ended; the demand must become sure again */
 	PHASE_RELEASED,
 	PHASE_SURE,    /* the demand has lasted long enough */
 	PHASE_CALMING, /* the demand ended, the quiet time runs */
@@ -136,11 +136,11 @@ struct worker_demand {
 	unsigned scenes;      /* number of scenes with this demand; 0: the demand has ended */
 	uint64_t calm_ns;     /* since when there is no demand; 0: there is a demand */
 	unsigned calm_scenes; /* scenes in a row without a demand */
-	/* a sure demand may not move the worker before this time; 0: it may now */
+	/* before this time a sure demand does not evict the worker; 0: no such limit */
 	uint64_t damped_until_ns;
 	/* until when the user who causes the demand must wait; 0: the user need not wait */
 	uint64_t limited_ns;
-	/* scenes in a row in which no demand was ignored because of a display */
+	/* scenes in a row without a demand for CONDITION_WITHHELD */
 	unsigned unlimited_scenes;
 };
 
@@ -163,22 +163,22 @@ struct worker_reasons {
 };
 
 /* What the guard wants the worker to do now, in the order of an eviction and a return. The
- * journal has the beginning of an eviction before its first order. */
+ * journal records the beginning of an eviction before the first order of the eviction. */
 enum worker_stage {
 	STAGE_RUN,
 	/* the worker leaves */
 	STAGE_DRAIN,  /* the worker refuses new work and completes running requests */
 	STAGE_UNLOAD, /* the worker is ordered to free its memory, at level intent.level */
 	STAGE_VERIFY, /* the worker reported success; the memory must become free */
-	STAGE_STUCK,  /* no level is left, and the memory is not free */
+	STAGE_STUCK,  /* no level or no time is left, and the memory is not free */
 	STAGE_OUT,    /* the worker is evicted */
 	/* the worker returns */
 	STAGE_LOAD,      /* the worker has the order to load, or only to admit new work */
-	STAGE_VERIFY_UP, /* the worker reported success; its memory must be back */
+	STAGE_VERIFY_UP, /* the worker reported success; it must hold its memory again */
 };
-/* The state of the worker when its return began. It is kept if the worker must leave again
- * before the return is complete. At other times: FROM_RUN, or FROM_ABSENT for a started
- * worker without a process. */
+/* The state of the worker when its return began. If the worker must leave again before the
+ * return is complete, this value stays. At other times the value is FROM_RUN, or FROM_ABSENT
+ * for a started worker without a process. */
 enum worker_from {
 	FROM_RUN,     /* during a return: it was being evicted, but probably never left */
 	FROM_RETURN,  /* only in old recordings, for any of the following */
@@ -206,7 +206,7 @@ struct worker_intent {
 	uint64_t budget_ns;   /* when the whole eviction must end */
 	uint64_t begun_ns;    /* when the eviction began */
 	uint64_t freed_ns;    /* how long the eviction took */
-	/* when the eviction began: bytes of the worker, free bytes, bytes of other processes */
+	/* when the eviction began or the worker grew: its bytes, free bytes, others' bytes */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
 	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */
@@ -250,9 +250,9 @@ struct worker_backoff {
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads; /* total numbers of these evictions and reloads */
 	bool storm; /* clients load the worker again and again while it is evicted */
-	/* before this time a contender that fits next to the worker does not move it */
+	/* before this time the worker stays if a contender fits next to it */
 	uint64_t resident_ns;
-	uint64_t failed_ns; /* how long to wait after a failed return; 0: none has failed */
+	uint64_t failed_ns; /* wait after a failed return; 0: none failed since a success */
 	uint64_t resume_ns; /* the worker does not return before this time */
 	uint64_t check_ns;  /* when to check again whether the worker may return */
 	uint32_t blocked;   /* result of the last check: a set of guard_block */
@@ -276,21 +276,21 @@ struct worker_idle {
 /* Lasting conditions of a worker. Each is reported once, when it begins. The values are bits of
  * a set. */
 enum worker_condition {
-	/* one of its GPUs could not be read; when it can be read again, the worker is
-	 * PRESENCE_UNKNOWN */
+	/* one of the worker's GPUs cannot be read; when the GPU can be read again, the worker
+	 * becomes PRESENCE_UNKNOWN */
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
-	CONDITION_DISPLAY = 1 << 2,   /* demand on its GPU is ignored, because of a display */
-	CONDITION_WITHHELD = 1 << 3,  /* a demand is being ignored because of a display */
-	/* more than STEPS changes follow from one scene, so the worker gets no order */
+	CONDITION_DISPLAY = 1 << 2,  /* its GPU has a display: ordinary demand does not evict */
+	CONDITION_WITHHELD = 1 << 3, /* there is such a demand now */
+	/* a defect: STEPS steps in one scene were not enough, so the worker gets no order */
 	CONDITION_CONTRADICTION = 1 << 4,
 };
 
 /* What was reported about the worker, and what the next decision must report. */
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
-	/* rule and evidence of the last decision; the first cause_at characters of the
-	 * evidence say which reason a hold masks, the rest is the evidence of that reason */
+	/* rule and evidence of the last decision. If a hold masks a reason, the first cause_at
+	 * characters of the evidence name the reason; the reason's own evidence follows. */
 	char rule[64], evidence[240];
 	unsigned cause_at;
 	uint32_t masked; /* reasons that were reported as masked by a hold */
@@ -327,7 +327,7 @@ struct guard_worker {
 	uint64_t since_ns;   /* since when the worker is in its present state */
 	unsigned conditions; /* set of enum worker_condition */
 	struct worker_report report;
-	bool record_due; /* the worker's record must be fetched before its next order */
+	bool record_due; /* the record of the worker must be fetched before the next order */
 	bool unsettled; /* the service ends, and the worker still needs an order or an outcome */
 };
 
@@ -453,9 +453,9 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 			  enum worker_from from);
 void worker_set_contention(struct guard_worker *w, bool on);
 void worker_stop_returning(struct guard_worker *w);
-/* Set the bytes that the worker will need when it returns. For a worker that runs, they are the
- * bytes that it holds. A worker that leaves keeps them; they rise if the worker takes more
- * meanwhile. */
+/* Set the bytes that the worker will need when it returns. worker_set_need() sets them to the
+ * bytes that a running worker holds. worker_raise_need() raises them if a leaving worker took
+ * more memory. */
 void worker_set_need(struct guard_worker *w);
 void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
@@ -476,8 +476,8 @@ bool guard_lost(const struct guard *g, const struct guard_worker *w);
 void guard_accept_roots(const struct guard *g, struct guard_worker *w);
 /* True if the pid of a checkpointed process now belongs to another process. */
 bool guard_pid_reused(const struct guard *g, const struct guard_worker *w);
-/* Sums the free memory of the worker's GPUs, and what other processes hold there. *ret_known is
- * false if the memory of a GPU cannot be read. */
+/* Sums the free memory of the worker's GPUs, and the memory that other processes hold there.
+ * *ret_known is false if the memory of a GPU cannot be read. */
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
 
@@ -505,8 +505,8 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 /* Continues with the next level, or with STAGE_STUCK. */
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
-/* Returns a clause about what blocks a return. NULL for BLOCK_ROOM and BLOCK_ENDPOINT: the
- * caller writes figures or a message instead. */
+/* Returns a clause that says why a return is blocked. NULL for BLOCK_ROOM and BLOCK_ENDPOINT:
+ * the caller writes figures or a message instead. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: its memory is not free. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck);
@@ -553,8 +553,8 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 		      size_t size);
 
 void guard_update_reservations(struct guard *g);
-/* Returns the bytes on the GPU that are reserved for processes of others and not allocated yet.
- * Writes a clause about them; "" if there are none. */
+/* Returns the bytes on the GPU that are reserved for processes outside the worker and are not
+ * allocated yet. Writes a clause about these bytes; "" if there are none. */
 uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, unsigned slot,
 			char *text, size_t size);
 void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
@@ -572,7 +572,7 @@ extern const char *const guard_reason_names[],
 	*const guard_state_names[], *const guard_dry_names[],
 					    *const guard_result_names[],
 						    *const guard_block_names[];
-/* Adds a decision; with guard_report() it goes from the last reported state to the present. */
+/* Adds a decision. guard_report(): from the last reported state to the present state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));

@@ -38,8 +38,8 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	 * DRY_NOT */
 	bool stays_evicted;
 	bool storm;    /* clients load the worker again and again while it is evicted */
-	char why[240]; /* rule and evidence of the last decision, and what a hold masks */
-	/* why demand does not move the worker, and what to do; "": no limit applies */
+	char why[240]; /* rule and evidence of the last decision, and reasons that a hold masks */
+	/* why demand does not evict the worker, and what to do; "": no limit applies */
 	char limit[240];
 };
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
@@ -57,15 +57,15 @@ int guard_worker_record(const struct guard *g, unsigned worker, struct guard_rec
 
 /* One reason that holds. */
 struct guard_explanation {
-	bool masked;       /* a hold keeps this reason from moving the worker */
+	bool masked;       /* because of a hold, the reason does not evict the worker */
 	uint64_t since_ns; /* since when the reason applies */
 	/* earliest time at which a timer ends the reason; 0: no timer runs for it */
 	uint64_t clears_ns;
 	char rule[64];
 	char evidence[240];
-	char clears[120]; /* what ends the reason: "when it is released" */
-	/* What can end the reason before clears_ns: "if it is released". "": nothing. The
-	 * reason may also last longer than clears_ns. */
+	char clears[120]; /* what ends the reason: "when the reservation is released" */
+	/* What can end the reason before clears_ns: "if the reservation is released". "":
+	 * nothing. The reason may also last longer than clears_ns. */
 	char earlier[80];
 };
 /* Explains a reason of a worker. False: the reason does not apply. */
@@ -140,7 +140,7 @@ bool guard_unsettled(const struct guard *g, unsigned worker);
 /* what_if: finds what a guard would decide in a scene.
  *
  * It uses a separate guard in a dry run. This guard first observes an earlier scene once, so
- * that it knows the workers. Then it observes the scene itself for a while; processes that were
+ * that it finds the workers. Then it observes the scene itself for a while; processes that were
  * not in the earlier scene count as new. It does not have the holds, timers and history of the
  * running guard. */
 
@@ -166,9 +166,9 @@ const struct guard *what_if_guard(const struct what_if *t);
 unsigned what_if_scenes(const struct what_if *t);
 uint64_t what_if_span_ns(const struct what_if *t); /* simulated time that has passed */
 
-/* Makes an earlier scene for an invented scene s. It keeps the processes of workers, of this
- * program, of the system, and those that a rule ignores. All other processes are left out, and
- * their memory is free. */
+/* Makes an earlier scene for an invented scene s. The earlier scene has the processes of
+ * workers, of this program, of the system, and those that a rule ignores. All other processes
+ * are left out, and their memory is free. */
 void what_if_before(const struct policy *p, const struct scene *s, struct scene *out);
 
 #endif

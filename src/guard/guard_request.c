@@ -165,7 +165,7 @@ static enum step open_at_stop(struct guard *g, struct guard_worker *w)
 		worker_set_running(g, w);
 		guard_report(g, w, "service ends", "%s%s",
 			     drain ? "it stays, because nothing was unloaded yet"
-				   : "its memory is still there",
+				   : "it still holds its memory",
 			     closed ? "; it admits new work again" : "");
 	} else if (closed && !w->order.retry_ns) {
 		guard_report(g, w, "service ends", "it admits new work again");

@@ -28,8 +28,8 @@ static const char *const phases[] = { [PHASE_NONE] = "none", [PHASE_SUSPECTED] =
 	NULL };
 static const char *const persons[] = { [PERSON_NONE] = "none", [PERSON_EVICT] = "evict",
 	[PERSON_HOLD_EVICTED] = "hold-evicted", [PERSON_HOLD_ACTIVE] = "hold-active", NULL };
-/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides, but
- * the first recordings of format versions 5 and 6 have only the goal if a worker is out. */
+/* A stage is written as two lines, "intent.goal" and "intent.stage". The second one decides.
+ * The first recordings of format versions 5 and 6 have only the goal of an evicted worker. */
 static const char *const goals[] = { [STAGE_RUN] = "run", [STAGE_DRAIN] = "leave",
 	[STAGE_UNLOAD] = "leave", [STAGE_VERIFY] = "leave", [STAGE_STUCK] = "leave",
 	[STAGE_OUT] = "out", [STAGE_LOAD] = "return", [STAGE_VERIFY_UP] = "return", NULL };
@@ -365,16 +365,16 @@ static void old_found(const struct guard_state_old *o, struct worker_observed *s
 		s->found = !IS(replaced) ? FOUND_SAME
 			   : IS(lingers) ? FOUND_OTHER_LIVES
 					 : FOUND_OTHER;
-	/* Recordings of format 4 lack the earlier root processes. Pid 0 stands for them: it
-	 * matches no process. */
+	/* Recordings of format version 4 lack the replaced root processes. Pid 0, which matches
+	 * no process, takes their place. */
 	if (IS(replaced)) {
 		s->root[0] = (struct proc_id){ .pid = 0 };
 		s->roots = 1;
 	}
 }
 
-/* Returns the stage of a worker in a state that names no stage. The flags say whether it came
- * to this state in the middle of an eviction or of a return. */
+/* Returns the stage of a worker in the state reconcile, precheck or absent. The flags say
+ * whether the worker came to this state during an eviction or a return. */
 static enum worker_stage old_stage(const struct guard_state_old *o)
 {
 	return !IS(evicted)    ? STAGE_RUN
@@ -470,8 +470,8 @@ static int read_part(struct guard_state_reader *r, struct guard *g, unsigned par
 	of = (char *)g + parts[part].offset + at * parts[part].size;
 	if (r->old && part == PART_WORKER)
 		return old_worker_read(&r->worker[at], of, end + 1);
-	/* skipped: older versions also wrote these facts, which follow from other members,
-	 * and had an order without an effect */
+	/* skip what only older versions wrote: facts that follow from other members, and an
+	 * order without an effect */
 	if (part == PART_GPU && (!strncmp(end, "\thung\t", 6) || !strncmp(end, "\tstale\t", 7)))
 		return 0;
 	if (part == PART_WORKER && !strcmp(end, "\torder.what.verb\tnotify"))

@@ -17,7 +17,7 @@ bool guard_state_complete(const struct guard *g);
  * write. */
 void guard_state_write(struct buf *out, const char *prefix, const struct guard *g);
 
-/* What the lines of format version 4 contain about a worker; kept until all lines are read. */
+/* State and flags of a worker in format version 4, until all lines are read and converted. */
 struct guard_state_old {
 	unsigned state;
 	uint64_t flags; /* a set of the flags that guard_state.c lists */

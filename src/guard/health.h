@@ -128,8 +128,8 @@ struct health_status {
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
 
-/* What the health means for the workers on the GPU. The caller passes it to the guard after
- * each reading and event. */
+/* The heat and the reasons that follow from the health, for the workers on the GPU. The caller
+ * passes them to the guard after each reading and event. */
 #define HEALTH_REASONS 2
 struct health_meaning {
 	unsigned heat;      /* set of enum guard_heat, for guard_set_heat() */

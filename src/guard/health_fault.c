@@ -166,7 +166,7 @@ static const struct {
 	[7] = { "reboot the system", "Reboot the whole system." },
 };
 
-/* States of the memory. Each causes only a warning. */
+/* States of the memory and of multiprocessors. Each causes only a warning. */
 static const struct {
 	unsigned quantity;
 	const char *what, *advice;

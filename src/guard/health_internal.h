@@ -14,7 +14,7 @@
 
 #define QUICK_NS NS_PER_S        /* time between readings while a value may change soon */
 #define TIER_NS  (10 * NS_PER_S) /* values of the HEALTH tier in a snapshot may be this old */
-#define PASTS    8               /* number of Xids from before the start that are kept */
+#define PASTS    8               /* maximum number of Xids from before the start */
 
 /* What an event causes; a higher value is worse. */
 enum severity {
@@ -63,7 +63,7 @@ struct health_memory {
 	double corrected_new, corrected_min;
 };
 
-/* An incident: events with less than SILENCE_NS between them. Only the worst event is kept. */
+/* An incident: events with less than SILENCE_NS between them. The worst of them counts. */
 struct health_incident {
 	enum severity worst;
 	bool undecided;    /* the recovery action was not read yet, so worst is not final */

@@ -86,8 +86,8 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w)
 		text_fit(text, sizeof(w->reasons.evidence[0]), "idle for %.0f s", seconds);
 	else
 		text_fit(text, sizeof(w->reasons.evidence[0]),
-			 "idle for %.0f s: at %.0f W this costs %.0f J, and loading it again "
-			 "costs %.0f J",
+			 "idle for %.0f s: at %.0f W this costs %.0f J, and loading the model "
+			 "again costs %.0f J",
 			 seconds, w->idle.idle_w, w->idle.idle_w * seconds, w->idle.reload_j);
 }
 
@@ -163,8 +163,8 @@ static double idle_empty_w(const struct idle_economy *e)
 }
 
 /* Adds up the energy of loading the model, less the energy that the GPU would have used without
- * the model. Loading begins when the worker's memory grows and ends when nine tenths of the
- * earlier peak are back. */
+ * the model. Loading begins when the worker's memory grows, and ends when the worker holds nine
+ * tenths of its earlier peak. */
 static void idle_measure_load(struct idle_economy *e, const struct idle_input *in,
 			      double seconds)
 {

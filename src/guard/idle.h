@@ -38,7 +38,7 @@ enum idle_model { ECONOMY_LOADED, ECONOMY_UNLOADED, ECONOMY_LOADING };
 
 struct idle_economy {              /* state of one worker; begins zeroed */
 	uint64_t last_ns;          /* monotonic time of the last input; 0: none */
-	uint64_t peak_bytes;       /* memory that the worker last held with its model */
+	uint64_t peak_bytes;       /* memory that the worker last held with its model loaded */
 	struct idle_mean resident; /* watts of the worker's GPUs while the worker is idle */
 	/* watts of the worker's GPUs while the worker is not on them */
 	struct idle_mean empty;

@@ -104,7 +104,7 @@ enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record
 struct kernel_log {
 	int fd;
 	size_t used;
-	bool overlong; /* the present line is longer than any record: skip the rest of it */
+	bool overlong; /* the present line is longer than any record, so it is skipped */
 	char text[2 * RECORD_MAX];
 };
 
@@ -158,7 +158,7 @@ static bool read_line(struct kernel_log *k, char *out)
 }
 
 /* Reads more text. After EPIPE (records were overwritten before they were read), the next read
- * continues with the oldest record that is left. */
+ * continues with the oldest record that still exists. */
 static bool fill_text(struct kernel_log *k)
 {
 	ssize_t n;

@@ -106,9 +106,9 @@ bool guard_pid_reused(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-/* Finds which processes of the worker the scene shows. New processes mean that the worker may have
- * restarted, and then it has lost the effect of earlier orders. Therefore new roots are not yet
- * known roots: the guard first decides what they mean, and then calls guard_accept_roots(). */
+/* Finds the processes of the worker in the scene. New processes mean that the worker may have
+ * restarted and lost the effect of earlier orders. So new roots do not become known roots here:
+ * the guard first decides what they mean, and then calls guard_accept_roots(). */
 static void find_roots(struct guard *g, struct guard_worker *w)
 {
 	struct worker_observed *o = &w->observed;
@@ -230,8 +230,8 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!gpu_is_stale(&g->gpu[i]))
 			o->held[i] = 0;
-		/* Keep the old GPU if the worker is evicted. Keep it also if it could not be
-		 * read, because the worker may still be there. */
+		/* Keep the old GPU if the worker is evicted. Keep it also if the GPU could not
+		 * be read, because the worker may still be there. */
 		if (gpu_is_stale(&g->gpu[i]) || g->gpu[i].lost || worker_is_out(w))
 			o->home |= home & UINT64_C(1) << i;
 	}
@@ -282,7 +282,7 @@ enum guard_dry guard_find_dry(const struct guard *g, const struct guard_worker *
 	return simulated && !g->p->simulated_too ? DRY_SIMULATED : DRY_NOT;
 }
 
-/* Sums the worker's bytes, and updates what follows from them and from its presence. */
+/* Sums the worker's bytes. Updates its need, the time when it was seen, and its dry run. */
 static void conclude_worker(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_state state = worker_state(w);

@@ -160,7 +160,7 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 		return;
 	worker_set_returning(g, w, STAGE_VERIFY_UP, w->intent.from);
 	guard_report(g, w, w->order.what.verb == ORDER_OPEN ? "opened" : "done", "%.200s",
-		     o->message[0] ? o->message : "waiting until its memory is back");
+		     o->message[0] ? o->message : "waiting until it uses its GPU memory again");
 }
 
 /* Handles a failed order to evict. A worker that refuses (wrong token, unknown request) would

@@ -227,7 +227,7 @@ bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 	       port_owner_file(root, &at, pid, file) > 0;
 }
 
-/* maximum number of processes that have the socket open */
+/* maximum number of processes with an open socket of the port that are found */
 #define HOLDERS 64
 
 struct holder_search {

@@ -388,7 +388,7 @@ int policy_copy(struct policy *ret, const struct policy *p)
 static const char *const days[7] = { "monday", "tuesday",  "wednesday", "thursday",
 				     "friday", "saturday", "sunday" };
 
-/* A schedule that is being read. p: the rest of the text. message: buffer for an error. */
+/* A schedule that is being read. p: the text that is not read yet. message: for an error. */
 struct reading {
 	const char *p;
 	char *message;

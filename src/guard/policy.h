@@ -71,7 +71,7 @@ struct policy_rule {
 	POLICY_FIELDS(POLICY_RULE)
 };
 
-/* Levels of eviction, from mild to hard. An eviction tries one after the other. */
+/* Levels of eviction, from mild to hard. An eviction tries one level after the other. */
 enum guard_level {
 	LEVEL_NONE,
 	LEVEL_CLOSE,      /* the worker refuses new work */
@@ -138,7 +138,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(unsigned, to_min)
 
 /* Times and sizes of a worker. NAN or UINT64_MAX means the value in policy.standard. max_level
- * and allow_kill are always the worker's own. gpuward.toml(5) explains each of them. */
+ * and allow_kill are always the worker's own. gpuward.toml(5) explains each member. */
 #define POLICY_KNOBS(V, W, S, A) \
 	V(uint64_t, debounce_ns) \
 	V(uint64_t, quiet_ns) \
@@ -149,7 +149,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, post_ns) \
 	V(uint64_t, headroom_bytes) /* bytes to keep free */ \
 	V(double, headroom_ratio)   /* share of the memory to keep free, if that is more */ \
-	V(uint64_t, min_vram_bytes) /* a contender that holds so many bytes is a demand */ \
+	V(uint64_t, min_vram_bytes) /* a contender that holds this many bytes is a demand */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
 	V(unsigned, max_level) \

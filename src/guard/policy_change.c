@@ -1,6 +1,6 @@
-/* Replaces the policy and keeps what is known about the workers: a worker with the same name is
- * the same worker. Verdicts borrow strings of the old policy, so they are made again from the
- * last scene. */
+/* Replaces the policy and keeps the state of the workers: a worker with the same name is the
+ * same worker. Verdicts borrow strings of the old policy, so they are made again from the last
+ * scene. */
 #include "guard_internal.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* Applies a change between dry run and enforce. An eviction of a dry run is forgotten. A worker
+/* Applies a change between dry run and enforce. Evictions of a dry run are forgotten. A worker
  * that was really evicted stays evicted until the mode allows the guard to resume it. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {

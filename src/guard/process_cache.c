@@ -402,7 +402,7 @@ bool proc_visibility_missing(const struct policy *p, unsigned visible,
 	struct buf b;
 
 	buf_init_fixed(&b, out, PROC_VISIBILITY_TEXT);
-	buf_adds(&b, "this service cannot see enough of other users' processes to find ");
+	buf_adds(&b, "this service cannot see enough of other users' processes for ");
 	for (unsigned i = 0; i < p->workers; i++) {
 		const char *by = proc_visibility_lacks(p, i, visible);
 

@@ -1,5 +1,5 @@
-/* process_cache: keeps what /proc says about the pids that a driver lists, from one scene to
- * the next.
+/* process_cache: remembers from one scene to the next what /proc says about the pids that a
+ * driver lists.
  *
  * To read a process, eight files of /proc are read. To check that a pid still belongs to the
  * same process, one file is read, or none if there is a pidfd. A listed pid that is not in
@@ -16,7 +16,7 @@
 
 #include <poll.h>
 
-/* pidfd_set: checks with one system call which known processes still live.
+/* pidfd_set: checks with one system call which processes of earlier scenes still live.
  *
  * Reading the start time of one process from /proc takes 10 to 20 us. For every process on a
  * GPU, ten times per second, this would take longer than the rest of a scene. While the pidfd
@@ -42,8 +42,8 @@ struct pidfd_set {
 void pidfd_set_init(struct pidfd_set *a, const struct root *root);
 void pidfd_set_done(struct pidfd_set *a);
 
-/* Removes processes that have ended, and processes that were not requested since the last
- * call. */
+/* Removes processes that have ended, and processes for which pidfd_set_has() was not called
+ * since the last call of this function. */
 void pidfd_set_poll(struct pidfd_set *a);
 
 /* True if the process lived at the last pidfd_set_poll(). False also if the process is not in
@@ -55,8 +55,8 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
 /* A process that the driver lists but /proc does not is an orphan after this time. */
 #define PROCESS_CACHE_ORPHAN_NS NS_PER_S
-/* A process is kept for this time after it was last listed, because reading the driver's list
- * may fail for a while. */
+/* A process stays in the cache for this time after the driver last listed it, because reading
+ * the driver's list may fail for a while. */
 #define PROCESS_CACHE_FORGET_NS (10 * NS_PER_S)
 /* A process that is younger than YOUNG_NS is read again more often than an older one, because
  * it may soon execute another program. REFRESH_..._NS is the time between two readings. */
@@ -104,8 +104,9 @@ void process_cache_forget(struct process_cache *c, uint64_t now_ns);
 /* Applies a new policy: worker i becomes worker now[i]; -1: the worker was removed. */
 void process_cache_renumber_workers(struct process_cache *c, const int *now);
 
-/* Reads pid from /proc, as a process of a scene that is on no GPU. Returns 0; -GW_E_NOENT: the
- * process has ended, reaped or not; -GW_E_IO: it cannot be read now, so nothing is known. */
+/* Reads the process with this pid from /proc; the members about a GPU are not set. Returns 0;
+ * -GW_E_NOENT: the process has ended, even if it is not reaped yet; -GW_E_IO: the process
+ * cannot be read now. */
 int process_cache_read(const struct root *root, int64_t pid, struct scene_process *ret);
 
 /* Computes a hash of name, path, arguments and control group of the program that pid runs. The

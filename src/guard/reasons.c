@@ -18,7 +18,7 @@ static bool is_scheduled(const struct guard *g, const struct guard_worker *w)
 	return policy_in_schedule(w->policy, &local);
 }
 
-/* Notes when the machine was last on battery. Returns true if this is a reason. */
+/* Notes when the machine was last on battery. Returns true if REASON_BATTERY applies. */
 static bool update_battery(const struct guard *g, struct guard_worker *w)
 {
 	struct worker_reasons *r = &w->reasons;
@@ -72,7 +72,7 @@ static void end_request_in_time(struct guard *g, struct guard_worker *w)
 	r->person = PERSON_NONE;
 	r->until_ns = FOR_EVER;
 	w->record_due = true;
-	guard_report(g, w, "hold", "the time of the hold or eviction is over");
+	guard_report(g, w, "hold", "the requested hold or eviction has reached its end");
 }
 
 void guard_note_since(const struct guard *g, struct guard_worker *w)

@@ -68,7 +68,7 @@ uint64_t guard_promised(const struct guard *g, const struct guard_worker *w, uns
 	return sum;
 }
 
-/* Returns the bytes on the GPU of r that are reserved for earlier reservations. */
+/* Returns the bytes on the GPU of r that earlier reservations reserve. */
 static uint64_t reserved_before(const struct guard *g, const struct reservation *r)
 {
 	uint64_t sum = 0;
@@ -245,7 +245,7 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 	return 0;
 }
 
-/* True if a worker that is marked for the reservation has not left yet. */
+/* True if a worker that is marked for the reservation is not evicted yet. */
 static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));

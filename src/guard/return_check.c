@@ -56,8 +56,8 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 }
 
 /* True if only this worker uses the GPU: there is no other worker, and every process belongs to
- * this worker, to the desktop or to this program. If there is no reservation of others either,
- * no headroom is needed, so a worker that filled the whole GPU may return. */
+ * this worker, to the desktop or to this program. If others have no reservation either, no
+ * headroom is needed, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -209,7 +209,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 	return STEP_WAIT;
 }
 
-/* Makes the worker what it was before its return failed: evicted or stuck. */
+/* Sets the worker to its state from before the failed return: evicted or stuck. */
 static void undo_return(struct guard *g, struct guard_worker *w)
 {
 	if (w->intent.from != FROM_STUCK) {
@@ -231,7 +231,7 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Sets how long the worker waits after a failed return: twice as long as the last time. */
+/* Sets how long the worker waits after a failed return: twice as long as after the last one. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -256,7 +256,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 		else
 			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
 		w->unsettled = g->stopping; /* it must still get the order to admit new work */
-		guard_report(g, w, "resume failed", "it probably never left: %.180s", message);
+		guard_report(g, w, "resume failed", "it probably never left its GPU: %.170s",
+			     message);
 		return;
 	}
 	back_off(g, w);
@@ -357,6 +358,6 @@ void guard_loaded_again(struct guard *g, struct guard_worker *w)
 	if (storm && level == LEVEL_STOP)
 		w->intent.level = level;
 	else if (storm && w->admission == ADMISSION_CLOSED)
-		/* the next order closes the worker again */
+		/* the next order makes the worker refuse new work again */
 		w->admission = ADMISSION_UNVERIFIED;
 }

@@ -37,7 +37,7 @@ struct scene_gpu {
 	bool hidden;       /* the GPU may have processes that are not visible (pid namespace) */
 	bool memory_known; /* total_bytes, free_bytes and used_bytes are set */
 	uint64_t total_bytes, free_bytes;
-	uint64_t used_bytes;  /* used memory, without what the driver reserves */
+	uint64_t used_bytes;  /* used memory, without the memory that the driver reserves */
 	double temperature_c; /* NAN: unknown */
 	/* degrees below the temperature limit, only for display; NAN: unknown */
 	double margin_c;
@@ -118,8 +118,8 @@ struct scene {
 	bool whole;
 };
 
-/* Copies the observation, and only the used part of each array: a scene is large, and scenes
- * are frequent. Does not change to->reading and to->whole. */
+/* Copies the observation, but only the used part of each array, because a scene is large, and
+ * scenes are frequent. Does not change to->reading and to->whole. */
 void scene_copy(struct scene *to, const struct scene *s);
 
 /* True if the selector names this GPU. The rules are those of gw_device_matches(). */
@@ -167,7 +167,7 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 /* Reads the next line, without its newline. The caller zeroes ret before the first line and
  * does not change it between scenes, because a line of changes refers to the previous scene.
  * Returns 1 if the scene is complete, 0 if more lines follow, or -GW_E_PARSE; after an error
- * every line is refused until one begins a scene. */
+ * every line is refused until a line begins a new scene. */
 int scene_read(struct scene *ret, const char *line);
 
 #endif

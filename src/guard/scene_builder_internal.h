@@ -28,7 +28,7 @@ struct row {                /* one entry of a driver's process lists */
  * last_use is used. */
 enum use_source { USE_NONE, USE_DRIVER, USE_LAST };
 
-/* What is known about this process, which builds the scenes. */
+/* Facts about this process, which builds the scenes. */
 struct scene_builder_own {
 	int64_t pid; /* 0: unknown */
 	/* control group of this process; "" if other programs are in it too */
@@ -91,7 +91,7 @@ struct scene_builder {
 	struct scene_builder_draft draft;
 	struct scene_builder_full full;
 
-	/* These members are kept from scene to scene. */
+	/* The members below stay from scene to scene. */
 	unsigned errors[SCENE_GPUS]; /* failed readings in a row, per GPU */
 	bool device_opened;          /* a device was opened since the last scene */
 	uint64_t battery_read_ns;

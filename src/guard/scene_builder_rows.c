@@ -1,6 +1,7 @@
 /* Stores what drivers report about processes as rows, and finds the process of each row.
  *
- * The number of rows is limited. If there are too many, those with the most memory are kept. */
+ * The number of rows is limited. If there are too many, the rows with the least memory are left
+ * out. */
 #include "scene_builder_internal.h"
 
 #include "base/utf8.h"
@@ -155,8 +156,8 @@ static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 	return least->bytes < bytes ? least : NULL;
 }
 
-/* Returns the utilisation of a process from the last query. Lists usually keep their order, so
- * the search begins at the position of the last result. */
+/* Returns the utilisation of a process from the last query. The driver usually lists processes
+ * in the same order, so the search begins at the position of the new row. */
 static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 {
 	for (unsigned n = 0, i = b->draft.rows; n < b->last_use.count; n++, i++) {

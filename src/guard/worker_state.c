@@ -386,7 +386,7 @@ void worker_set_returning(struct guard *g, struct guard_worker *w, enum worker_s
 		w->intent.deadline_ns = g->now_ns + UP_NS;
 		return;
 	}
-	if (!worker_is_present(w)) /* a new process will appear and become the worker */
+	if (!worker_is_present(w)) /* the process that will appear is the worker */
 		w->observed.roots = 0;
 	w->record_due = true;
 }

@@ -214,7 +214,7 @@ static bool begins_to_leave(const struct guard_decision *d)
 	return d->to == STATE_EVICT && (d->from != STATE_EVICT || d->result != RESULT_NONE);
 }
 
-/* True if the worker's memory is back, not only its process. */
+/* True if the worker has returned and holds at least three quarters of its earlier memory. */
 static bool is_back_whole(const struct guard_decision *d, const struct guard_status *s)
 {
 	return d->from == STATE_VERIFY_UP && d->to == STATE_ACTIVE && s->resident_bytes &&
@@ -326,8 +326,9 @@ bool move_pages_advice(enum host_pages pages, char out[static MOVE_ADVICE_SIZE])
 		return false;
 	snprintf(out, MOVE_ADVICE_SIZE,
 		 "transparent_hugepage is \"%s\", and a checkpoint is faster with \"always\": "
-		 "on an H200, %.1f GiB left in %.1f s instead of %.1f s and returned in %.1f s "
-		 "instead of %.1f s, with %s page faults instead of %s. The first checkpoint "
+		 "on an H200, moving %.1f GiB to the host took %.1f s instead of %.1f s, and "
+		 "moving them back to the GPU took %.1f s instead of %.1f s, with %s page "
+		 "faults instead of %s. The first checkpoint "
 		 "in a virtual machine takes %.1f s more. The setting is for the whole "
 		 "system: other programs may "
 		 "use more memory. Set it now: echo always | sudo tee " PAGES_FILE "; and at "

@@ -1,6 +1,6 @@
-/* worker_stats: counts what the guard did with each worker, and keeps how long the worker's moves
- * took. A move is one eviction or one return of a worker. Also counts the Xids of each GPU. The
- * service stores all of this, so that a restart does not lose it. Pure. */
+/* worker_stats: counts the decisions about each worker, and remembers how long its moves took.
+ * A move is one eviction or one return of a worker. Also counts the Xids of each GPU. The
+ * service stores the counters and the moves, so that a restart does not lose them. Pure. */
 #ifndef GW_GUARD_WORKER_STATS_H
 #define GW_GUARD_WORKER_STATS_H
 
@@ -92,7 +92,7 @@ enum move_way { MOVE_LEAVE, MOVE_RETURN, MOVE_WAYS };
 
 struct move {
 	uint64_t wall_ns; /* when the move ended */
-	uint64_t bytes;   /* memory that became free or came back */
+	uint64_t bytes;   /* memory that became free, or that the worker allocated again */
 	uint64_t ns;      /* from the order until the memory was verified */
 	unsigned level; /* eviction level; for a return: the level of the eviction before it */
 	enum host_pages pages;
@@ -102,7 +102,7 @@ struct move {
 	char cause[WORKER_STATS_CAUSE];
 };
 
-#define MOVES_KEPT 8 /* number of moves that are kept, per worker and direction */
+#define MOVES_KEPT 8 /* number of moves that are remembered, per worker and direction */
 struct move_worker {
 	char name[WORKER_STATS_NAME];
 	struct move done[MOVE_WAYS][MOVES_KEPT]; /* the oldest move first */

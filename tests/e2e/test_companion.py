@@ -253,7 +253,7 @@ def test_a_reused_pid_is_not_touched(companion, worker):
     companion.cuda_process(worker.pid)
     stale = name(worker.pid, shift=1)
     assert companion.ask(f"signal 10 {stale}\n") == "ok 0 "
-    assert "is now another process" in companion.ask(f"checkpoint 1000 {stale}\n")
+    assert "another process has its pid" in companion.ask(f"checkpoint 1000 {stale}\n")
     companion.cuda_process(worker.pid, 2)
     assert companion.ask(f"restore 1000 {stale}\n") == "ok 0 "
     assert companion.calls() == [] and worker.said.read_text() == ""

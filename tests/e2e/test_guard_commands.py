@@ -312,7 +312,7 @@ def test_a_reservation_and_a_hold_are_explained_with_their_end(s):
     s.until("evicted")
     why = reason(s, "reserved")
     assert f"reservation {room['id']}: 16384 MiB on {UUID}" in why["evidence"] and 500 < why["clears_seconds"] < 601
-    text = explained(s, "or earlier if it is released.")
+    text = explained(s, "or earlier if the reservation is released.")
     assert re.search(r"Next possible automatic change: in (10|9|8) min\.", text), text
     assert "hold evicted for 10 s" in s.guard("hold", "evicted", "ollama", "--for", "10").stdout
     s.guard("hold", "evicted", "ollama", "--for", "1h")

@@ -75,7 +75,7 @@ def test_a_reservation_for_a_process_ends_with_it(s):
     ask = f"{support.PROGRAM} guard {{}} --address {s.url}"
     done = s.cli("run", "--vram", "20G", "--", "sh", "-c", ask.format("explain") + "; " + ask.format("status --json"))
     said = " ".join(done.stdout.split())
-    assert "Ends when it is released or its process ends." in said and "at the earliest" not in said
+    assert "Ends when the reservation is released or its process ends." in said and "at the earliest" not in said
     room, = json.loads(done.stdout[done.stdout.index("{"):])["reservations"]
     assert room["pid"] and room["until_utc"] is room["until_seconds"] is None
     assert s.post("/api/v1/guard/reservations", token=True, json={"bytes": GIB, "ttl_s": 0}).status_code == 400

@@ -245,7 +245,7 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_no_worker(tmp_path):
         assert (worker["state"], worker["evictions_total"]) == ("active", 0)
         assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
         said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
-        assert any(x.startswith("Limit: a display is on GPU-") for x in said), said
+        assert any(x.startswith("Limit: GPU-") and "drives a display" in x for x in said), said
         # The limit does not stop an eviction that a person requests.
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 

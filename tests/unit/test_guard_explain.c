@@ -272,7 +272,7 @@ GUARD_TEST(an_absent_worker_is_explained_by_its_match)
 	} rows[] = {
 		{ { .unit = "vllm.service", .uid = -1 }, "no process is in unit vllm.service" },
 		{ { .port = 8000, .uid = -1 },
-		  "no process listens on port 8000, or gpuward may not see it" },
+		  "no process listens on port 8000, or gpuward has no right to see it" },
 		{ { .name = "ollama", .uid = -1 }, "no process is called ollama" },
 	};
 

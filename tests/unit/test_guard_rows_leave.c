@@ -317,7 +317,7 @@ GUARD_ROW("18, 19, 23", a10_an_eviction_that_fails_is_tried_twice_more_and_then_
 	assert_decided(o, 2, STATE_EVICT, STATE_EVICT, "try again");
 	assert_state(o, STATE_STUCK);
 	assert_int_equal(o->w[0].levels[2], 3);
-	assert_has(world_last(o, "stuck")->evidence, "8192 MiB remain");
+	assert_has(world_last(o, "stuck")->evidence, "it still holds 8192 MiB");
 	world_run(o, 35 * S); /* row 23 */
 	assert_decided(o, 1, STATE_STUCK, STATE_EVICTED, "freed");
 	assert_int_equal(o->w[0].levels[2], 4);

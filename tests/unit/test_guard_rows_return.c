@@ -386,7 +386,7 @@ GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 15 * S);
 	assert_decided(o, 1, STATE_VERIFY_UP, STATE_EVICTED, "resume failed");
-	assert_has(world_last(o, "resume failed")->evidence, "none of its memory is back");
+	assert_has(world_last(o, "resume failed")->evidence, "it holds none of its memory");
 	world_run(o, 50 * S);
 	assert_orders(o, 1, RESUME);
 	o->w[0].acts.returns_empty = false;

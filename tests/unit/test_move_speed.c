@@ -207,8 +207,10 @@ TEST(advice_is_given_only_where_the_setting_can_be_better)
 	assert_string_equal(text, "");
 	assert_true(move_pages_advice(HOST_PAGES_NEVER, text));
 	assert_in(text, "transparent_hugepage is \"never\"");
-	assert_in(text, "16.6 GiB left in 5.4 s instead of 7.9 s and returned in 2.5 s instead "
-			"of 3.4 s, with 76 thousand page faults instead of 4.4 million");
+	assert_in(text,
+		  "moving 16.6 GiB to the host took 5.4 s instead of 7.9 s, and moving them "
+		  "back to the GPU took 2.5 s instead of 3.4 s, with 76 thousand page faults "
+		  "instead of 4.4 million");
 	assert_in(text, "first checkpoint in a virtual machine takes 2.4 s more");
 	assert_in(text, "/etc/tmpfiles.d/transparent-hugepage.conf"); /* the path is not cut */
 }

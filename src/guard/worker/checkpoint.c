@@ -137,8 +137,8 @@ static void end_promise(const struct worker_call *c)
 }
 
 /* Reserves the host memory that the checkpoint needs. Refuses the checkpoint if this memory is
- * not free. The free memory is read under the lock, so that a checkpoint that ends meanwhile
- * still has its reservation. */
+ * not free. The free memory is read under the lock, so that no checkpoint gives up its
+ * reservation between this reading and the comparison. */
 static int promise_memory(const struct worker_call *c, const struct proc_id *id, unsigned n)
 {
 	const double need = host_memory_need(c->order->bytes);

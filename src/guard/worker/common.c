@@ -241,10 +241,12 @@ int worker_none_noted(const struct worker_call *c)
 {
 	if (!c->order->bytes || worker_is_noted(c, "asked", "1"))
 		return worker_ok(
-			c, "no model was loaded before; to load one at each resume, set model");
+			c,
+			"no model was loaded when the worker was evicted; to load one at each "
+			"resume, set the key model");
 	return worker_fail(c, -GW_E_NOSUPPORT,
 			   "the record of the loaded model is lost: load the model by hand, "
-			   "and set model so that it is loaded the next time");
+			   "and set the key model so that it is loaded the next time");
 }
 
 int worker_load_noted(struct worker_call *c,
@@ -263,7 +265,7 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
-		if (worker_is_cancelled(c)) /* an error keeps the notes for the next resume */
+		if (worker_is_cancelled(c)) /* after an error, the next resume has the notes */
 			return worker_fail(c, -GW_E_STATE, "the worker must leave again");
 		loaded += rc == 0;
 		loading += rc > 0;
@@ -285,7 +287,7 @@ int worker_load_noted(struct worker_call *c,
 }
 
 /* True if the process fits all parts of the worker's match apart from pidfile and port. True
- * also if there are no such parts. */
+ * also if the match has only a pidfile or a port. */
 static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 {
 	struct scene_process p;

@@ -68,8 +68,8 @@ unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret
  * note "model". */
 void worker_note_asked(struct worker_call *c);
 /* Returns the result of a resume if no model is noted and none is configured. Returns 0 with a
- * remark if no model was loaded, or if the worker held no memory; otherwise -GW_E_NOSUPPORT with
- * a message that says what a person can do. */
+ * remark if no model was loaded at the eviction, or if the worker held no memory. Otherwise
+ * returns -GW_E_NOSUPPORT with a message that says what a person can do. */
 int worker_none_noted(const struct worker_call *c);
 
 /* Calls load for each noted model, or for the configured one. If a model does not load, the
@@ -82,7 +82,7 @@ int worker_load_noted(struct worker_call *c,
 /* A process keeps its pid and its start time when it executes another program, so the worker's
  * process of the last scene may be another program now. Therefore an adapter calls
  * worker_process_belongs() before it touches a process. The check repeats how the process was
- * found: by its pidfile, its port, or the rest of its match. A descendant of a worker's root
+ * found: by its pidfile, its port, or other parts of the match. A descendant of a worker's root
  * may be any program and is not checked. */
 
 /* True if the process still belongs to the worker. False also if the process cannot be read

@@ -132,7 +132,8 @@ static int companion_request(const char *path, const struct wire_request *r,
 
 	*ret = (struct wire_reply){ 0 };
 	if (n == 0) {
-		snprintf(message, size, "the companion does not know this request");
+		snprintf(message, size,
+			 "match.unit must be the full name of a unit, such as ollama.service");
 		return -GW_E_ARG;
 	}
 	fd = connect_until(path, deadline_ns, message, size);

@@ -46,7 +46,8 @@ void worker_http_until(struct worker_http *h, const char *text);
 int worker_http_do(struct worker_http *h, const char *method, const char *path,
 		   const char *body, char *message, size_t size);
 
-/* Returns what precedes the path of a request: the worker's url, or "" for a socket. */
+/* Returns the beginning of a request's URL, before the path: the worker's url, or "" for a
+ * socket. */
 const char *worker_http_base(const struct worker_http *h);
 
 /* Return the status and the body of the last answer. */

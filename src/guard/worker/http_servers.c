@@ -167,8 +167,8 @@ static int sglang_check_idle(struct worker_call *c)
 			    : 0;
 }
 
-/* Notes that a release begins. If its outcome stays unknown, resume treats the memory as
- * released. */
+/* Notes that a release begins. If the outcome of the release stays unknown, resume treats the
+ * memory as released. */
 static int sglang_learn(struct worker_call *c)
 {
 	char process[64];
@@ -242,8 +242,8 @@ const struct worker_ops worker_sglang = {
  * keep_alive loads the model again. Ollama cannot refuse new work and does not report running
  * requests. A model in use is unloaded after its last request. */
 
-#define OLLAMA_KEEP_S 300 /* how long Ollama keeps a model by default */
-/* a model that Ollama keeps for longer than this is kept for ever */
+#define OLLAMA_KEEP_S 300 /* how long Ollama keeps an idle model loaded by default */
+/* if Ollama keeps a model loaded for longer than this, it keeps the model for ever */
 #define OLLAMA_FOREVER_S (100 * 365 * 24 * 3600.0)
 
 /* Returns the seconds until a time such as 2026-08-01T12:34:56.789+02:00; 0: the time is in the
@@ -456,7 +456,7 @@ static int tabby_resume(struct worker_call *c)
 
 	worker_http_admin_key(c->http);
 	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
-		; /* the last note counts, because each model replaced the one before */
+		; /* use the last note, because each model replaced the one before */
 	if (model[0])
 		return tabby_load(c, model);
 	if (c->worker->model)

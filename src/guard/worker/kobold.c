@@ -37,8 +37,8 @@ static int kobold_get(struct worker_call *c, const char *path, struct json_doc *
 	return kobold_result(c, worker_get_json(c, path, ret));
 }
 
-/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode this is true
- * for every model of the configuration, loaded or not. */
+/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode it is true
+ * even if the models of the configuration are not loaded. */
 static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin *ret_admin)
 {
 	static const char *const types[] = { "llm", "txt2img",    "transcribe",
@@ -215,8 +215,8 @@ static bool kobold_is_for(const char *option, size_t suffix_len, const char *mod
 	return !*model;
 }
 
-/* Writes the last option with this suffix; if model is not NULL, only a file for this model
- * counts. Returns the number of such options. */
+/* Writes the last option with this suffix; if model is not NULL, the last one that is a file
+ * for this model. Returns the number of such options. */
 static unsigned kobold_find(const struct json_doc *r, const char *suffix, const char *model,
 			    char *out, size_t size)
 {
@@ -236,7 +236,8 @@ static unsigned kobold_find(const struct json_doc *r, const char *suffix, const 
 	return found;
 }
 
-/* Writes the only file for this model: a configuration, a template or the model itself. */
+/* Writes the file for this model, if there is only one: a configuration, else a template, else
+ * the model itself. */
 static bool kobold_file_for(const struct json_doc *r, const char *model, char *out, size_t size)
 {
 	return kobold_find(r, ".kcpps", model, out, size) == 1 ||
@@ -244,7 +245,7 @@ static bool kobold_file_for(const struct json_doc *r, const char *model, char *o
 	       kobold_find(r, ".gguf", model, out, size) == 1;
 }
 
-/* Writes the only configuration; if there is none, the only template. */
+/* Writes the configuration, if there is only one; if there is none, the only template. */
 static bool kobold_only_file(const struct json_doc *r, char *out, size_t size)
 {
 	unsigned n = kobold_find(r, ".kcpps", NULL, out, size);

@@ -161,9 +161,9 @@ static int request_load(struct worker_call *c, const char *model)
 	return rc && worker_said(c, "already running") ? 1 : rc;
 }
 
-/* Returns how many of the noted models are too many for the router, which keeps at most
- * max_instances models (--models-max). If one more model is loaded, the router unloads the least
- * recently used one without an error. */
+/* Returns by how many the noted models exceed the router's limit max_instances (--models-max).
+ * If one more model is loaded, the router unloads the least recently used one without an
+ * error. */
 static unsigned count_surplus(struct worker_call *c)
 {
 	char model[WORKER_MODEL];
@@ -181,8 +181,8 @@ static unsigned count_surplus(struct worker_call *c)
 }
 
 /* Requests all noted models before it waits for the first one, so that they load at the same
- * time. If more models are noted than the router keeps, clients loaded the last ones in place
- * of the first ones. So the first ones are not requested. */
+ * time. If more models are noted than the router's limit allows, clients loaded the last ones
+ * in place of the first ones. So the first ones are not requested. */
 static void request_all(struct worker_call *c)
 {
 	unsigned surplus = count_surplus(c);

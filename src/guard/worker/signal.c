@@ -201,8 +201,8 @@ static void boot_id(const struct worker_call *c, char out[static 64])
 		out[0] = '\0';
 }
 
-/* True if the notes are from this boot. Pids and start times of an earlier boot mean
- * nothing. */
+/* True if the notes are from this boot. Pids and start times of an earlier boot may belong to
+ * other processes. */
 static bool notes_are_of_this_boot(const struct worker_call *c)
 {
 	char then[64], now[64];

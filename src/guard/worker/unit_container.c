@@ -67,7 +67,7 @@ static int engine_request(struct worker_call *c, bool post, const char *rest)
 	if (!path || path[0] != '/')
 		return worker_fail(
 			c, -GW_E_ARG,
-			"no socket of a container engine: set url = \"unix:///PATH\"");
+			"url names no socket of a container engine: write \"unix:///PATH\"");
 	rc = check_socket(c, path);
 	if (rc)
 		return rc;
@@ -85,7 +85,7 @@ static int container_evict(struct worker_call *c)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t left_s = c->deadline_ns > now ? (c->deadline_ns - now) / NS_PER_S : 0;
-	uint64_t grace_s = left_s > 1 ? left_s - 1 : 0; /* one second is left for the kill */
+	uint64_t grace_s = left_s > 1 ? left_s - 1 : 0; /* one second for the kill */
 	char rest[32];
 
 	snprintf(rest, sizeof(rest), "/stop?t=%u",

@@ -27,7 +27,7 @@ bool wire_is_unit(const char *name)
 	return n > 0 && n < WIRE_UNIT && name[n] == '\0' && name[0] != '-' && strchr(name, '.');
 }
 
-/* Each read_x() function moves *at to the end of what it reads. It returns false if the text
+/* Each read_x() function moves *at past the text that it reads. It returns false if the text
  * does not match. */
 
 /* Reads a number from 1 to most, without leading zeros. */

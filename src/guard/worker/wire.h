@@ -48,8 +48,8 @@ struct wire_reply {
 	char words[WIRE_WORDS];
 };
 
-/* Reads one request of size bytes; its only newline is the last byte. Returns 0, or -GW_E_PARSE
- * with a phrase that says what is wrong; *ret is then undefined. */
+/* Reads one request of size bytes; its only newline is the last byte. Returns 0. Returns
+ * -GW_E_PARSE with a phrase that names the error; *ret is then undefined. */
 int wire_read(const char *text, size_t size, struct wire_request *ret, const char **ret_why);
 /* Writes a request. Returns its length in out[WIRE_SIZE]; 0: the request is not valid. */
 size_t wire_write(const struct wire_request *r, char *out);
