@@ -95,7 +95,8 @@ static int lock_file(int fd, const char *path, int64_t *ret_pid, char *message, 
 	}
 	err = errno == EWOULDBLOCK ? -GW_E_STATE : -GW_E_PERM;
 	*ret_pid = lock_holder(fd);
-	snprintf(message, size, "%s: %s", path, err == -GW_E_STATE ? "held" : strerror(errno));
+	snprintf(message, size, "%s: %s", path,
+		 err == -GW_E_STATE ? "locked" : strerror(errno));
 	return err;
 }
 

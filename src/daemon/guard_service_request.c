@@ -111,8 +111,8 @@ static bool write_documents(struct guard_service *g)
 	return !err || err == -GW_E_TIMEOUT;
 }
 
-/* Stores a reservation. Its key is in the same document, so that a client can repeat its request
- * after a crash. */
+/* Stores a reservation. Its key is in the same document, so that a client can repeat its
+ * request after a crash. */
 static void store_reservation(struct guard_service *g, const struct guard_view_room *room)
 {
 	struct guard_room_record r = { .start_ticks = room->start_ticks,

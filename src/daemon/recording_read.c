@@ -743,8 +743,8 @@ int recording_read(struct recording_reader *t, const char *line)
 	return err ? err : read_scene(t, line);
 }
 
-/* Reads a line if it is a scene or assigns the workers; skips it otherwise. Returns 1 if *ret is
- * a new scene, 0, or an error. */
+/* Reads a line if it is a scene or assigns the workers; skips it otherwise. Returns 1 if *ret
+ * is a new scene, 0, or an error. */
 static int read_only_scene(struct recording_reader *t, const char *line, struct scene *ret)
 {
 	struct words w;

@@ -567,8 +567,8 @@ static int open_engine(struct service *s)
 		&s->engine);
 }
 
-/* Returns true if a line of the log is visible where standard output goes, such as on a terminal
- * or in the journal. */
+/* Returns true if a line of the log is visible where standard output goes, such as on a
+ * terminal or in the journal. */
 static bool log_is_stdout(const struct log *l)
 {
 	struct stat out, log;
