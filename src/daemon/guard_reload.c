@@ -63,10 +63,12 @@ static const char *how_to_resume(int kind)
 
 static void log_gone(struct guard_service *g, const struct guard_record *r, int kind)
 {
-	guard_service_log(g, "warning",
-			  "worker %s was removed from the configuration while it is evicted "
-			  "(level %u): %s, or add it again and the guard resumes it",
-			  r->worker, r->level, how_to_resume(kind));
+	guard_service_log(
+		g, "warning",
+		"worker %s was removed from the configuration while it is evicted "
+		"(level %u): %s, or add the worker to the configuration again, and the "
+		"guard resumes it",
+		r->worker, r->level, how_to_resume(kind));
 }
 
 /* True if the worker of this record may still be evicted. After a reboot, no worker is evicted.

@@ -215,10 +215,11 @@ static void try_lock(struct guard_service *g, struct guard_service_lock *l, uint
 	become_actor(g, l);
 	if (err && !g->lock.unlocked_logged) {
 		g->lock.unlocked_logged = true;
-		guard_service_log(g, "warning",
-				  "cannot create a lock for a GPU (%s): a second enforcing "
-				  "gpuward would not be noticed",
-				  why);
+		guard_service_log(
+			g, "warning",
+			"cannot create a lock file for a GPU (%s): this gpuward would "
+			"not notice a second gpuward that moves workers",
+			why);
 	}
 }
 

@@ -234,8 +234,8 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Sets what ends a reason, and when this is expected to happen. The call is not recorded,
- * because no decision depends on it. */
+/* Sets what ends a reason, and the earliest time at which a timer ends it. The call is not
+ * recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);

@@ -52,7 +52,7 @@ struct push {
 	struct push_queue *queue; /* NULL if the queue is not open. */
 	struct view_push status;
 	char refusal[600]; /* Why samples were last dropped. "" if that is already logged. */
-	/* What happened to the queue, one line per event. "" if it is logged. */
+	/* Events of the queue that are not logged yet, one line per event. */
 	char notice[1000];
 	/* Wall time of the last record in a queue that was just opened. 0 if there was no
 	 * record, or if the main thread has taken the time. */

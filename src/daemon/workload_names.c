@@ -58,7 +58,7 @@ static void set_user(struct workload_names *n, char *text, size_t size)
 	utf8_clean(text, size, name);
 }
 
-/* What a search of the kubelet's log directories has found. */
+/* Results of a search in the kubelet's log directories. */
 struct pod_search {
 	struct row *row;
 	/* NAMESPACE_POD_UID below var/log/pods. "" if it was not found. */
@@ -140,7 +140,7 @@ static bool look_pod(struct row *r)
 	(void)root_each_name(root, "var/log/containers", pod_link, &s);
 	if (strcmp(r->part, r->found.part) != 0)
 		return true;
-	/* Without links, the container is known only if the pod has one container. */
+	/* Without links, the name can be found only if the pod has one container. */
 	root_path(path, sizeof(path), "var/log/pods/%s", s.folder);
 	(void)root_each_name(root, path, pod_container, &s);
 	if (s.containers == 1)
