@@ -55,8 +55,8 @@ struct config_reader {
 	bool bad[CONFIG_ROWS];
 };
 
-/* True if no value of the two settings was refused. After a refusal, struct config still has
- * the value from before, and a check of it would report a misleading error. */
+/* True if no value of the two settings was refused. After a refusal, struct config has the
+ * previous value of the setting. A check of that value would report a misleading error. */
 static inline bool config_both_valid(const struct config_reader *r, enum config_id a,
 				     enum config_id b)
 {

@@ -57,8 +57,8 @@ void process_account_shift(struct process_account *a, unsigned i, double joules,
 void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
 			  bool hidden);
 
-/* workload_account: finds the workloads of the processes on the GPUs, and keeps their energy
- * over restarts.
+/* workload_account: finds the workloads of the processes on the GPUs, and counts their energy,
+ * also over restarts of the service.
  *
  * The engine calls it once per tick, after process_account_tick(). The state of a GPU is one
  * document in the store, with the value of the GPU's energy counter, and both are stored in one

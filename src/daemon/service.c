@@ -51,7 +51,7 @@ struct service {
 	struct uevent *uevent;
 	struct fleet_watch *fleet; /* NULL if no Prometheus is configured. */
 	struct api api;
-	struct textfile textfile; /* Written if path is not empty. */
+	struct textfile textfile; /* Not used if its path is empty. */
 	struct push *push;        /* NULL until a push is configured. */
 	struct log_latch store_bad, no_gpus, rests;
 	struct notify notify;

@@ -328,7 +328,7 @@ struct order {
  * restore everything. */
 enum settings_state {
 	SETTINGS_IDLE,
-	/* The reader thread checks and sets. Only it uses order, result and stored. */
+	/* The reader thread runs the orders. Only that thread uses order, result and stored. */
 	SETTINGS_RUNNING,
 	/* The reader thread has checked, and the old value is being stored. */
 	SETTINGS_STORING,

@@ -148,8 +148,8 @@ static bool sign_fits(const struct setup_sign *s, const struct setup_process *p)
 		return false;
 	if (s->word && !has_word(p, s->word))
 		return false;
-	/* The name of such a program is too common. Therefore its path or its working folder
-	 * must contain s->place. */
+	/* s->place is set if the name of the program is common. The path or the working folder
+	 * of the program must then contain s->place. */
 	return !s->place || has_text(script, s->place) || has_text(p->folder, s->place);
 }
 

@@ -388,8 +388,9 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* How the names of each kind are found. NULL if the only name is in the path of the control
- * group. A function returns true if all names are known. Otherwise it is called again later. */
+/* The functions that find the names of each kind of workload. NULL if the path of the control
+ * group has the only name. A function returns true if it has found all names. Otherwise it is
+ * called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,
 	[WORKLOAD_DOCKER] = look_docker,
