@@ -18,8 +18,8 @@ struct clock {
 	uint64_t (*mono_ns)(void *ctx); /* never decreases */
 	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may jump in both directions */
 	void *ctx;
-	/* Sleeps until mono_ns() is at least this value. A stepped clock does not sleep; it sets
-	 * its time to this value. NULL if no code sleeps on this clock. */
+	/* Sleeps until the time of this clock is at least mono_ns. A stepped clock does not
+	 * sleep: it sets its time to mono_ns. NULL if no code sleeps on this clock. */
 	void (*sleep_until)(void *ctx, uint64_t mono_ns);
 };
 

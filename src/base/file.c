@@ -460,7 +460,7 @@ int secret_read(const char *path, char out[static SECRET_MAX], char *message, si
 	if (st.st_mode & 077) {
 		close(fd);
 		snprintf(message, size,
-			 "other users can read the token file %s (mode %03o): chmod 600 %s",
+			 "other users can read the token file %s (mode %03o): run chmod 600 %s",
 			 path, (unsigned)(st.st_mode & 0777), path);
 		return -GW_E_PERM;
 	}

@@ -112,7 +112,8 @@ static bool http_add_header(struct curl_slist **list, const char *line)
 /* Makes the headers of a request. Returns false if there is no memory. */
 static bool http_make_headers(const struct http_request *q, struct curl_slist **list)
 {
-	/* With this header, libcurl does not wait for "100 Continue" before it sends the body. */
+	/* With this header, libcurl does not wait for "100 Continue" before it sends the
+	 * body. */
 	bool good = http_add_header(list, "Expect:");
 	char line[SECRET_MAX + 32];
 

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Keeps the connection open between requests. Begins with all members 0. Only one thread may use
- * it at a time. */
+/* Keeps the connection open between requests. Begins with all members 0. Only one thread may
+ * use it at a time. */
 struct http_client {
 	void *handle;
 	char error[256];
@@ -39,7 +39,8 @@ struct http_request {
 	/* Time limit for connecting. It can be shorter than timeout_ns, because a server that
 	 * does not accept a connection will not answer, but a busy server may answer late. */
 	uint64_t connect_ns;
-	bool first_bytes; /* keep only as much of the answer as fits, without an error */
+	/* An answer that does not fit is cut. Without this flag, such an answer is an error. */
+	bool first_bytes;
 	/* For answers that do not end, such as a stream of events: the answer is complete when
 	 * it contains this text and ends with an empty line. */
 	const char *until_text;
@@ -52,13 +53,13 @@ struct http_request {
 struct http_result {
 	int status;             /* HTTP status; 0: there is no complete answer */
 	uint64_t retry_after_s; /* 0: the server did not send Retry-After */
-	char why[300];          /* why there is no answer, without the url */
+	char why[300];          /* why there is no answer; never contains the url */
 };
 
 /* Sends a request and writes the body of the answer to *answer. Returns 0 if the server
  * answered, with any HTTP status. Otherwise writes a text to ret->why and returns
  * -GW_E_TIMEOUT, -GW_E_SIZE (*answer is full), -GW_E_IO (refused, broken or cancelled),
- * -GW_E_ARG (the url), -GW_E_NOMEM, or -GW_E_NOSUPPORT (libcurl cannot be used). */
+ * -GW_E_ARG (invalid url), -GW_E_NOMEM, or -GW_E_NOSUPPORT (libcurl cannot be used). */
 int http_client_send(struct http_client *c, const struct http_request *q, struct buf *answer,
 		     struct http_result *ret);
 

@@ -36,8 +36,8 @@ struct json_doc_error {
 };
 int json_doc_new_lenient(const char *text, size_t n, struct json_doc **ret,
 			 struct json_doc_error *error);
-/* Replaces control characters in all strings of r, but not in keys, as utf8_clean() does. Use it
- * for a document whose texts will be printed. Returns 0 or -GW_E_NOMEM. */
+/* Replaces control characters in all strings of r, but not in keys, as utf8_clean() does. Use
+ * it for a document whose texts will be printed. Returns 0 or -GW_E_NOMEM. */
 int json_doc_clean(struct json_doc *r);
 /* Frees a whole document, with all values in it. NULL is allowed. */
 void json_doc_free(struct json_doc *r);

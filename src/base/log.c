@@ -35,10 +35,10 @@ struct line {
 	bool cut;
 };
 
-/* Opens a pipe or a terminal again, so that writing to it does not block. The flag O_NONBLOCK on
- * fd would also affect the other programs that use it. poll() alone is not enough: it reports a
- * terminal as writable while there is room for one byte, and another program may fill a pipe
- * before the write. Returns fd if this is not possible. */
+/* Opens a pipe or a terminal again, so that writing to it does not block. The flag O_NONBLOCK
+ * on fd would also affect the other programs that use it. poll() alone is not enough: it
+ * reports a terminal as writable while there is room for one byte, and another program may fill
+ * a pipe before the write. Returns fd if this is not possible. */
 static int log_open_again(int fd)
 {
 	char path[32];

@@ -24,8 +24,8 @@ struct log {
 	_Atomic uint64_t dropped;
 };
 
-/* Sets up a log that writes to fd. If fd is a pipe or a terminal, the log opens it a second time,
- * because O_NONBLOCK on fd would also affect the other programs that use it. The second
+/* Sets up a log that writes to fd. If fd is a pipe or a terminal, the log opens it a second
+ * time, because O_NONBLOCK on fd would also affect the other programs that use it. The second
  * descriptor is never closed. */
 void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
 	      const struct clock *clock);

@@ -44,7 +44,7 @@ struct loop {
 	bool stop;
 	bool in_round;
 	uint64_t wakeups;
-	uint64_t round_ns; /* The present round calls the timers that are due at this time. */
+	uint64_t round_ns; /* The current round calls the timers that are due at this time. */
 	/* A heap of the timers that are on, the earliest first. It has memory for all
 	 * timers. */
 	struct loop_source **heap;

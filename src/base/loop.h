@@ -26,8 +26,8 @@ int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fd_fn *fn, void *a
 		struct loop_source **ret);
 int loop_set_events(struct loop_source *s, uint32_t events);
 
-/* loop_add_timer() adds a timer that is off. loop_set_time() makes the timer fire once at at_ns,
- * or switches it off if at_ns is 0. */
+/* loop_add_timer() adds a timer that is off. loop_set_time() makes the timer fire once at
+ * at_ns, or switches it off if at_ns is 0. */
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret);
 void loop_set_time(struct loop_source *s, uint64_t at_ns);
 

@@ -60,8 +60,8 @@ static inline void mailbox_unlock(struct mailbox *m)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* mailbox_wake() wakes the thread. mailbox_notify() wakes its owner. The caller may hold the lock
- * or not. */
+/* mailbox_wake() wakes the thread. mailbox_notify() wakes its owner. The caller may hold the
+ * lock or not. */
 void mailbox_wake(struct mailbox *m);
 void mailbox_notify(struct mailbox *m);
 
@@ -72,8 +72,8 @@ void mailbox_notify(struct mailbox *m);
 bool mailbox_wait(struct mailbox *m, uint64_t until_ns);
 bool mailbox_wait_news(struct mailbox *m, uint64_t until_ns);
 
-/* Makes wake_fd or news_fd not readable again, after poll(). Returns false if the descriptor was
- * not readable. */
+/* Makes wake_fd or news_fd not readable again, after poll(). Returns false if the descriptor
+ * was not readable. */
 bool mailbox_clear(int fd);
 
 /* mailbox_request_stop() asks the threads to end. Call without the lock. */

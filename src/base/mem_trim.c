@@ -10,8 +10,8 @@ struct trim {
 	size_t page, bytes;
 };
 
-/* True if the dynamic linker wrote to the code of the program or library. Its pages are then not
- * copies of the file. */
+/* True if the dynamic linker wrote to the code of the program or library. Its pages are then
+ * not copies of the file. */
 static bool has_changed_code(const struct dl_phdr_info *o)
 {
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
@@ -36,7 +36,8 @@ static int trim_object(struct dl_phdr_info *o, size_t size, void *arg)
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {
 		const ElfW(Phdr) *p = &o->dlpi_phdr[i];
 		const uintptr_t begin = o->dlpi_addr + p->p_vaddr;
-		/* Only whole pages: the last page of a segment may be shared with the next one. */
+		/* Only whole pages: the last page of a segment may also hold bytes of the next
+		 * segment. */
 		const uintptr_t from = (begin + t->page - 1) / t->page * t->page,
 				to = (begin + p->p_filesz) / t->page * t->page;
 

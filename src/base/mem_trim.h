@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-/* Removes the read-only pages of the program and of every loaded library; they stay in the cache
- * of the kernel. Safe while other threads run. Returns the number of bytes of these mappings,
- * resident or not. */
+/* Removes the read-only pages of the program and of every loaded library from the memory of
+ * this process; the pages stay in the cache of the kernel. Safe while other threads run.
+ * Returns the number of bytes of these mappings, resident or not. */
 size_t mem_trim_code(void);
 
 #endif

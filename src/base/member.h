@@ -1,5 +1,5 @@
-/* member: lists of the members of a struct, from which files are written and read. A member
- * that is added to a struct needs one row.
+/* member: tables of the members of structs, which are used to write and read files. A new
+ * member of a struct needs one new row in its table.
  *
  * A value is a word of a line: words are separated by tabs, and control characters in strings
  * are escaped. Numbers read back to the same bits in any locale. Enums and sets of bits are
@@ -26,14 +26,14 @@ enum member_kind {
 };
 
 struct member {
-	const char *name; /* NULL if the place of the value in its line says which it is */
+	const char *name; /* NULL if the order of the values in a line identifies the member */
 	enum member_kind kind;
 	unsigned size, count; /* size of one value in bytes, and number of values */
 	size_t offset;
 	const char *const *names; /* for NAME and SET: the names; NULL ends the list */
 	uint64_t max;             /* for UNSIGNED: the largest valid value; 0: no limit */
-	/* For REAL: a line may end after this many values, and the others are then NAN.
-	 * 0: every line has all values. */
+	/* For REAL: minimum number of values in a line; missing values become NAN. 0: every
+	 * line has all values. */
 	unsigned least;
 };
 
@@ -61,8 +61,9 @@ int members_take(const char **text, const struct member *m, void *of);
 /* Adds a line for each member that is not zero: prefix, name, and the values, each with a tab
  * before it. */
 void members_write(struct buf *out, const char *prefix, const struct member *m, const void *of);
-/* Reads one line of members_write(), without prefix and newline. The struct begins zeroed.
- * Returns 0 or -GW_E_PARSE; -GW_E_NOENT: the list has no such member. */
+/* Reads one line of members_write(), without prefix and newline. The caller sets the struct to
+ * zero before the first line. Returns 0, -GW_E_PARSE, or -GW_E_NOENT if the list has no such
+ * member. */
 int members_read(const char *line, const struct member *m, void *of);
 
 #endif

@@ -22,8 +22,8 @@ void number_format(double v, char out[static NUMBER_SIZE]);
 /* Returns v, or 0 if v would be printed as "-0.00" with this number of decimals. */
 double number_without_minus_zero(double v, int decimals);
 
-/* Reads a decimal number that is the whole text and fits the type; false for other text. *ret is
- * then undefined. */
+/* Reads a text that is one decimal number and fits the type. Returns false for any other text;
+ * *ret is then undefined. */
 bool number_u64(const char *text, uint64_t *ret);
 /* Works like number_u64(), but refuses leading zeros, so that an id has only one spelling. */
 bool number_id(const char *text, uint64_t *ret);

@@ -8,8 +8,8 @@
 
 struct proc_id {
 	int64_t pid;
-	uint64_t
-		start_ticks; /* Start time in clock ticks since boot (/proc/PID/stat). 0: unknown. */
+	/* Start time in clock ticks since boot (/proc/PID/stat). 0: unknown. */
+	uint64_t start_ticks;
 };
 
 static inline bool proc_id_equal(struct proc_id a, struct proc_id b)

@@ -16,8 +16,8 @@ struct prometheus_label {
 struct prometheus_line {
 	const char *name; /* not NUL-terminated */
 	size_t name_len;
-	/* The labels with their braces, as in the text. labels_len is 0 if the line has no labels
-	 * or malformed labels. */
+	/* The labels with their braces, as in the text. labels_len is 0 if the line has no
+	 * labels or malformed labels. */
 	const char *labels;
 	size_t labels_len;
 	double value; /* NAN if `valid` is false */

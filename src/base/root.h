@@ -64,10 +64,10 @@ const char *root_path(char *out, size_t size, const char *fmt, ...)
 
 struct lines {
 	int fd;
-	size_t at,
-		used; /* buf[at] to buf[used - 1] are read from the file, but not yet returned */
-	bool end;     /* The end of the file is reached. */
-	bool skip;    /* The last line was cut. The next call skips its rest. */
+	/* buf[at] to buf[used - 1] are read from the file, but not yet returned. */
+	size_t at, used;
+	bool end;  /* The end of the file is reached. */
+	bool skip; /* The last line was cut. The next call skips its rest. */
 	char buf[LINES_SIZE];
 };
 

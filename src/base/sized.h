@@ -2,8 +2,8 @@
  * versions of a struct can have more members.
  *
  * Every such struct begins with a size_t, and its size is a multiple of sizeof(size_t). The
- * caller may have been compiled with an older or a newer header than the library. `first` is the
- * size of the first version of the struct (SIZED_FIRST). */
+ * caller may have been compiled with an older or a newer header than the library. `first` is
+ * the size of the first version of the struct (SIZED_FIRST). */
 #ifndef GW_BASE_SIZED_H
 #define GW_BASE_SIZED_H
 

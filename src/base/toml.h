@@ -28,8 +28,8 @@ struct toml_node {
 	enum toml_type type;
 	/* Position of the value, from 1. For a table, the position of its header or '{'. */
 	unsigned line, column;
-	/* Name of this node in its table, NUL-terminated. NULL for an element of an array and for
-	 * the top table. */
+	/* Name of this node in its table, NUL-terminated. NULL for an element of an array and
+	 * for the top table. */
 	const char *key;
 	size_t key_len;
 	unsigned key_line, key_column;

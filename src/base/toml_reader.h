@@ -1,4 +1,4 @@
-/* toml_reader: what the files of the TOML parser share; no other file includes this.
+/* toml_reader: declarations that only the files of the TOML parser include.
  *
  * toml.c has the grammar, toml_value.c the scalars, toml_tree.c the memory, the positions and
  * the rules about where a table may be defined. Functions return false after an error. The
@@ -71,8 +71,8 @@ void reader_locate(struct toml_reader *r, const char *at, unsigned *ret_line,
 #define SPELL_SIZE 64
 const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]);
 
-/* Adds an element at the end of the array `parent` and returns it. If there is no memory, returns
- * NULL and sets rc. */
+/* Adds an element at the end of the array `parent` and returns it. If there is no memory,
+ * returns NULL and sets rc. */
 struct toml_node *tree_element(struct toml_reader *r, struct toml_node *parent, const char *at);
 
 /* Move place from a table to its subtable `key`, and create the subtable if it is missing.

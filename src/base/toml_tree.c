@@ -259,8 +259,8 @@ static bool fail_step(struct toml_reader *r, const struct key *key,
 				   "'%s' is not a table but a value of type %s (line %u)", name,
 				   toml_type_name(there->type), there->key_line);
 	return reader_fail(r, key->at,
-			   "nothing can be added to table '%s', which is complete (line %u)",
-			   name, there->key_line);
+			   "table '%s' is already complete (line %u): add the key there", name,
+			   there->key_line);
 }
 
 bool tree_step_header(struct toml_reader *r, struct place *place, const struct key *key)

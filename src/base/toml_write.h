@@ -12,7 +12,8 @@
 /* Writes key = "text", escaped. */
 void toml_write_text(struct buf *out, const char *key, const char *text);
 
-/* Writes key = v, as a float that reads back to the same bits. Writes nan if v is not finite. */
+/* Writes key = v, as a float that reads back to the same bits. Writes nan if v is not
+ * finite. */
 void toml_write_real(struct buf *out, const char *key, double v);
 
 /* One member of a struct that is stored in a file. */

@@ -24,8 +24,8 @@ size_t utf8_columns(const char *s);
 /* Returns the longest suffix of s that has at most this number of columns. */
 const char *utf8_tail(const char *s, size_t columns);
 
-/* True for a character that could control a terminal or reorder its text: the control characters
- * C0, DEL and C1, and those that change the text direction. */
+/* True for a character that could control a terminal or reorder its text: the control
+ * characters C0, DEL and C1, and those that change the text direction. */
 bool utf8_is_control(uint32_t code);
 
 /* True if every byte of s belongs to a valid sequence. */

@@ -103,10 +103,10 @@ const char *config_check_prometheus(const char *url);
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
-/* Checks the files that the configuration names (token, certificates) and adds to the faults
- * of config_read(). May be called after config_read() failed. A file that the service would
- * refuse at its start is an error. A fault in a file that is used only later, such as a hook, is
- * a warning. Returns the same codes as config_read(). */
+/* Checks the files that the configuration names (token, certificates), and adds errors and
+ * warnings to the faults that config_read() has found. May be called after config_read()
+ * failed. A file that the service would refuse at its start is an error. A fault in a file that
+ * is used only later, such as a hook, is a warning. Returns the same codes as config_read(). */
 int config_read_files(const struct config *c, struct config_faults *faults);
 
 /* Works like config_read(), but writes lines of text to message: the errors, or on success the

@@ -134,8 +134,8 @@ static void print_config(struct buf *out, const struct config *c, enum print_for
 
 	buf_adds(out, "# The configuration of gpuward serve; see gpuward.toml(5).\n");
 	if (print_form == EXAMPLE)
-		buf_adds(out,
-			 "# Commented values are the defaults; remove the # to change one.\n");
+		buf_adds(out, "# The values after a # are the defaults; remove the # to change "
+			      "one.\n");
 	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
 		if (strcmp(section, config_rows[i].section) != 0)
 			buf_addf(out, "\n[%s]\n", config_rows[i].section);

@@ -31,7 +31,7 @@ struct config_row {
 };
 extern const struct config_row config_rows[CONFIG_ROWS];
 
-/* What struct config.memory points to. */
+/* The object to which struct config.memory points. */
 #define CONFIG_FILES_MAX 64
 struct config_memory {
 	struct config_text *texts;
@@ -50,13 +50,13 @@ struct config_reader {
 	struct config_faults *faults;
 	/* For each setting, the place where the current file or the flags set it. */
 	struct config_place given[CONFIG_ROWS];
-	/* True if the last value of the setting was refused. The setting then keeps its old
-	 * value, and checks must not use this value. */
+	/* True if the last value of the setting was refused. struct config then still has the
+	 * value that the setting had before, and a check must not use it. */
 	bool bad[CONFIG_ROWS];
 };
 
-/* True if neither setting was refused. A refused setting still has its old value, so a check
- * with this value would report a misleading error. */
+/* True if no value of the two settings was refused. After a refusal, struct config has the
+ * previous value of the setting. A check of that value would report a misleading error. */
 static inline bool config_both_valid(const struct config_reader *r, enum config_id a,
 				     enum config_id b)
 {

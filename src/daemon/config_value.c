@@ -390,7 +390,8 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 	return false;
 }
 
-/* Converts the row's default. It is written as in a file, but strings have no quotes. */
+/* Converts the row's default, which is written as in a file, but without quotes around a
+ * string. */
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret)
 {
@@ -406,7 +407,9 @@ bool config_value_standard(struct config_reader *r, const struct config_row *row
 	snprintf(line, sizeof(line), "v = %s", row->standard);
 	rc = toml_parse(line, strlen(line), &doc, &err);
 	if (rc) {
-		config_fail(r, rc, &at, "a built-in default is invalid");
+		config_fail(r, rc, &at,
+			    "a built-in default is invalid: this is a defect of gpuward, "
+			    "please report it");
 		return false;
 	}
 	good = config_value_node(r, row, &at, toml_top(doc)->child, ret);

@@ -12,8 +12,8 @@
 
 #define TEXT_MAX 400
 
-/* A failed figure counts as working again after it was readable at this number of ticks in a
- * row. Without this rule, a figure that fails from time to time would fill the log. */
+/* A figure that failed works again when it was readable at this number of ticks in a row.
+ * Without this rule, a figure that fails from time to time would fill the log. */
 #define QUERY_GOOD_TICKS 5
 
 /* Emits an event that says that the driver is open, or why there is no GPU. A driver without
@@ -117,7 +117,7 @@ static const struct query_call {
 };
 /* In the backend's table, NO means "no quantity". Here the same number means the process
  * list. */
-_Static_assert(NO == QUERY_PROCESSES, "the row of the process list is the last one");
+_Static_assert(NO == QUERY_PROCESSES, "NO has the number of the process list");
 _Static_assert(QUERY_FIGURES < UINT8_MAX, "a figure fits in a byte");
 
 static bool was_called(const struct view *v, unsigned call)
@@ -165,7 +165,7 @@ struct query_change {
 	const char *call;
 	char figures[256]; /* Keys of the quantities that the call reads, separated by ", ". */
 	enum gw_absence why;
-	uint32_t failed; /* Number of readings that failed before the call works again. */
+	uint32_t failed; /* Number of failed readings, if the call works again. */
 };
 
 static void query_add_figure(struct query_change *c, unsigned figure)

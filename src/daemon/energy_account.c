@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SINCE_MAX_S 1e10 /* Bounds a time from the file before it becomes nanoseconds. */
-/* A machine without a working clock has the right time only some minutes after its start. */
+/* Larger stored times are cut to this value, so that their nanoseconds fit into 64 bits. */
+#define SINCE_MAX_S 1e10
+/* On a machine without a working clock, the time can be wrong for some minutes after the
+ * start. */
 #define CLOCK_SET_S 300
 
 static void count_key(char *out, size_t size, const char *what, const char *uuid,
@@ -115,16 +117,17 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 {
 	v->energy_joules = g->base_j + joules;
 	v->energy_seconds = g->base_s + seconds;
-	/* If an earlier run counted joules without storing when it began, that time stays
-	 * unknown. A time in the future was stored while the clock was ahead. */
+	/* Replaces a start in the future, because it was stored while the clock was ahead. If
+	 * an earlier run stored joules but no start of the counting, the start stays
+	 * unknown. */
 	if ((v->energy_since_ns > wall_ns && seconds > CLOCK_SET_S) ||
 	    (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0))
 		v->energy_since_ns = time_before(wall_ns, v->energy_seconds);
 	count_save(g, store, "energy", "joules", v->energy_joules);
 	count_save(g, store, "energy", "seconds", v->energy_seconds);
-	/* Until the file is readable, the store adds each new count to the value in the file.
-	 * The sum of two times would be wrong, so save this time only when the file is
-	 * readable. */
+	/* While the file is not readable, the store adds each new value to the value in the
+	 * file. The sum of two times would be wrong, so save the start of the counting only
+	 * when the file is readable. */
 	if (store_count_known(store))
 		since_save(g, store, (double)v->energy_since_ns / 1e9);
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
@@ -210,8 +213,8 @@ static int account_uses(struct process_account *a, const struct gw_process_list 
 	return (int)n;
 }
 
-/* True if processes may be missing: the GPU has MIG instances, or a real GPU is shared with
- * another pid namespace. */
+/* True if the process list may be incomplete: the GPU has MIG instances, or processes of
+ * another pid namespace may use a real GPU. */
 static bool account_hides(const struct view *v, unsigned i, bool hidden)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -323,9 +326,9 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 
 struct account_gpu {
 	char uuid[96]; /* "" if the GPU has no UUID. Its state is then not stored. */
-	/* True if more than the idle energy may have changed since the last save. Idle energy
-	 * alone need not be saved: if the GPU was empty at the save, a restore counts all
-	 * that the counter gained since then as idle energy. */
+	/* True if more than the idle energy may have changed since the last save. A change of
+	 * the idle energy alone need not be saved: if the GPU was empty at the last save, a
+	 * restore charges all later energy of the GPU as idle energy. */
 	bool changed;
 	struct log_latch too_large;
 };
@@ -413,8 +416,8 @@ void workload_account_configure(struct workload_account *a,
 }
 
 /* Logs once that the state of a GPU is too large for a stored document. WORKLOAD_ROWS_MAX rows
- * are so large only if their names have hundreds of control characters, because JSON writes
- * each of them as six bytes. */
+ * are so large only if their names have hundreds of control characters, because JSON writes a
+ * control character as six bytes. */
 static void account_too_large(struct workload_account *a, struct account_gpu *g, bool on)
 {
 	char line[400];
@@ -435,7 +438,8 @@ static void account_save(struct workload_account *a, unsigned i, bool all)
 	struct account_gpu *g = &a->gpu[i];
 	struct buf text;
 
-	/* Until the store's file is readable, its document must not be replaced. */
+	/* While the store's file is not readable, its document of this GPU must not be
+	 * replaced. */
 	if (!*g->uuid || (!g->changed && !all) || !a->energy.gpu[i].begun ||
 	    !store_count_known(a->store))
 		return;

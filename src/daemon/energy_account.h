@@ -12,7 +12,8 @@
  * restart; a GPU without a UUID has no stored counters. */
 struct gpu_count {
 	char uuid[96]; /* "" if the GPU has no UUID. */
-	/* Energy and measured time of all earlier meters, without the current meter. */
+	/* Joules and measured seconds before the current meter started, including earlier runs
+	 * of the service. */
 	double base_j, base_s;
 };
 
@@ -23,8 +24,9 @@ void gpu_count_load(struct gpu_count *g, struct store *store, const char *uuid,
  * start. *ret_joules and *ret_seconds are the stored energy and its measured time. */
 void gpu_count_add_stored(struct gpu_count *g, struct store *store, struct view_device *v,
 			  double *ret_joules, double *ret_seconds);
-/* These functions add what a tick found to the counters in v and in the store. joules and
- * seconds are the figures of the current meter, or 0 if there is no meter. */
+/* These functions add the state change, the errors or the energy of a tick to the counters in v
+ * and in the store. joules and seconds are the totals of the current meter, or 0 if there is no
+ * meter. */
 void gpu_count_state_change(const struct gpu_count *g, struct store *store,
 			    struct view_device *v);
 void gpu_count_errors(const struct gpu_count *g, struct store *store, const struct gw_device *d,
@@ -46,7 +48,7 @@ void process_account_free(struct process_account *a);
 /* Forgets everything about the GPU at position i, because another GPU has this position now. */
 void process_account_reset(struct process_account *a, unsigned i);
 
-/* Adds the energy that an earlier run of the service counted to the counter of GPU i. */
+/* Adds to the counter of GPU i the energy that earlier runs of the service counted. */
 void process_account_shift(struct process_account *a, unsigned i, double joules,
 			   double seconds);
 
@@ -55,13 +57,14 @@ void process_account_shift(struct process_account *a, unsigned i, double joules,
 void process_account_tick(struct process_account *a, struct view *v, struct view_device *device,
 			  bool hidden);
 
-/* workload_account: finds the workloads of the processes on the GPUs, and keeps their energy
- * over restarts.
+/* workload_account: finds the workloads of the processes on the GPUs, and counts their energy,
+ * also over restarts of the service.
  *
  * The engine calls it once per tick, after process_account_tick(). The state of a GPU is one
- * document in the store, with the GPU's energy count at that time, and both are stored in one
- * transaction. After a restart, energy that was counted after the last document is
- * unattributed, so that no joule is lost or counted twice. */
+ * document in the store, with the value of the GPU's energy counter, and both are stored in one
+ * transaction. After a restart, the energy that was counted after the last document is idle
+ * energy if the GPU was empty then, otherwise unattributed; so no joule is lost or counted
+ * twice. */
 struct workload_account;
 
 struct workload_account_config {
@@ -81,13 +84,13 @@ void workload_account_free(struct workload_account *a);
 void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);
 
-/* Call it when another GPU takes position i. Stores the rows of the old GPU and loads those
- * of the new one. uuid is NULL if the new GPU has none. counter_j is the stored energy
- * count of the new GPU. */
+/* Call it when another GPU takes position i. Stores the workloads of the old GPU and loads the
+ * workloads of the new GPU. uuid is NULL if the new GPU has none. counter_j is the stored
+ * energy counter of the new GPU in joules. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
-/* Adds what the store has about GPU i. Call it when the store becomes readable after the
- * start. */
+/* Adds the stored workloads of GPU i. Call it when the store becomes readable after the start.
+ * counter_j has the same meaning as above. */
 void workload_account_late(struct workload_account *a, unsigned i, double counter_j);
 
 /* Adds one tick: sets v->workloads and v->process_workload. */

@@ -24,8 +24,8 @@
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
-/* For this time after a request, the reader reads the SM utilisation of every process. It is
- * longer than the usual time between two scrapes. */
+/* For this time after a request that shows processes, the reader reads the SM utilisation of
+ * every process. The time is longer than the usual interval between two scrapes. */
 #define LOOK_NS (35 * NS_PER_S)
 /* A client that sends two requests within this time keeps the reader awake. If no request comes
  * for this time, the reader reads less often. */
@@ -47,7 +47,7 @@ struct engine {
 	struct guard_start guard_start;
 	/* NULL if there is no guard, or if it has not started yet. */
 	struct guard_service *guarding;
-	/* NULL if there is no guard: without a guard, no server is known. */
+	/* NULL if there is no guard, because only the guard knows the inference servers. */
 	struct token_counter *tokens;
 	const struct clock *clock;
 	struct view view;
@@ -60,8 +60,8 @@ struct engine {
 	struct metering *metering; /* The meter that the view uses. NULL if there is none. */
 	bool retiring;
 	struct driver_events driver;
-	/* Number of failed attempts to initialise NVML, as the context counted them until the
-	 * last tick. */
+	/* The context's count of failed attempts to initialise NVML, as read at the last
+	 * tick. */
 	unsigned long init_failures;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
 	/* Monotonic time of the last event "a driver is being removed". 0 if there was none. */
@@ -69,8 +69,8 @@ struct engine {
 	/* Monotonic time of the last request of a client. 0 if there was none. */
 	uint64_t watched_ns;
 	struct loop_source *stored_timer;
-	/* At this time the view is published even if its counters are not stored. 0 if no
-	 * view waits to be published. */
+	/* Monotonic time at which the view is published even if its counters are not stored. 0
+	 * if no view waits to be published. */
 	uint64_t stored_by_ns;
 };
 
@@ -103,8 +103,8 @@ void engine_event(struct engine *e, const char *kind, const char *uuid, const ch
 			    .kind = kind, .uuid = uuid, .severity = severity, .text = text });
 }
 
-/* Adds new failed attempts to initialise NVML to the stored count. The context counts the
- * attempts, also between ticks. */
+/* Adds to the stored counter the attempts to initialise NVML that failed since the last tick.
+ * The context counts failed attempts. */
 static void count_init_failures(struct engine *e)
 {
 	unsigned long n = atomic_load(&e->view.ctx->init_failures);
@@ -117,7 +117,7 @@ static void count_init_failures(struct engine *e)
 }
 
 /* Prepares position i for another GPU: clears the data of the old GPU and loads the stored
- * counts of the new one. */
+ * counters of the new GPU. */
 static void begin_device(struct engine *e, unsigned i, const char *uuid)
 {
 	struct view_device *v = &e->device[i];
@@ -131,7 +131,8 @@ static void begin_device(struct engine *e, unsigned i, const char *uuid)
 	workload_account_begin(e->workloads, i, uuid, s->count.base_j);
 }
 
-/* Handles a store that becomes readable late: adds its counts to what was counted so far. */
+/* Handles a store that becomes readable after the start: adds the stored counters to the counts
+ * since the start. */
 static void recall_late(struct engine *e)
 {
 	e->view.init_failures += (uint64_t)store_count(e->config.store, "init_failures");
@@ -148,8 +149,8 @@ static void recall_late(struct engine *e)
 	}
 	settings_restore(e->settings);
 	engine_event(e, "service", NULL, "info",
-		     "the history is readable now; counts and settings of earlier runs are "
-		     "restored");
+		     "the history is readable now: the counters of earlier runs continue, and "
+		     "GPU settings that an earlier run left changed are restored");
 }
 
 static void save_reading(struct engine *e, unsigned i, const struct gw_device *d)
@@ -220,7 +221,8 @@ static void follow_meter(struct engine *e, const struct reading *r)
 	if (r->unmetered && !e->view.problems.meter)
 		engine_event(e, "service", NULL, "error", "%s", unmetered);
 	else if (!r->unmetered && e->view.problems.meter)
-		engine_event(e, "service", NULL, "info", "the energy is measured now");
+		engine_event(e, "service", NULL, "info",
+			     "the energy of the GPUs is measured now");
 	e->view.problems.meter = r->unmetered ? unmetered : NULL;
 	if (!r->retire) {
 		e->retiring = false;
@@ -299,8 +301,8 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-/* Called when the set of processes on the GPUs changed. Reads at the usual interval for a
- * while, so that energy is shared among the right processes. */
+/* Called when the set of processes on the GPUs changed. For WATCH_NS, the reader reads at the
+ * configured interval, so that energy is divided among the right processes. */
 static void processes_change(void *arg)
 {
 	struct engine *e = arg;
@@ -429,8 +431,7 @@ static void engine_tick(void *arg, const struct reading *r)
 	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
 	now = clock_mono_ns(e->clock);
-	/* An earlier view may still wait until its time limit; this view then has the same
-	 * limit. */
+	/* If the previous view still waits to be published, this view keeps its time limit. */
 	if (!e->stored_by_ns)
 		e->stored_by_ns = now + STORED_MAX_NS;
 	publish(e, now);

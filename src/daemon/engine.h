@@ -1,8 +1,8 @@
-/* engine: owns the GPUs, the history and the counts, and makes the view of each tick.
+/* engine: owns the GPUs, the history and the counters, and makes the view of each tick.
  *
- * Runs on the main thread. The reader delivers what the GPUs reported; the engine compares it
- * with the previous tick, emits events for changes, adds up counts, writes history to the
- * store and offers the operations of view.h. */
+ * Runs on the main thread. The reader delivers the readings of the GPUs. The engine compares
+ * them with the previous tick, emits events for changes, adds to the counters, writes the
+ * history to the store and implements the operations of view.h. */
 #ifndef GW_DAEMON_ENGINE_H
 #define GW_DAEMON_ENGINE_H
 
@@ -38,9 +38,9 @@ struct engine_config {
 	/* Called for each new view. view.snap may be NULL. Data of the previous view may be
 	 * freed when this function returns. */
 	void (*changed)(void *arg);
-	/* Called after `changed`, as soon as the counters of the view are stored. The view
-	 * may then be sent to clients. If the next view comes before that, one call is for
-	 * both views. */
+	/* Called after `changed`, as soon as the counters of the view are stored. The view may
+	 * then be sent to clients. If the counters are not yet stored when the next view comes,
+	 * one call is for both views. */
 	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
@@ -72,8 +72,8 @@ void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */
 void engine_set_guard(struct engine *e, struct guard_settings *settings);
 
-/* Emits an event: stores it and calls `happened`. Returns its id. The function sets the id, the
- * time and whether the GPUs are simulated. */
+/* Emits an event: sets its id, its time and `simulated`, stores it and calls `happened`.
+ * Returns the id. */
 uint64_t engine_emit(void *engine, const struct view_event *x);
 /* Emits an event with this sentence. */
 void engine_event(struct engine *e, const char *kind, const char *uuid, const char *severity,

@@ -1,8 +1,8 @@
 /* fleet_ask: sends all queries about a fleet to a Prometheus server or to a server with the
  * same API.
  *
- * It sends POST requests to URL/api/v1/query with base/http_client.h, one after the other on one
- * connection, and blocks until the deadline. The token never appears in a message. */
+ * It sends POST requests to URL/api/v1/query with base/http_client.h, one after the other on
+ * one connection, and blocks until the deadline. The token never appears in a message. */
 #ifndef GW_DAEMON_FLEET_ASK_H
 #define GW_DAEMON_FLEET_ASK_H
 
@@ -22,9 +22,9 @@ struct fleet_server {
 	char token_file[FLEET_PATH_MAX], ca_file[FLEET_PATH_MAX];
 };
 
-/* Sends all queries. Returns 0 with *ret even if some or all of them failed; each answer
- * then has the reason. When *stop becomes true, the wait ends within a second. stop may be
- * NULL. Error: -GW_E_NOMEM. */
+/* Sends all queries. Returns 0 with *ret even if some or all queries failed; the answer of a
+ * failed query has the reason. When *stop becomes true, the function returns within a second.
+ * stop may be NULL. Error: -GW_E_NOMEM. */
 int fleet_ask(const struct fleet_server *s, const struct fleet_question *x, uint64_t timeout_ns,
 	      const atomic_bool *stop, struct fleet **ret);
 

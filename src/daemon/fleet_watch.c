@@ -27,7 +27,7 @@ struct fleet_watch {
 	bool asking;
 	struct fleet *fresh; /* The result that the main thread has not taken yet. */
 	uint64_t fresh_ns;   /* Monotonic time at which the request for that result was sent. */
-	int error;           /* Not 0 if the memory was not sufficient to make a fleet. */
+	int error;           /* -GW_E_NOMEM if there was no memory for the result, else 0. */
 	/* These members are used by the main thread only. */
 	bool started;
 	uint64_t asked_ns, look_ns;
@@ -79,8 +79,8 @@ static void watch_run(void *arg)
 	mailbox_unlock(&w->box);
 }
 
-/* Takes the result of the thread. If a request found nothing, the fleet of the previous
- * request is kept, and clients see its age. The caller holds the lock. */
+/* Takes the result of the thread. If the result is empty, clients continue to get the fleet of
+ * the previous request, with its age. The caller holds the lock. */
 static void watch_take(struct fleet_watch *w)
 {
 	struct fleet_state *s = &w->last;
@@ -204,5 +204,5 @@ void fleet_watch_tick(struct fleet_watch *w)
 	fleet_free(w->last.fleet);
 	w->last = (struct fleet_state){ .fleet = NULL };
 	w->asked_ns = 0;
-	malloc_trim(0); /* Returns the megabytes that the answers of a large fleet took. */
+	malloc_trim(0); /* The answers of a large fleet take megabytes. */
 }

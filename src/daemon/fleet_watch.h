@@ -1,5 +1,5 @@
-/* fleet_watch: keeps the state of the fleet for the service, and asks Prometheus on a thread
- * when a client looks at the fleet.
+/* fleet_watch: has the state of the fleet for the service, and sends the queries to Prometheus
+ * on a thread when a client looks at the fleet.
  *
  * At most one request runs at a time, and at most one starts every 10 seconds. While no client
  * looks, no request is sent; one minute after the last look, the fleet is freed. The main
@@ -14,8 +14,9 @@
 struct config;
 struct fleet_watch;
 
-/* job is the value of the label "job" that selects the series of gpuward in Prometheus. NULL
- * means "gpuward". The thread starts at the first look. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
+/* job is a regular expression for the label job, which selects the series of gpuward in
+ * Prometheus; NULL as in struct fleet_question. The thread starts when a client looks for the
+ * first time. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int fleet_watch_new(const struct fleet_server *server, const char *job,
 		    const struct clock *clock, struct fleet_watch **ret);
 void fleet_watch_free(struct fleet_watch *w); /* w may be NULL. */

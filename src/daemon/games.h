@@ -3,8 +3,8 @@
  *
  * GameMode's scripts and launchers register games with gpuward guard game. Each game is
  * identified by its process: the end of one game does not end another, and a crashed game is
- * removed. The store keeps the games. After a restart of the service, games with a process that
- * still runs are known before the guard observes the first scene. */
+ * removed. Registrations are in the store. After a restart of the service, the games that still
+ * run are loaded before the guard observes the first scene. */
 #ifndef GW_DAEMON_GAMES_H
 #define GW_DAEMON_GAMES_H
 

@@ -59,7 +59,7 @@ static void warn_overridden(struct config_reader *r, const struct config_row *ro
 	config_value_print(&b, row, &is);
 	config_warn(r, at,
 		    "%s = %s is set here, so the profile \"%s\" (%.200s) does not set it to "
-		    "%s; remove it, or move it next to the profile",
+		    "%s; remove this line, or move it next to the profile",
 		    row->key, entry_text, r->c->guard_profile, profile->name, value);
 }
 
@@ -514,8 +514,8 @@ int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *mes
 	}
 	err = guard_config_make(&c, &s);
 	config_done(&c);
-	/* The policy owns everything that the other settings point to. Therefore nothing
-	 * else must be freed. */
+	/* The other members of s point only to memory of the policy, so there is nothing else
+	 * to free. */
 	*ret = s.policy;
 	return err;
 }

@@ -167,8 +167,8 @@ static void check_levels(struct config_reader *r, const struct guard_entry *e, u
 			    most);
 	if (e->given[GUARD_KEY_max_level] && most < own && own > 2)
 		config_complain(r, &e->place[GUARD_KEY_max_level],
-				"max_level = %u forbids everything that kind %s can do: it "
-				"acts at level %u",
+				"max_level = %u forbids everything that kind %s can do: this "
+				"kind acts at level %u",
 				most, policy_kind_name(kind), own);
 }
 

@@ -24,14 +24,15 @@
 /* A figure is passed to the guard again if it changed by more than this ratio. */
 #define CHANGE 0.1
 
-/* Xids that are in the kernel log at the first tick count as past. Of these, only entries
- * since the last load of the driver are used. Later entries are read at each tick, for
- * drivers that report no events. If both the kernel log and the driver report an Xid, it is
- * passed on once. Entries in the log of the real kernel are never about simulated GPUs. */
+/* Xids that are in the kernel log at the first tick are from before the start of the service.
+ * Of these, only the Xids since the last load of the driver are used. Later entries are read at
+ * each tick, because some drivers report no events. If both the kernel log and the driver
+ * report an Xid, the guard gets it once. The log of the real kernel never has Xids of simulated
+ * GPUs. */
 
-#define PAST 256 /* Maximum number of Xids that are kept from before the start. */
-/* Number of recent Xids that are kept. They show whether the other source (kernel log or
- * driver) has reported the same Xid. */
+#define PAST 256 /* Maximum number of stored Xids from before the start. */
+/* Number of stored recent Xids. They show whether the other source (kernel log or driver) has
+ * reported the same Xid. */
 #define RECENT 16
 /* If both sources report the same Xid within this time, the reports count as one. */
 #define SAME_NS (5 * NS_PER_S)
@@ -46,7 +47,7 @@ struct recent_xid {
 struct xid_log {
 	struct kernel_log *log;
 	bool real;       /* The log is that of this machine; false with --root. */
-	bool begun;      /* The entries from before the start were reported. */
+	bool begun;      /* The guard got the Xids from before the start. */
 	char state[200]; /* "ok", or why the log cannot be read. */
 	struct kernel_log_record past[PAST];
 	unsigned pasts;
@@ -54,8 +55,8 @@ struct xid_log {
 	unsigned next;
 };
 
-/* Opens the log. An unreadable log is not an error: it counts as empty, and its state says
- * why. */
+/* Opens the log. An unreadable log is not an error: it counts as empty, and `state` says why it
+ * is unreadable. */
 static int xid_log_new(struct gw_ctx *ctx, struct xid_log **ret)
 {
 	struct xid_log *l = calloc(1, sizeof(*l));
@@ -177,7 +178,7 @@ static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_n
 struct gpu_budget {
 	char uuid[96];
 	struct budget budget;
-	bool reported; /* The guard received a first report. */
+	bool reported; /* The guard got at least one report about this GPU. */
 	bool over;     /* A cap was exceeded at the last report. */
 };
 
@@ -200,7 +201,8 @@ struct guard_inputs {
 	char unattributed_why[GPUS][200];
 	/* Bit n is set if it was reported that one process matches this worker and worker n. */
 	uint32_t conflicts[POLICY_WORKERS];
-	/* Joules of the workers that left the configuration; see struct idle_economy. */
+	/* Sums of saved_j and spent_j (struct idle_economy) of the workers that a reload
+	 * removed. */
 	double former_saved_j, former_spent_j;
 };
 
@@ -269,8 +271,8 @@ static const char *budget_key(const struct gpu_budget *o, const char *what, char
 	return out;
 }
 
-/* Finds or adds the budget of a GPU. The store keeps the energy counter at the beginning of the
- * day, so that a restart does not lose what was used today. */
+/* Finds or adds the budget of a GPU. The store has the value of the energy counter at the
+ * beginning of the day, so that the energy of this day is known after a restart. */
 static struct gpu_budget *find_budget(const struct guard_inputs *b, const char *uuid)
 {
 	struct guard_inputs_parts *p = b->parts;
@@ -319,7 +321,7 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	(void)gw_device_value(d, GW_Q_POWER, &l.power_w);
 	l.energy_j = v->device[i].energy_joules;
 	over = budget_update(&o->budget, caps, &l, why, sizeof(why));
-	/* A cap that is new has no stored day yet. */
+	/* Also save at the first report, because no day is stored yet if the cap is new. */
 	if (caps->energy_j > 0 &&
 	    (!o->reported || o->budget.day != before.day || o->budget.base_j != before.base_j))
 		save_budget(b->g->config.store, o);
@@ -372,8 +374,8 @@ static bool has_changed(const struct idle_figures *a, const struct idle_figures 
 	       differs(a->idle_w, b->idle_w) || differs(a->reload_j, b->reload_j);
 }
 
-/* Learns the idle power of a worker's model and the energy of loading it. What was learned is
- * lost when the service stops. */
+/* Learns the idle power of a worker's model and the energy of loading the model. These figures
+ * are lost when the service stops. */
 static void learn_economy(const struct guard_inputs *b, const struct view *v, unsigned i,
 			  uint64_t now_ns)
 {
@@ -466,7 +468,8 @@ int guard_inputs_prepare(const struct guard_settings *settings, struct guard_inp
 	return 0;
 }
 
-/* Keeps what was learned about the workers. A worker with the same name is the same worker. */
+/* Copies the learned figures of each worker to the new configuration. Workers with the same
+ * name are the same worker. */
 static void keep_economy(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	const struct policy *old = b->parts->policy;
@@ -484,8 +487,8 @@ static void keep_economy(struct guard_inputs *b, struct guard_inputs_parts *p)
 	}
 }
 
-/* Keeps what each GPU used today. If the caps change, checks at the next tick whether the new
- * ones are exceeded. */
+/* Copies the energy that each GPU used today. If the caps change, the next tick checks whether
+ * the new caps are exceeded. */
 static void keep_budgets(struct guard_inputs_parts *p, const struct guard_inputs_parts *old)
 {
 	bool same = memcmp(&p->caps, &old->caps, sizeof(p->caps)) == 0;

@@ -1,9 +1,9 @@
-/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log,
- * games, the energy of idle models, and whether power and energy exceed their caps. It also
- * emits events about unattributed GPU use and about processes that match two workers.
- * 
- * It runs at the engine's ticks, on the main thread. Everything that it finds goes to the
- * guard through guard_recorder.c. */
+/* guard_inputs: the inputs of the guard other than scenes: Xids from the kernel log, games, the
+ * energy of idle models, and whether power and energy exceed their caps. It also emits events
+ * about unattributed GPU use and about processes that match two workers.
+ *
+ * It runs at the engine's ticks, on the main thread. All inputs go to the guard through
+ * guard_recorder.c. */
 #ifndef GW_DAEMON_GUARD_INPUTS_H
 #define GW_DAEMON_GUARD_INPUTS_H
 
@@ -20,10 +20,10 @@ struct guard_inputs;
 int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
-/* New settings (borrowed) are applied in two steps. guard_inputs_prepare() does what can
- * fail and returns 0 or -GW_E_NOMEM. Then guard_inputs_change() applies the parts and takes
- * ownership of them, or the caller frees them with free(). A change keeps games,
- * what was learned about workers, and what each GPU used today. It checks changed caps again. */
+/* New settings (borrowed) are applied in two steps. guard_inputs_prepare() allocates the new
+ * parts and returns 0 or -GW_E_NOMEM. Then the caller passes the parts to
+ * guard_inputs_change(), which applies and owns them, or frees them with free(). The games, the
+ * learned figures of the workers and the energy that each GPU used today stay the same. */
 struct guard_inputs_parts;
 int guard_inputs_prepare(const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);

@@ -1,8 +1,8 @@
 /* guard_recorder: the only file of the service that changes the guard. Every input passes
  * through it and is recorded, so that a recording explains every decision.
  *
- * A file that has grown to its limit is renamed to FILE.1. The next file begins with everything
- * that the guard knows. */
+ * A file that has grown to its limit is renamed to FILE.1. The next file begins with the whole
+ * state of the guard. */
 #include "guard_service_parts.h"
 
 #include "recording.h"
@@ -78,7 +78,7 @@ static const struct guard_record *record_of(const struct guard_service *g, const
 	return NULL;
 }
 
-/* Writes the workers and what is known about them. */
+/* Writes the workers and their records. */
 static void write_workers(struct guard_service *g, const struct policy *p,
 			  const struct guard_service_records *kept)
 {
@@ -176,7 +176,7 @@ static void move_away(struct guard_service *g)
 }
 
 /* Starts the next file if this one has reached its limit. Called before a scene, when all
- * decisions were fetched, so that the next file begins with everything that is known. */
+ * decisions were fetched, because the next file begins with the state of the guard. */
 static void turn_over(struct guard_service *g)
 {
 	struct recording_file *f = &g->recorder->file;

@@ -1,9 +1,9 @@
 /* guard_reload: replaces the configuration of a running guard.
- * 
- * An order that is running finishes under the old configuration. The new configuration waits
- * for it, and after a while no new orders start. After the change the scene thread may still
- * be in a driver call. Therefore the old settings are kept until that thread uses the new
- * policy. The mode that a person sets takes effect in the same way. */
+ *
+ * An order that is running finishes with the old configuration. The new configuration waits
+ * until no order is running; after HOLD_BACK_NS no new orders start. After the change the scene
+ * thread may still be in a driver call, so the old settings are freed only when that thread
+ * uses the new policy. A mode that a person sets takes effect in the same way. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -63,15 +63,17 @@ static const char *how_to_resume(int kind)
 
 static void log_gone(struct guard_service *g, const struct guard_record *r, int kind)
 {
-	guard_service_log(g, "warning",
-			  "worker %s was removed from the configuration while it is evicted "
-			  "(level %u): %s, or add it again and the guard resumes it",
-			  r->worker, r->level, how_to_resume(kind));
+	guard_service_log(
+		g, "warning",
+		"worker %s was removed from the configuration while it is evicted "
+		"(level %u): %s, or add the worker to the configuration again, and the "
+		"guard resumes it",
+		r->worker, r->level, how_to_resume(kind));
 }
 
-/* True if the worker of this record may still be evicted. After a reboot it is not. A kind
- * that stops its process may still be stopped. Another kind may be evicted if one of the
- * recorded processes still runs, or if none is recorded. */
+/* True if the worker of this record may still be evicted. After a reboot, no worker is evicted.
+ * A worker of a kind that stops its process may still be stopped. A worker of another kind may
+ * still be evicted if one of the recorded processes runs, or if none is recorded. */
 static bool may_be_evicted(const struct root *root, const struct guard_record *r,
 			   const struct guard_record_more *more, int kind)
 {
@@ -105,7 +107,8 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 	root_close(&root);
 }
 
-/* The records of workers that leave the configuration, copied before the new policy applies. */
+/* Records of the workers that the new configuration removes. They are copied before the change
+ * of the policy. */
 struct leaving {
 	struct guard_record record[POLICY_WORKERS];
 	enum policy_kind kind[POLICY_WORKERS];
@@ -124,9 +127,9 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	}
 }
 
-/* Removes a worker that left the configuration. Its record stays in the store if the worker is
- * evicted or held, because a person may resume the worker or add it to the configuration
- * again. */
+/* Handles a worker that the new configuration removed. Its record stays in the store if the
+ * worker is evicted or held, because a person may resume the worker or add it to the
+ * configuration again. */
 static void part_with_worker(struct guard_service *g, const struct guard_record *r,
 			     enum policy_kind kind)
 {
@@ -228,8 +231,8 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 				  fresh, left);
 }
 
-/* Everything that the change needs. It is acquired first, so that a failure leaves nothing half
- * done. */
+/* All memory and data that the change needs. It is prepared first, so that a failure cannot
+ * leave the change half done. */
 struct change {
 	struct retired *place;
 	struct guard_service_records *records;
@@ -368,10 +371,10 @@ void guard_reload_close(struct guard_service *g)
 	release_retired(g);
 }
 
-/* The mode that a person sets is state, not configuration. It is a document in the store
- * that outlives restarts and reloads, until a person returns to the configured mode. A
- * change takes effect like a reload that only changes the mode. So a running order finishes
- * first, and a recording has the change. */
+/* The mode that a person sets is state, not configuration. It is a document in the store and
+ * stays over restarts and reloads, until a person returns to the configured mode. A change
+ * takes effect like a reload that only changes the mode. So a running order finishes first, and
+ * the change is recorded. */
 
 #define MODE_KIND "guard-mode" /* Kind of the document in the store. */
 #define MODE_ID   "mode"

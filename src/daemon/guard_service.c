@@ -16,10 +16,11 @@
 #define RESTORE_NS (10 * NS_PER_S)
 /* Time between two scenes if there is no worker. Then only clients use the scenes. */
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
-/* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
+/* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an
+ * H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* Maximum time for which the service, before it ends, observes the workers that it has just
- * resumed. */
+/* When the service ends, it observes the workers that it has just resumed for at most this
+ * time. */
 #define LAST_SCENE_NS NS_PER_S
 /* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)
@@ -63,9 +64,9 @@ static uint64_t process_set(const struct scene *s)
 	return sum;
 }
 
-/* Reports that other processes are on the GPUs. An open of a GPU alone is not reported,
- * because monitoring programs open GPUs every few seconds. Returns true if a GPU was opened
- * or closed since the last scene. */
+/* Calls processes_changed() if the set of processes on the GPUs has changed. An open of a GPU
+ * alone is not reported, because monitoring programs open GPUs every few seconds. Returns true
+ * if a GPU was opened or closed since the last scene. */
 static bool follow_processes(struct guard_service *g, const struct scene *s)
 {
 	const uint64_t before = g->view.counts.triggered, set = process_set(s);
@@ -131,8 +132,8 @@ static void outcomes_ready(void *arg, int fd, uint32_t events)
 	scene_thread_trigger(g->scenes);
 }
 
-/* Stores counters that must not restart at 0 with the service. The store may become readable
- * after the first scenes. */
+/* Stores the counters that continue after a restart. The store may become readable only after
+ * the first scenes; then adds the stored values. */
 static void keep_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
@@ -401,8 +402,8 @@ static void observe_last(struct guard_service *g)
 	}
 }
 
-/* Logs workers with an unfinished order. The journal keeps the record, so that the next start
- * resumes the worker. */
+/* Logs workers with an unfinished order. Their records stay in the journal, so that the service
+ * resumes them when it starts again. */
 static void log_unfinished(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
@@ -410,11 +411,11 @@ static void log_unfinished(struct guard_service *g)
 			guard_service_log(g, "warning",
 					  "worker %s: the service stops before an order "
 					  "finished; the worker may stay evicted or refuse "
-					  "work until the next start resumes it",
+					  "work until the service starts again and resumes it",
 					  g->settings->policy.worker[i].name);
 }
 
-/* Resumes workers that may run, for at most RESTORE_NS. */
+/* Resumes the workers that may run. Waits at most RESTORE_NS for them. */
 static void resume_recorded_workers(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + RESTORE_NS;

@@ -1,6 +1,6 @@
 /* guard_service: runs the guard in the service. It observes, decides, writes the journal and
  * acts.
- * 
+ *
  * It runs on the main thread, except for the scene thread, the action threads and the event
  * watch. An order is carried out only after its record is in the store. If nothing can be
  * stored, evictions above level 2 (unload) are refused. Health and capacity are updated at the

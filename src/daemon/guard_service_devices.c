@@ -1,6 +1,5 @@
-/* guard_service_devices: what the guard keeps for each GPU: health, history of free memory,
- * number of evictions. Passes the readings of a tick and the events of the drivers to these
- * parts. */
+/* guard_service_devices: the health, the history of free memory and the number of evictions of
+ * each GPU. Updates them with the readings of each tick and the events of the drivers. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -241,7 +240,7 @@ int guard_service_events_stop(struct guard_service *g)
 	return event_watch_free(g->driver.watch) == 0 ? 0 : -GW_E_STATE;
 }
 
-/* Passes the consequences for the workers on this GPU to the guard. */
+/* Passes to the guard what the health of this GPU means for its workers. */
 static void update_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
 	const char *uuid = g->gpus.uuid[i];
@@ -387,8 +386,8 @@ static void clear_guard(struct guard_service *g, unsigned i, uint64_t now)
 		guard_service_reason(g, g->gpus.uuid[i], m.reason[r].reason, false, "", now);
 }
 
-/* Applies new settings and keeps the health of each GPU. If health is now disabled, clears the
- * reasons that came from health. */
+/* Applies new settings. The health of each GPU stays the same. If health monitoring is now
+ * disabled, clears the reasons that health gave to the guard. */
 void guard_service_health_swapped(struct guard_service *g)
 {
 	uint64_t now = guard_service_real_ns();

@@ -1,4 +1,4 @@
-/* guard_service_journal: logs decisions, and stores records, counts and durations of moves.
+/* guard_service_journal: logs decisions, and stores records, counters and durations of moves.
  * An order is carried out only after its record is stored. If records cannot be stored,
  * evictions above level 2 are refused. */
 #include "guard_service_parts.h"
@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Xids with a number below this limit are counted. NVIDIA's numbers are below 200. */
+/* Xids below this number are counted separately. NVIDIA's numbers are below 200. */
 #define XID_MOST           1024
-#define XID_UNKNOWN_NUMBER 999     /* Xids from XID_MOST on are counted under this number. */
+#define XID_UNKNOWN_NUMBER 999     /* All other Xids are counted under this number. */
 #define KIND               "guard" /* Kind of the documents in the store. */
-_Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker");
+_Static_assert(POLICY_WORKERS <= 32, "guard_service_journal.unsaved has a bit per worker");
 
 /* Highest level of an eviction that needs no journal, because the worker itself can undo it. */
 #define SAFE_LEVEL 2
@@ -60,8 +60,8 @@ static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
-/* Raises each total to the sum of the current workers' counts, if the total is less: a store of
- * an earlier version has no totals. */
+/* Raises each total to the sum of the counters of the current workers if the total is less,
+ * because the store of an earlier version has no totals. */
 static void sum_up(struct guard_counters *t)
 {
 	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
@@ -116,7 +116,7 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
-	store_commit(s); /* The service shows clients only counts that are stored. */
+	store_commit(s); /* The service shows a counter to clients only after it is stored. */
 }
 
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -172,7 +172,7 @@ static void save_moves(struct store *s, const struct move_worker *w)
 	}
 	json_object_end(&j);
 	json_end(&j);
-	/* If the store is full, only the estimates after the next start are worse. */
+	/* If this fails, only the estimates after the next start are worse. */
 	if (!text.err)
 		(void)store_put_row(s, MOVE_KIND, w->name, text.p, text.len, MOVE_DOCUMENTS);
 	buf_done(&text);
@@ -606,8 +606,8 @@ struct loading {
 	unsigned others; /* Number of records of workers that are not in the configuration. */
 };
 
-/* Loads a record. The number of records of removed workers is limited, so that configured
- * workers always have space. */
+/* Loads a record. Limits the number of records of workers that are not configured, so that
+ * there is always space for the configured workers. */
 static void load_record(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;

@@ -95,7 +95,8 @@ static int lock_file(int fd, const char *path, int64_t *ret_pid, char *message, 
 	}
 	err = errno == EWOULDBLOCK ? -GW_E_STATE : -GW_E_PERM;
 	*ret_pid = lock_holder(fd);
-	snprintf(message, size, "%s: %s", path, err == -GW_E_STATE ? "held" : strerror(errno));
+	snprintf(message, size, "%s: %s", path,
+		 err == -GW_E_STATE ? "locked" : strerror(errno));
 	return err;
 }
 
@@ -214,10 +215,11 @@ static void try_lock(struct guard_service *g, struct guard_service_lock *l, uint
 	become_actor(g, l);
 	if (err && !g->lock.unlocked_logged) {
 		g->lock.unlocked_logged = true;
-		guard_service_log(g, "warning",
-				  "cannot create a lock for a GPU (%s): a second enforcing "
-				  "gpuward would not be noticed",
-				  why);
+		guard_service_log(
+			g, "warning",
+			"cannot create a lock file for a GPU (%s): this gpuward would "
+			"not notice a second gpuward that moves workers",
+			why);
 	}
 }
 

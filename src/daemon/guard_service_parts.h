@@ -1,6 +1,6 @@
 /* guard_service_parts: shared by the files of the service's guard; no other file includes it.
  *
- * guard_service.c               scenes and outcomes in, the view out; start and stop
+ *   guard_service.c               start and stop; scenes and outcomes to the guard; the view
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
  *   guard_recorder.c              passes all input to the guard and records it
  *   guard_service_devices.c       the GPUs: readings of a tick, driver events, health
@@ -45,10 +45,10 @@ struct retired;        /* Old settings that a thread may still read. */
 /* Decisions, and the records that must be in the store before an order is carried out. */
 struct guard_service_journal {
 	struct loop_source *timer;
-	bool writing; /* Orders wait until their records are stored. */
+	bool writing; /* Records are being stored, and orders wait for them. */
 	bool failed;  /* The last write failed. */
-	/* Workers with unsaved records, one bit per worker. guard_service_pump() saves them
-	 * again. */
+	/* Workers with a record that could not be added to the store, one bit per worker.
+	 * guard_service_pump() tries again. */
 	uint32_t unsaved;
 	/* Workers with an order that waits until its restore data is stored, one bit per
 	 * worker. */
@@ -70,7 +70,7 @@ struct guard_service_gpus {
 	double evictions[GUARD_SERVICE_DEVICES];
 	unsigned count;
 	uint64_t process_set;      /* Hash of the set of processes in the last scene. */
-	struct worker_facts facts; /* What decides whether a checkpoint is possible. */
+	struct worker_facts facts; /* They decide whether a checkpoint is possible. */
 };
 
 /* Events of the drivers. */
@@ -112,9 +112,9 @@ struct guard_service {
 	bool ending; /* No more orders are carried out. */
 	struct guard_view view;
 	struct {
-		bool loaded; /* view.counts includes what earlier runs counted. */
+		bool loaded; /* The counters of earlier runs were added. */
 		/* Number of scenes of all runs. view.counts has the number at the last tick,
-		 * because a count is stored only once per tick. */
+		 * because the number is stored only once per tick. */
 		uint64_t scenes;
 	} counts;
 	struct guard_counters tally; /* Counters of the guard, including earlier runs. */
@@ -146,12 +146,13 @@ uint64_t guard_service_real_ns(void);
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Prepares settings for use: sets the mode that a person set, and logs what this process may
- * not see. If another service uses the same journal, switches to observe mode and logs that. */
+/* Prepares settings for use: replaces the configured mode by the mode that a person set, and
+ * logs if this process may not read a property of processes that the policy needs. If another
+ * service uses the same journal, switches to observe mode and logs this. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 
 /* guard_service_journal.c */
-/* Handles everything that follows from new input of the guard: decisions, records, orders. */
+/* Call it after new input of the guard: handles the new decisions, records and orders. */
 void guard_service_pump(struct guard_service *g);
 void guard_service_log_decisions(struct guard_service *g);
 /* Adds a record to the store. Returns 0, or -GW_E_SIZE if the record is too large or the queue
@@ -160,13 +161,13 @@ int guard_service_keep(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
 /* Call it after guard_service_keep() if guard_service_pump() does not follow. */
 void guard_service_commit(struct guard_service *g);
-/* Continues the orders that waited for the store, if it has written their records. */
+/* If the store has written all records, continues the orders that waited for them. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
 /* Loads the counters and creates the timer. */
 int guard_service_journal_open(struct guard_service *g);
 /* Updates view.journal. */
 void guard_service_journal_view(struct guard_service *g);
-/* Records of earlier runs. */
+/* The records that are in the store. */
 struct guard_service_records {
 	/* Also has records of removed workers. */
 	struct guard_record record[4 * POLICY_WORKERS];
@@ -175,25 +176,30 @@ struct guard_service_records {
 };
 /* Reads all records. The caller frees *ret with free(). Returns 0 or -GW_E_NOMEM. */
 int guard_service_records_read(struct guard_service *g, struct guard_service_records **ret);
-/* Finds the former root processes of the policy's workers. */
+/* Lists the root processes in the records of the policy's workers, for
+ * scene_builder_recall(). */
 void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
-/* Stores who requested the last hold or eviction of a worker, and why (`by`). `by` is "" if
- * that is unknown. */
+/* guard_service_set_requested() sets the text that names the requester and the reason of the
+ * last hold or eviction of a worker, as guard_client.who does. guard_service_requested()
+ * returns this text; "": unknown. */
 void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
 const char *guard_service_requested(const struct guard_service *g, const char *worker);
+/* Call it for each worker when the guard starts, and for each worker that a reload adds. If the
+ * worker has a record, passes the notes of the record to action_set_notes(), and the requester
+ * to guard_service_set_requested(). */
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
 /* Counters of the guard. They are in the store and continue after a restart. */
-/* Loads the sums and the counts of the policy's workers. Call it again after a reload. */
+/* Loads the totals and the counters of the policy's workers. Call it again after a reload. */
 void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
-/* Loads the Xid counts of a GPU. Only the first call per GPU reads the store. */
+/* Loads the Xid counters of a GPU. Only the first call per GPU reads the store. */
 void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
 
-/* These functions count a decision or an Xid, and store the new counts. */
+/* These functions count a decision or an Xid, and store the changed counters. */
 void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d);
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -228,8 +234,8 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Sets the time at which a reason is expected to end, and the sentence about that. The call
- * is not recorded, because no decision depends on it. */
+/* Sets what ends a reason, and the earliest time at which a timer ends it. The call is not
+ * recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);
@@ -292,7 +298,7 @@ void guard_reload_try(struct guard_service *g);
 void guard_reload_mode(struct guard_service *g);
 /* True if no new orders may start, because a reload waits. */
 bool guard_reload_waits(const struct guard_service *g);
-/* Drops the waiting settings. */
+/* Frees the new settings that wait to be applied. */
 void guard_reload_drop(struct guard_service *g);
 /* Frees the old settings. Call it when no thread reads them any more. */
 void guard_reload_close(struct guard_service *g);

@@ -111,8 +111,8 @@ static bool write_documents(struct guard_service *g)
 	return !err || err == -GW_E_TIMEOUT;
 }
 
-/* Stores a reservation. Its key is in the same document, so that a client can repeat its request
- * after a crash. */
+/* Stores a reservation. The same document has the key of the request, so that the client can
+ * repeat its request after a crash. */
 static void store_reservation(struct guard_service *g, const struct guard_view_room *room)
 {
 	struct guard_room_record r = { .start_ticks = room->start_ticks,
@@ -217,8 +217,10 @@ static void load_reservation(void *arg, const char *id, const char *json)
 					  .start_ticks = r.start_ticks,
 					  .granted = r.granted };
 	watch_owner(g, r.room.id, fd);
-	guard_service_log(g, "info", "reservation %s of %.0f MiB on %s continues", id,
-			  (double)r.room.bytes / 1048576, r.room.gpu);
+	guard_service_log(g, "info",
+			  "reservation %s of %.0f MiB on %s continues after the restart of the "
+			  "service",
+			  id, (double)r.room.bytes / 1048576, r.room.gpu);
 }
 
 void guard_service_rooms_open(struct guard_service *g)
@@ -267,8 +269,8 @@ const char *guard_service_requested(const struct guard_service *g, const char *w
 	return "";
 }
 
-/* Stores who requested a hold or an eviction. If the worker is already held evicted, a later
- * request to evict does not replace the name, because the hold is stronger. */
+/* Stores who requested a hold or an eviction. If a hold keeps the worker evicted, a later
+ * request to evict does not replace the requester of the hold, because the hold is stronger. */
 static void note_requester(struct guard_service *g, unsigned worker, enum guard_request what,
 			   const char *who)
 {
@@ -408,8 +410,9 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	return err;
 }
 
-/* The client may use the memory after it was granted, so the reservation stays granted when the
- * memory is in use. Only a repeated request needs this after a restart, and it has a key. */
+/* After the grant, the client uses the memory. Therefore `granted` stays true, although the
+ * memory is no longer free. After a restart, only a repeated request needs `granted`, so it is
+ * stored only for a request with a key. */
 static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *message, size_t size)
 {
 	struct guard_service *g = engine;
@@ -431,7 +434,8 @@ static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *messa
 	return got;
 }
 
-/* Returns 0, or -GW_E_ARG if the process belongs to a worker, which would leave for itself. */
+/* Returns 0, or -GW_E_ARG if the process belongs to a worker, because that worker would then
+ * leave the GPU for itself. */
 static int check_no_worker(const struct guard_service *g, const struct root *root, int64_t pid,
 			   char *message, size_t size)
 {
@@ -474,7 +478,7 @@ static int check_game(struct guard_service *g, int64_t *pid, const struct guard_
 	return guard_user_wait_ns(g->guard, by->uid, guard_service_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
-/* Stores the game before the client gets its answer, unless the disk is slow. */
+/* Waits at most KEEP_NS until the game is stored, before the client gets its answer. */
 static void store_game(struct guard_service *g, int64_t pid, bool kept)
 {
 	int err = kept ? store_flush(g->config.store, KEEP_NS) : -GW_E_SIZE;
@@ -499,8 +503,8 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	/* Reset the user. Otherwise, if no game was added, the next input would have this
-	 * user. */
+	/* Reset the user. If no game was added, the user would otherwise apply to the next
+	 * input. */
 	guard_service_for(g, -1);
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {

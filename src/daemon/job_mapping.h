@@ -1,6 +1,6 @@
 /* job_mapping: reads the directory in which a batch system's prolog records the jobs of a
  * GPU.
- * 
+ *
  * dcgm-exporter reads the same directory with --hpc-job-mapping-dir. It has one file per
  * GPU, named by the index of the GPU ("0") or by GPU and MIG GPU instance ("0.7"), with one
  * job id per line. A file is read at most once per second, or earlier if inotify reports a

@@ -9,7 +9,7 @@
 
 struct buf;
 
-/* What is recorded about a worker in addition to struct guard_record. */
+/* The part of a worker's record that struct guard_record does not have. */
 struct guard_record_more {
 	char kind[24]; /* Kind of the worker. "" if it is unknown. */
 	/* The record is from another boot. Set when the record is read, never written. */
@@ -28,14 +28,15 @@ void guard_record_write(struct buf *out, const struct guard_record *r,
 int guard_record_read(const char *json, struct guard_record *ret,
 		      struct guard_record_more *ret_more);
 
-/* A reservation with the start time of its owner process, the wall time of its end, the wall
- * time of the record, and the key of the request that made it. The wall time of its end is 0 if
- * the reservation has no end; that of a record of an earlier version is 0. */
+/* A reservation in the store. */
 struct guard_room_record {
-	struct guard_reservation room; /* Stored: id, gpu, bytes, pid and uid. */
-	uint64_t start_ticks, until_wall_ns, wall_ns;
-	struct guard_view_key key;
-	bool granted; /* see struct guard_view_room */
+	struct guard_reservation room; /* Only id, gpu, bytes, pid and uid are stored. */
+	uint64_t start_ticks;          /* Start time of the owner process. */
+	uint64_t until_wall_ns;        /* Wall time of the end. 0 if there is no end. */
+	/* Wall time at which the record was written. 0 if an earlier version wrote it. */
+	uint64_t wall_ns;
+	struct guard_view_key key; /* Key of the request that made the reservation. */
+	bool granted;              /* see struct guard_view_room */
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
 /* Returns 0 or -GW_E_PARSE. */

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the process's pid in its own namespace. Returns 0 if that is our namespace, or if
- * it is unknown. */
+/* Returns the pid that the process has in its own pid namespace. Returns 0 if it is in our
+ * namespace, or if its namespace is unknown. */
 static int64_t inner_pid(const struct root *root, int64_t pid)
 {
 	char path[64], text[4096], *p;
@@ -27,8 +27,8 @@ static int64_t inner_pid(const struct root *root, int64_t pid)
 	return n > 1 ? inner : 0;
 }
 
-/* Returns the pid in our namespace for the pid `named` that a client sent. Returns 0 if it
- * is unknown. */
+/* Converts the pid `named`, which a client sent, to our pid namespace. Returns 0 if this is not
+ * possible. */
 static int64_t outer_pid(const struct root *root, int64_t named, const struct guard_client *by)
 {
 	int64_t inside;

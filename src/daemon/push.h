@@ -3,7 +3,8 @@
  *
  * The main thread makes a record of the metrics page. A writer thread appends it to the queue
  * on disk, and a sender thread takes records from the queue. So neither a slow server nor a
- * slow disk delays the service, and records are on disk while the sender waits for an answer. */
+ * slow disk delays the service, and records are on disk while the sender waits for an
+ * answer. */
 #ifndef GW_DAEMON_PUSH_H
 #define GW_DAEMON_PUSH_H
 

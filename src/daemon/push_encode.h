@@ -16,9 +16,8 @@ enum push_protocol { PUSH_REMOTE_WRITE = 1, PUSH_OTLP = 2 };
 #define PUSH_LABELS_MAX 16
 #define PUSH_TEXT_MAX   256
 
-/* What every series gets in addition to its own labels. With remote write, these are labels.
- * With OTLP, they are attributes of the resource (service.name, service.instance.id,
- * host.name and the labels). */
+/* The labels that every series gets in addition to its own labels. With OTLP, these are
+ * attributes of the resource (service.name, service.instance.id, host.name and the labels). */
 struct push_identity {
 	char job[PUSH_TEXT_MAX], instance[PUSH_TEXT_MAX], host[PUSH_TEXT_MAX];
 	struct {

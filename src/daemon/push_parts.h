@@ -52,10 +52,10 @@ struct push {
 	struct push_queue *queue; /* NULL if the queue is not open. */
 	struct view_push status;
 	char refusal[600]; /* Why samples were last dropped. "" if that is already logged. */
-	/* What happened to the queue, one line per event. "" if it is logged. */
+	/* Events of the queue that are not logged yet, one line per event. */
 	char notice[1000];
-	/* Wall time of the last record in a queue that was just opened. 0 if there was no record,
-	 * or if the main thread has taken the time. */
+	/* Wall time of the last record in a queue that was just opened. 0 if there was no
+	 * record, or if the main thread has taken the time. */
 	int64_t opened_ms;
 	/* The newest record, if it could not be written to the disk. It is sent from memory. */
 	struct push_pending loose;

@@ -41,8 +41,8 @@ struct push_queue {
 	uint64_t front; /* Position of the next record in the first segment. */
 	uint64_t next_number;
 	int active; /* Descriptor of the last segment, open for writing. -1 if there is none. */
-	/* It is possible that records, or the name of the last segment, are not on disk yet. */
-	bool unsynced, unsynced_name;
+	bool unsynced;      /* Records may not be on disk yet. */
+	bool unsynced_name; /* The name of the last segment may not be on disk yet. */
 	int state; /* Descriptor of the file "state", which is also the lock of the folder. */
 	uint64_t state_writes;
 	struct push_queue_status status;
@@ -215,9 +215,9 @@ static int append_record(struct push_queue *q, const struct push_record *r)
 	return 0;
 }
 
-/* Skips damaged bytes at the front: advances to the next valid record of the first segment,
- * or to its end, and counts what is lost. If memory or descriptors are missing, skips
- * nothing and returns false. */
+/* Skips damaged bytes at the front: advances to the next valid record of the first segment, or
+ * to the end of the segment, and counts the lost samples. If memory or descriptors are missing,
+ * skips nothing and returns false. */
 static bool skip_damage(struct push_queue *q, char *message, size_t size)
 {
 	struct push_segment *s = &q->segment[0];
@@ -236,7 +236,7 @@ static bool skip_damage(struct push_queue *q, char *message, size_t size)
 	free(p);
 	lost = s->samples > left.samples ? s->samples - left.samples : 0;
 	push_segment_path(q->dir, s->number, path, sizeof(path));
-	/* Damage that was there when the queue was opened is already reported. */
+	/* Damage that was found when the queue was opened is already reported. */
 	if (s->bytes > left.bytes)
 		snprintf(message, size,
 			 "%llu bytes of %s %s and are skipped; about %llu samples are lost",
@@ -436,8 +436,8 @@ static int list_segments(struct push_queue *q, char *message, size_t size)
 	return 0;
 }
 
-/* Counts what waits in a segment after position `front`. Sets its size to the end of its last
- * valid record. */
+/* Counts the records that wait in a segment after position `front`. Sets the size of the
+ * segment to the end of its last valid record. */
 static void scan_segment(struct push_queue *q, struct push_segment *s, uint64_t front,
 			 char *message, size_t size)
 {

@@ -1,8 +1,8 @@
 /* push_queue: keeps records that wait to be pushed in files, so that the records survive an
  * outage of the server, kill -9 and a loss of power.
- * 
+ *
  * The folder has two kinds of files. Records are appended to segments, which are numbered.
- * The file "state" has the position up to which the server has accepted everything. Damaged
+ * The file "state" has the position of the first waiting record. Damaged
  * bytes are skipped, and when the queue is full, the oldest segment is deleted. One thread
  * may add records while another thread takes them. A second process cannot open the same
  * folder. */

@@ -2,7 +2,7 @@
  *
  * A record is a head with a checksum, and the payload. Damaged bytes between records are found
  * and skipped. Only regular files of a sane size are read, and opening never blocks.
- * push_queue.c decides which segments there are. */
+ * push_queue.c decides when a segment begins and when it is deleted. */
 #ifndef GW_DAEMON_PUSH_SEGMENT_H
 #define GW_DAEMON_PUSH_SEGMENT_H
 
@@ -32,7 +32,7 @@ void push_record_write_head(char head[static PUSH_RECORD_HEAD], const struct pus
  * `room`. */
 bool push_record_read_head(const char *head, uint64_t room, struct push_record *ret);
 
-/* True if the checksum in the head fits the rest of the head and the payload. */
+/* True if the checksum in the head matches the other fields of the head and the payload. */
 bool push_record_is_intact(const char *head, const struct push_record *r, const char *payload);
 
 /* Finds the first valid record at or after `from` in the bytes of a segment. Returns its

@@ -1,5 +1,5 @@
 /* The two threads of the push: the writer stores each record in the queue on disk, and the
- * sender sends what the queue has. push.c starts and stops them. */
+ * sender sends the records of the queue. push.c starts and stops both threads. */
 #include "push_parts.h"
 
 #include "push_wire.h"
@@ -115,7 +115,8 @@ void push_close(struct push *p)
 	p->send.http = NULL;
 }
 
-/* Lets the sender try for two seconds to send what waits, and waits until it pauses. */
+/* Gives the sender two seconds to send the waiting records, and waits until the sender
+ * pauses. */
 static void pause_sender(struct push *p)
 {
 	atomic_store(&p->until_ns, clock_mono_ns(clock_real()) + PUSH_STOP_NS);
@@ -176,7 +177,8 @@ static void set_loose(struct push *p, const struct push_pending *x)
 	mailbox_unlock(&p->sender);
 }
 
-/* Adds a record to the queue. A notice is logged, and a problem is shown. */
+/* Adds a record to the queue. A notice of the queue is logged, and a problem appears in the
+ * status. */
 static int add_pending(struct push *p, const struct push_pending *x)
 {
 	struct push_record r = x->r;
@@ -344,8 +346,8 @@ static void send_refused(struct push *p, const struct push_batch *b,
 
 /* Sends one batch. body has space for the length at its beginning. Returns true if the batch
  * can leave the queue: the server accepted it, or it is a single record that is dropped.
- * Returns false if it must be sent again. If the server refused a batch of several records,
- * they are then sent one by one. */
+ * Returns false if the batch must be sent again. If the server refused a batch of several
+ * records, the records are sent again one by one. */
 static bool send_batch(struct push *p, const struct push_batch *b, struct buf *body)
 {
 	uint64_t now = clock_mono_ns(clock_real()), until = atomic_load(&p->until_ns);
@@ -460,7 +462,8 @@ static bool sender_wait(struct push *p)
 			continue;
 		}
 		if (p->sender.stop || p->state == PUSH_PAUSES) {
-			/* Send what waits before the pause, unless the last request failed. */
+			/* Send the waiting records before the pause, unless the last request
+			 * failed. */
 			go = p->state != PUSH_PAUSED && work && !p->send.failures &&
 			     now < atomic_load(&p->until_ns);
 			if (go || p->sender.stop)

@@ -3,8 +3,8 @@
  *
  * The guard is pure: the same input gives the same decisions. guard/scene.h writes the scenes;
  * this module writes the lines between them. A file may hold several runs of the service. Each
- * run begins with its policy, and with everything that the guard knew if the recording began
- * while the guard ran. */
+ * run begins with its policy; if the recording began while the guard ran, the state of the
+ * guard follows. */
 #ifndef GW_DAEMON_RECORDING_H
 #define GW_DAEMON_RECORDING_H
 
@@ -28,8 +28,8 @@ void recording_policy(struct buf *out, const struct policy *p);
  * that apply when the recording begins. */
 void recording_state(struct buf *out, const struct guard *g);
 /* Writes one worker. Call it once per worker after recording_begin() or recording_swap().
- * Later lines name a worker by its position. record is what the guard knows about the
- * worker, or NULL. */
+ * Later lines name a worker by its index. record is the guard's record of the worker, or
+ * NULL if there is none. */
 void recording_worker(struct buf *out, unsigned worker, const char *name,
 		      const struct guard_record *record);
 /* A change of policy is written by recording_swap(), then recording_policy() and

@@ -35,14 +35,14 @@ struct recording_reader {
 	/* Times of the run's last scene. 0 if no scene was read yet. */
 	uint64_t wall_ns, mono_ns;
 	uint64_t last_id; /* The last id before this run. */
-	unsigned form;
-	bool swapping; /* True between swap and swapped. */
-	bool in_state; /* True between the first and the last state line. */
+	unsigned form;    /* Format version of this run; see RECORDING_FORM. */
+	bool swapping;    /* True between swap and swapped. */
+	bool in_state;    /* True between the first and the last state line. */
 	struct guard_state_reader state;
 	/* The workers that the run had before a swap, one bit per position in the policy. */
 	uint32_t known;
-	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). They
-	 * differ if another policy gives other orders. */
+	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). The ids
+	 * differ if the replay uses another policy, because that policy gives other orders. */
 	struct {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
@@ -315,7 +315,7 @@ static int policy_position(const struct recording_reader *t, uint64_t worker)
 	return at < (int)p->workers ? at : -1;
 }
 
-/* Returns the set of the policy's workers that the recording has. */
+/* Returns the workers of the policy that the recording has named, one bit per worker. */
 static uint32_t known_workers(const struct recording_reader *t)
 {
 	uint32_t set = 0;
@@ -743,8 +743,8 @@ int recording_read(struct recording_reader *t, const char *line)
 	return err ? err : read_scene(t, line);
 }
 
-/* Reads a line if it is a scene or assigns the workers; skips it otherwise. Returns 1 if *ret is
- * a new scene, 0, or an error. */
+/* Reads a line if it is a scene or names the workers; skips other lines. Returns 1 if *ret is a
+ * new scene, 0 if not, or an error. */
 static int read_only_scene(struct recording_reader *t, const char *line, struct scene *ret)
 {
 	struct words w;
@@ -826,7 +826,7 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 		t->given = *p;
 	t->dry = dry;
 	buf_init(&t->text, 1 << 20);
-	run_begin(t, 1, 0); /* The beginning may be missing, or the file has only scenes. */
+	run_begin(t, 1, 0); /* A file may have no "begin" line before its first scene. */
 	*ret = t;
 	return 0;
 }

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 
 /* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list. Therefore scenes
- * are built at short intervals for one second. */
+ * are built at short intervals for one second after a GPU was opened. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 #define FIRST_NS      (100 * NS_PER_MS)
@@ -28,7 +28,7 @@ struct scene_thread {
 	uint64_t triggered;
 	struct scene_builder_stats stats; /* Statistics of the builder at the last scene. */
 	const struct policy *policy;
-	struct scene_builder_formers formers; /* Former processes of the workers. */
+	struct scene_builder_formers formers; /* For scene_builder_recall(). */
 	/* Sequence numbers of `policy` and of the policy that the builder uses. */
 	uint64_t wanted, taken;
 	/* Used by the scene thread only. */

@@ -24,9 +24,9 @@ int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
  * and everything that it uses then stay in memory. */
 int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns);
 
-/* Sets a new policy (borrowed) and the former processes of its new workers. No more scenes of
- * the old policy arrive, and a new scene is built at once. The thread may use the old policy
- * until scene_thread_settled() is true, because a driver can hang. */
+/* Sets a new policy (borrowed); f has the same meaning as in scene_builder_recall(). No more
+ * scenes of the old policy arrive, and a new scene is built at once. The thread may use the old
+ * policy until scene_thread_settled() is true, because a driver can hang. */
 void scene_thread_policy(struct scene_thread *k, const struct policy *p,
 			 const struct scene_builder_formers *f);
 bool scene_thread_settled(struct scene_thread *k);

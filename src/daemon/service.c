@@ -51,7 +51,7 @@ struct service {
 	struct uevent *uevent;
 	struct fleet_watch *fleet; /* NULL if no Prometheus is configured. */
 	struct api api;
-	struct textfile textfile; /* Written if path is not empty. */
+	struct textfile textfile; /* Not used if its path is empty. */
 	struct push *push;        /* NULL until a push is configured. */
 	struct log_latch store_bad, no_gpus, rests;
 	struct notify notify;
@@ -567,8 +567,8 @@ static int open_engine(struct service *s)
 		&s->engine);
 }
 
-/* Returns true if a line of the log is visible where standard output goes, such as on a terminal
- * or in the journal. */
+/* Returns true if a line of the log is visible where standard output goes, such as on a
+ * terminal or in the journal. */
 static bool log_is_stdout(const struct log *l)
 {
 	struct stat out, log;

@@ -52,8 +52,8 @@ static struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
 	snprintf(e.who, sizeof(e.who), "%s", o->who);
 	memcpy(e.after, o->value, sizeof(e.after));
-	/* `before` is the value before gpuward's first change. If another program changed the
-	 * setting since then, `before` is the value that the other program set. */
+	/* The value to restore is the value before gpuward's first change, or the value that
+	 * another program has set since then. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
 	if (ours)
 		memcpy(e.earlier, old->after, sizeof(e.earlier));
@@ -65,7 +65,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The order was not carried out: the entry is again as it was before the order. */
+	/* The order was not carried out. The entry gets its values from before the order. */
 	MANAGE_FATE_UNDONE,
 };
 
@@ -243,8 +243,8 @@ static void row_end(struct manage_journal *j, struct row *w)
 	row_drop(j, w);
 }
 
-/* Undoes what an order that was not carried out changed in its entry. If the order was refused
- * before anything was stored, the row is not pending, and there is nothing to undo. */
+/* Restores the entry of an order that was not carried out. If the order was refused before the
+ * entry was changed, the row is not pending, and there is nothing to restore. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)
@@ -254,8 +254,8 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* If this fails, the store keeps the newer document, which also allows a restore;
-	 * see manage_entry.earlier. */
+	/* If this fails, the document with the value of the order stays in the store. It also
+	 * allows a restore; see manage_entry.earlier. */
 	row_save(j, &w->e);
 }
 
@@ -287,9 +287,10 @@ static void log_outcome(struct manage_journal *j, const struct manage_order *o,
 		snprintf(text, sizeof(text), "%s: %s", o->who, r->message);
 	else
 		snprintf(text, sizeof(text), "%s: %s%s", o->who, r->message,
-			 r->restored_on_exit ? "; restored when the service stops"
-			 : o->keep           ? "; kept when the service stops"
-					     : "");
+			 r->restored_on_exit
+				 ? "; the old value is restored when the service stops"
+			 : o->keep ? "; the new value stays when the service stops"
+				   : "");
 	j->log(j->arg, o->uuid, r->error ? "warning" : "info", text);
 }
 
@@ -323,11 +324,11 @@ struct order {
 	struct manage_result result;
 };
 
-/* One batch of orders is carried out at a time: one order of a client, or the orders that restore
- * everything. */
+/* One batch of orders is carried out at a time: one order of a client, or the orders that
+ * restore everything. */
 enum settings_state {
 	SETTINGS_IDLE,
-	/* The reader thread checks and sets. Only it uses order, result and stored. */
+	/* The reader thread runs the orders. Only that thread uses order, result and stored. */
 	SETTINGS_RUNNING,
 	/* The reader thread has checked, and the old value is being stored. */
 	SETTINGS_STORING,
@@ -470,8 +471,9 @@ static void storing_poll(void *arg, uint64_t now_ns)
 	}
 }
 
-/* Stores the old value of the order, so that a start after a crash finds it. Then the order runs
- * again. If another program changes the setting in between, its new value is stored too. */
+/* Stores the old value of the order, so that a start after a crash finds it. Then the order
+ * runs again. If another program changes the setting in between, its new value is stored
+ * too. */
 static void storing_begin(struct settings *s)
 {
 	uint64_t now_ns = clock_mono_ns(clock_real());
@@ -489,7 +491,8 @@ static void storing_begin(struct settings *s)
 	storing_poll(s, now_ns);
 }
 
-/* Continues with a batch that the reader thread has finished. Returns false if there is none. */
+/* Continues with a batch that the reader thread has finished. Returns false if there is
+ * none. */
 static bool settings_continue(struct settings *s)
 {
 	bool returned;

@@ -35,9 +35,9 @@ int settings_new(const struct settings_config *config, struct settings **ret);
 /* Call it after the reader stopped. */
 void settings_free(struct settings *s);
 
-/* Restores everything that is still changed, also what an earlier run left changed. Call it after
- * the first reading, and when the store becomes readable late (store_news()). No setting has
- * changed in between, because a setting is changed only if the store has its old value. */
+/* Restores everything that is still changed, also what an earlier run left changed. Call it
+ * after the first reading, and when the store becomes readable late (store_news()). No setting
+ * has changed in between, because a setting is changed only if the store has its old value. */
 void settings_restore(struct settings *s);
 
 /* Starts the shutdown after the loop has stopped: refuses new changes and restores everything.
@@ -71,9 +71,10 @@ unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *ou
  * orders unchanged. */
 void manage_journal_fill(struct manage_journal *j, struct manage_order *o);
 
-/* Begins the entry of an order that is about to change the value `before`: adds its document to
- * the next batch of the store. Returns 0, -GW_E_NOMEM or -GW_E_SIZE. The caller may call it again
- * with another value, and ends it with manage_journal_done(), also after an error. */
+/* Begins the entry of an order that is about to change the value `before`: adds the entry's
+ * document to the next batch of the store. Returns 0, -GW_E_NOMEM or -GW_E_SIZE. The caller may
+ * call this function again with another value. It must call manage_journal_done() at the end,
+ * also after an error. */
 int manage_journal_begin(struct manage_journal *j, const struct manage_order *o,
 			 const double before[2]);
 

@@ -148,8 +148,8 @@ static bool sign_fits(const struct setup_sign *s, const struct setup_process *p)
 		return false;
 	if (s->word && !has_word(p, s->word))
 		return false;
-	/* The name of such a program is too common. Therefore its path or its working folder
-	 * must contain s->place. */
+	/* s->place is set if the name of the program is common. The path or the working folder
+	 * of the program must then contain s->place. */
 	return !s->place || has_text(script, s->place) || has_text(p->folder, s->place);
 }
 
@@ -190,7 +190,7 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 	ret->lacks = s->needs && *s->needs && !has_all(p, s->needs);
 	ret->stuck = s->stuck && option_value(p, s->stuck);
 	script = script_of(p, &module);
-	/* A path that does not fit would have a wrong end. It counts as unknown. */
+	/* A path that does not fit counts as unknown, because the cut path would be wrong. */
 	if (!copy_text(ret->script, sizeof(ret->script), module ? module : script))
 		ret->script[0] = '\0';
 	model = option_value(p, "--config");

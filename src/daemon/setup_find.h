@@ -1,5 +1,5 @@
 /* setup_find: finds the inference servers that run on this machine, for `gpuward setup`.
- * 
+ *
  * It reads only /proc: command lines, control groups and listening sockets. No server gets a
  * request, so no model is loaded and no server is woken or blocked. guard/kind_signs.def has
  * one row per kind. */
@@ -79,7 +79,7 @@ struct setup_process {
 /* Returns the row that fits the process, or NULL. Pure. */
 const struct setup_sign *setup_recognise(const struct setup_process *p);
 
-/* Fills what the command line says about a recognised server: port, model, missing options.
+/* Reads the port, the model and missing options of a recognised server from its command line.
  * Pure. */
 void setup_read_command(const struct setup_process *p, struct setup_server *ret);
 

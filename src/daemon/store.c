@@ -221,11 +221,11 @@ bool store_news(struct store *s)
 	return true;
 }
 
-/* The file is opened at the start or later, and its contents are loaded. While the file
- * cannot be opened for writing (full disk, read-only, locked by another program), the thread
- * retries. Meanwhile each query opens its own connection for reading, because a permanent
- * one would block the thread. Values that were counted before the file became readable are
- * added to the counts of the file. */
+/* The file is opened and its counts are read at the start or later. While the file cannot be
+ * opened for writing (full disk, read-only, locked by another program), the thread tries again.
+ * During this time each query opens its own connection for reading, because a permanent
+ * connection would block the thread. Counts from before the file became readable are added to
+ * the counts of the file. */
 
 #define RETRY_WAIT_MS 200 /* Short, because a reader may wait for the retry. */
 #define COUNTS_MAX    (4u << 20)
@@ -320,9 +320,8 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* Adds the counts of the file to what was counted before the file was readable. late is true
- * if the file was not readable at the start: `base` then keeps the counts of the file until
- * store_news() reports the file to the user of the store. */
+/* Adds the counts of the file to the counts since the start. late is true if the file was not
+ * readable at the start; the state is then STORE_LOADED, in which counter.base is used. */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;
@@ -367,7 +366,7 @@ static bool load_file(struct store *s, sqlite3 *db, bool late)
 	return rc == SQLITE_DONE;
 }
 
-/* Loads the contents at the start, if they are readable. */
+/* Reads the counts and the last event id at the start, if the file is readable. */
 static void store_file_load(struct store *s)
 {
 	sqlite3 *db = s->writer.db ? s->writer.db : store_reader(s);
@@ -490,8 +489,8 @@ static int use_memory(struct store *s, char *message, size_t size)
 		size_t n = strlen(message);
 
 		snprintf(message + n, size - n,
-			 "; everything is kept in memory only until this is fixed and gpuward "
-			 "is restarted");
+			 "; until this is fixed and gpuward is restarted, everything is kept "
+			 "in memory only");
 		s->report.why_memory = strdup(message);
 		atomic_store(&s->report.state,
 			     s->report.why_memory ? s->report.why_memory : "no memory");

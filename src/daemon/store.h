@@ -27,13 +27,13 @@ const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
 
-/* Writes a sentence about what happened to the file since the last call, for example that it
- * was corrupt and was moved aside. Returns false if nothing happened. */
+/* Writes the last notice of the store, for example that the file was corrupt and was moved
+ * aside. Returns false if there is no notice, or if it was returned before. */
 bool store_notice(struct store *s, char *out, size_t size);
 
-/* True if the store is a file with known contents. False if stored data would not survive the
- * process; this can change to true when a file that was unreadable at the start becomes
- * readable. May be called from any thread. */
+/* True if the store is a file and store_count_known() returns true. False if stored data may
+ * not survive the process; this can change to true when a file that was unreadable at the start
+ * becomes readable. May be called from any thread. */
 bool store_lasting(struct store *s);
 
 /* True if another gpuward used the file at the start. The guard then only observes, even if the
@@ -41,22 +41,24 @@ bool store_lasting(struct store *s);
  * no journal, and the other guard would undo them. */
 bool store_shared(const struct store *s);
 
-/* Returns the value that the count had at the start. Returns 0 if the store has no such
- * count, or if its value is not known yet. */
+/* Returns the value that the count had when the file was opened. Returns 0 if the file has no
+ * such count, or while store_count_known() returns false. */
 double store_count(struct store *s, const char *key);
-/* Returns the last value that was set, or else the value at the start. */
+/* Returns the last value that was set, or else the same value as store_count(). */
 double store_count_now(struct store *s, const char *key);
-/* Returns false while the file is not readable yet. Values that are set meanwhile are added to
- * those of the file. */
+/* Returns false while the counts of the file are not read, or while store_news() has not
+ * reported them yet. A count that is set during this time is added to the count of the file. */
 bool store_count_known(struct store *s);
-/* Returns true once, when a file becomes readable that was not readable at the start.
- * store_count(), documents, events and ids are then those of the file. From then on values are
- * stored as they are set, so the caller must add store_count() to what it counted. */
+/* Returns true once, when a file becomes readable that was not readable at the start. From then
+ * on, store_count(), the documents, the events and their ids are those of the file, and the
+ * store no longer adds store_count() to the values that the caller sets. So the caller must add
+ * it to its own counts. */
 bool store_news(struct store *s);
-/* Adds a value to the next batch. A value that is lower than before is ignored. */
+/* Sets a count in the next batch. A value that is lower than the last one is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
-/* Works like store_set_count(), but a lower value replaces a higher one: for dates, which fall
- * if the clock was ahead. Call it only while store_count_known() returns true. */
+/* Works like store_set_count(), but a lower value replaces a higher one. It is for times,
+ * because a time that was stored while the clock was ahead must be replaced. Call it only while
+ * store_count_known() returns true. */
 void store_replace_count(struct store *s, const char *key, double value);
 
 /* Prepares the event ids of this run. Call it once, before the first event. Ids grow across
@@ -79,8 +81,8 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 int store_put_document(struct store *s, const char *kind, const char *id, const char *json,
 		       size_t size);
 /* Works like store_put_document(), but keeps at most `most` documents of the kind, and does not
- * wait for the disk: after a power failure, the document and the counts in the same commit are
- * either both lost or both stored. */
+ * wait for the disk. After a power failure, either both the document and the counts of the same
+ * commit are stored, or both are lost. */
 int store_put_row(struct store *s, const char *kind, const char *id, const char *json,
 		  size_t size, unsigned most);
 /* Passes the latest max documents of a kind to each, oldest first. Returns their number, or
@@ -122,13 +124,13 @@ int store_history(struct store *s, const char *uuid, enum view_history column,
  * writes it in one transaction. */
 void store_commit(struct store *s);
 
-/* True if everything that was committed is in the file. Also true if it cannot be written:
- * there is no file, or the last attempt failed. */
+/* True if all committed data is in the file, and also if the data cannot be written, because
+ * there is no file or the last attempt failed. */
 bool store_settled(struct store *s);
-/* Waits until everything that was committed is in the file. After a failure, the thread
- * tries again at once. Returns 0, -GW_E_IO (the file cannot be written; see store_state())
- * or -GW_E_TIMEOUT. With timeout_ns 0, the function does not wait, and -GW_E_IO means that
- * the last attempt included everything and failed. */
+/* Waits until all committed data is in the file. After a failure, the thread tries again at
+ * once. Returns 0, -GW_E_IO (the file cannot be written; see store_state()) or -GW_E_TIMEOUT.
+ * With timeout_ns 0, the function does not wait, and -GW_E_IO means that the last attempt to
+ * write all committed data failed. */
 int store_flush(struct store *s, uint64_t timeout_ns);
 
 #endif

@@ -17,7 +17,7 @@ enum db_trouble {
 	DB_FOREIGN, /* The database of another program. It is left unchanged. */
 	DB_SHARED,  /* Another gpuward uses the file. It is left unchanged. */
 	DB_NO_FILE, /* A directory, pipe or device. Opening a pipe could block forever. */
-	/* Other users can change the file. Its journal decides which processes are moved. */
+	/* Other users can change the file, and with it the guard's journal. */
 	DB_UNSAFE,
 	DB_FULL,
 	DB_READ_ONLY,

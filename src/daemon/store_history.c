@@ -305,8 +305,8 @@ struct history *store_history_of(struct store *s, const char *uuid)
 	return h;
 }
 
-/* Follows a clock that was set back or far ahead: completes the open buckets, and continues
- * with what the file has for the new time. */
+/* Follows a clock that was set back or far ahead: completes the open buckets, and continues the
+ * rows that the file has for the new time. */
 static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 {
 	save_row(s, h, TIER_READINGS);
@@ -339,8 +339,8 @@ static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 	if (h->refused == 1 && h->last_ms - t_ms > SAVE)
 		store_set_notice(s,
 				 "the clock is %.0f s behind the latest point of the history: "
-				 "the history has no new points until the clock has passed "
-				 "that time or %d readings were made",
+				 "the history gets no new points until the clock has passed "
+				 "the time of that point, or until %d readings were left out",
 				 (double)(h->last_ms - t_ms) / SECOND, REFUSED);
 	if (h->refused < REFUSED)
 		return true;

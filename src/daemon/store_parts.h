@@ -1,6 +1,6 @@
 /* store_parts: shared by the files of the store; no other file of src includes it.
  *
- * store.c          start and stop, state, counts; opens the file and loads its contents
+ *   store.c          start and stop, state, counts; opens the file and loads its counts
  *   store_queue.c    the queue to the thread: records, batches, events and documents
  *   store_write.c    the thread: writes batches, deletes old rows, handles failures
  *   store_history.c  readings: rows and roll-ups in memory
@@ -8,11 +8,11 @@
  *   store_block.c    a row as bytes
  *   store_db.c       the SQLite file
  *
- * A batch is a list of records in a buffer. store_commit() moves it from `pending`, which
- * belongs to the caller, to `front`, which the lock protects. The thread moves it from there to
- * `writer.back`. The thread does not change it until it is in the file, so others may read it
- * under the lock. If writing fails, records of history are dropped; other records are kept and
- * retried. */
+ * A batch is a list of records in a buffer. store_commit() moves the batch from `pending`,
+ * which belongs to the caller, to `front`, which the lock protects. The thread moves the batch
+ * to `writer.back` and does not change it there until it is in the file, so other threads may
+ * read it under the lock. If writing fails, records of history are dropped; all other records
+ * are written again later. */
 #ifndef GW_DAEMON_STORE_PARTS_H
 #define GW_DAEMON_STORE_PARTS_H
 
@@ -36,11 +36,11 @@ enum record_kind { RECORD_HISTORY, RECORD_EVENT, RECORD_KEEP, RECORD_FORGET };
 
 #define RECORD_TEXTS 4
 
-/* What a, b and text mean depends on the kind:
+/* The meaning of a, b and text depends on the kind:
  *   history   a: tier; b: begin_ms; text: UUID, encoded block
  *   event     a: id; b: wall_ns; text: kind, UUID, severity, sentence
- *   document  a: 1 if it need not survive a power failure; b: number of documents of its kind
- *             that are kept; text: kind, id, JSON */
+ *   document  a: 1 if it need not survive a power failure; b: maximum number of documents of
+ *             its kind; text: kind, id, JSON */
 struct record {
 	uint32_t size; /* Total size in the buffer. */
 	uint32_t kind;
@@ -94,11 +94,11 @@ struct history {
 
 struct counter {
 	char *key;
-	double start;     /* Value in the file at the start. */
+	double start;     /* Value in the file when the file was read. */
 	double pending;   /* The last value that the caller set, plus `base`. */
 	double committed; /* Value at the last store_commit(). Negative if there was none. */
-	/* A file that became readable late had this value. The caller has not added it to its
-	 * own count yet; see store_news(). */
+	/* Only in state STORE_LOADED: same value as `start`. The store adds it to the values
+	 * that the caller sets, because the caller has not added it yet. Otherwise 0. */
 	double base;
 	/* Value in the batch that is being written. Negative if there is none. */
 	double writing;
@@ -127,7 +127,7 @@ struct store_writer {
 	unsigned changes;
 };
 
-/* How far the thread has written. The lock of the mailbox protects it. */
+/* How many batches the thread has written. The lock of the mailbox protects all members. */
 struct store_progress {
 	bool retry;         /* Write now, without waiting for the end of the back-off. */
 	bool failing;       /* The last write attempt failed. */
@@ -140,7 +140,7 @@ struct store_progress {
 	uint64_t written; /* Number of batches that are in the file or were dropped. */
 };
 
-/* What the store reports about itself, to any thread. */
+/* The state of the store for store_state(), store_bytes() and store_dropped(). */
 struct store_report {
 	_Atomic(const char *) state;
 	/* The sentences are made at the start, so that `state` always points to a valid
@@ -150,11 +150,17 @@ struct store_report {
 	_Atomic uint64_t bytes, dropped;
 };
 
-/* How far the contents of the file are known. A later value never becomes an earlier one. */
+/* How far the counts of the file were read. The state only changes to a later one. */
 enum store_contents {
+	/* The file was not read yet. store.count has only the counts since the start. */
 	STORE_UNREAD,
-	STORE_LOADED, /* The counts include the counts of the file. */
-	STORE_KNOWN,  /* The caller knows the contents, too. */
+	/* The thread has read the counts of the file and added them to those in store.count.
+	 * store_count() still returns 0, and the caller has not added them to its own
+	 * counts. */
+	STORE_LOADED,
+	/* store_count() returns the counts of the file, or there is no file. The caller has
+	 * learned this at the start, or because store_news() returned true. */
+	STORE_KNOWN,
 };
 
 struct store {
@@ -190,7 +196,7 @@ struct store {
 	_Atomic unsigned generation; /* Number of the file. It increases with each new file. */
 };
 
-/* Marks the contents as loaded, unless the caller already knows them. */
+/* Changes the state from STORE_UNREAD to STORE_LOADED. A later state stays as it is. */
 static inline void store_set_loaded(struct store *s)
 {
 	enum store_contents unread = STORE_UNREAD;
@@ -198,7 +204,7 @@ static inline void store_set_loaded(struct store *s)
 	atomic_compare_exchange_strong(&s->contents, &unread, STORE_LOADED);
 }
 
-/* store_write.c: writes what was committed. Returns true if it is in the file. */
+/* store_write.c: writes the committed batches. Returns true if they are in the file. */
 bool store_write(struct store *s);
 /* Sets the sentence for store_notice(). */
 __attribute__((format(printf, 2, 3))) void store_set_notice(struct store *s, const char *format,
@@ -209,8 +215,8 @@ void store_thread(void *arg);
 /* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
  * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
-/* Opens the file again and loads its contents. If the file cannot be written, only loads the
- * contents. Called on the store's thread. */
+/* Opens the file again, and reads its counts if they were not read yet. A file that cannot be
+ * written is only read. Called on the store's thread. */
 enum db_trouble store_file_open_again(struct store *s);
 /* Returns the connection for reading, or NULL. Call store_reader_done() after use. */
 sqlite3 *store_reader(struct store *s);

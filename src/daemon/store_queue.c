@@ -75,7 +75,7 @@ static bool has_space(struct store *s, size_t size)
 	return room;
 }
 
-/* Adds a record to the next batch. After that, it is never dropped. A length of 0 means the
+/* Adds a record to the next batch. An added record is never dropped. A length of 0 means the
  * length of the string. Returns 0. If there is no space, returns -GW_E_SIZE and counts the
  * record as dropped. */
 static int store_add(struct store *s, struct record *r)
@@ -261,8 +261,8 @@ static int file_events(struct store *s, struct events *v)
 	return rc;
 }
 
-/* Returns the id of an event in the file: skips `skip` events below `below`, from the last
- * one backwards, and returns the next. Returns 0 if there is none. */
+/* Searches the events of the file with an id below `below`, from the last event backwards.
+ * Skips `skip` events and returns the id of the next event, or 0 if there is none. */
 static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
 {
 	sqlite3 *db = store_reader(s);

@@ -1,8 +1,8 @@
 /* The store's thread: writes batches to the file, one transaction each.
  *
- * If a write fails, counts, events and documents are kept and retried after 1 s, 2 s, ... 60 s;
- * history is dropped and counted. Old rows are deleted a few per batch, so that no transaction
- * is long. */
+ * If a write fails, counts, events and documents are written again after 1 s, 2 s, ... 60 s;
+ * history is dropped, and the dropped batches are counted. Each batch deletes only a few old
+ * rows, so that no transaction is long. */
 #include "store_parts.h"
 
 #include "base/clock.h"
@@ -16,11 +16,11 @@
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
-/* The age of a row is measured from a horizon. The horizon follows the newest reading by at
- * most HORIZON_MS per batch. A batch is written every ten seconds, so the horizon moves at
- * most sixty times as fast as time passes. A clock that is a year ahead for a minute
- * therefore deletes only an hour of the oldest seconds. After a month without power, the
- * horizon catches up in half a day. */
+/* The age of a row is measured from a time that is called horizon. With each batch, the horizon
+ * moves towards the newest reading by at most HORIZON_MS. A batch is written every ten seconds,
+ * so the horizon moves at most sixty times as fast as time passes. If a clock is a year ahead
+ * for a minute, only the oldest hour of readings is deleted. After a month without power, the
+ * horizon reaches the newest reading in half a day. */
 #define HORIZON_MS   (UINT64_C(600) * 1000)
 #define OLD_ROWS     "64" /* Maximum number of rows deleted per batch and tier. */
 #define LARGE_BUFFER (64u << 10)
@@ -208,8 +208,8 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Reserves event ids. An id that is used while nothing can be written is then not used again
- * after kill -9, even if the clock is behind the ids; see store_begin_event_ids(). */
+/* Reserves event ids. Without this, an id that was used while nothing could be written could be
+ * used again after kill -9 if the clock is behind the ids; see store_begin_event_ids(). */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
@@ -372,7 +372,7 @@ static void forget_written(struct store *s)
 		s->count[i]->written = -1; /* Write all counts to the new file. */
 	take_counts(s);
 	s->corrupt = false;
-	/* There is nothing more to load, because the old contents are lost. */
+	/* There are no counts to read, because the old file is lost. */
 	store_set_loaded(s);
 	mailbox_unlock(&s->box);
 	s->writer.horizon_ms = 0;
@@ -395,7 +395,7 @@ void store_set_notice(struct store *s, const char *format, ...)
 	mailbox_unlock(&s->box);
 }
 
-/* Moves the corrupt file aside and continues counts and queue in a new file. */
+/* Moves the corrupt file aside, and writes the counts and the queued records to a new file. */
 static enum db_trouble start_new_file(struct store *s)
 {
 	char aside[DB_PATH + 48];

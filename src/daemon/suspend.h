@@ -1,5 +1,5 @@
 /* suspend: releases the drivers before the machine suspends and opens them after it resumes.
- * 
+ *
  * A driver that is open during a suspend delays the suspend and can fail afterwards. If the
  * drivers were already released before, they stay released. The module runs on the main
  * thread. logind reports when the machine suspends and resumes. */

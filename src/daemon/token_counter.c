@@ -38,7 +38,7 @@ struct token_server {
 	uint64_t pause_ns; /* Pause after a failure. 0 if the last query succeeded. */
 	bool present;      /* The server has processes on a GPU at this tick. */
 	bool active;       /* One of its processes is not idle. */
-	bool worked;       /* The server was active after the counters were last read. */
+	bool worked;       /* The server was active since the last reading of its counters. */
 	bool fresh;        /* All its processes are younger than the service. */
 	bool logged;       /* The reason why its tokens are unknown was logged. */
 	struct token_process process[TOKEN_SOURCE_PROCESSES];
@@ -301,8 +301,8 @@ static void token_news(void *arg, int fd, uint32_t events)
 	mailbox_unlock(&t->box);
 }
 
-/* True if the process works. Its own figures decide, if they are known. The GPU's utilisation
- * is the last resort, because another server may cause it. */
+/* True if the process is busy. Uses its SM and CPU figures if there are any, else the
+ * utilisation of the GPU, which another server may cause. */
 static bool process_works(const struct gw_process *p, const struct gw_device *d)
 {
 	double ratio = NAN;

@@ -2,8 +2,9 @@
  * servers.
  *
  * The engine calls it once per tick, after the guard. A thread of its own asks the servers
- * (token_source.h): every 15 s while a server works, once when it stops, never while the guard
- * moves it. The totals are in the store and continue after a restart. */
+ * (token_source.h): every interval_s while a server is busy, once more when it is idle again,
+ * and never while the guard moves the server. The totals are in the store and continue after a
+ * restart. */
 #ifndef GW_DAEMON_TOKEN_COUNTER_H
 #define GW_DAEMON_TOKEN_COUNTER_H
 

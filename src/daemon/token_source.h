@@ -18,7 +18,7 @@
 
 struct root;
 
-/* What is known about a kind of server. */
+/* Facts about one kind of server. */
 struct token_kind {
 	bool known; /* This kind is an inference server. */
 	/* Name of the token counter in /metrics. NULL: the server has none. "": this is a

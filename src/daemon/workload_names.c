@@ -58,7 +58,7 @@ static void set_user(struct workload_names *n, char *text, size_t size)
 	utf8_clean(text, size, name);
 }
 
-/* What a search of the kubelet's log directories has found. */
+/* Results of a search in the kubelet's log directories. */
 struct pod_search {
 	struct row *row;
 	/* NAMESPACE_POD_UID below var/log/pods. "" if it was not found. */
@@ -140,7 +140,7 @@ static bool look_pod(struct row *r)
 	(void)root_each_name(root, "var/log/containers", pod_link, &s);
 	if (strcmp(r->part, r->found.part) != 0)
 		return true;
-	/* Without links, the container is known only if the pod has one container. */
+	/* Without links, the name can be found only if the pod has one container. */
 	root_path(path, sizeof(path), "var/log/pods/%s", s.folder);
 	(void)root_each_name(root, path, pod_container, &s);
 	if (s.containers == 1)
@@ -388,8 +388,9 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* How the names of each kind are found. NULL if the only name is in the path of the control
- * group. A function returns true if all names are known. Otherwise it is called again later. */
+/* The functions that find the names of each kind of workload. NULL if the path of the control
+ * group has the only name. A function returns true if it has found all names. Otherwise it is
+ * called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,
 	[WORKLOAD_DOCKER] = look_docker,

@@ -170,7 +170,7 @@ def test_the_example_sets_nothing_and_has_every_default(config):
     config.write(EXAMPLE.read_text(), config.etc / "gpuward.toml")
     assert set(origins(config)) == {"default"}
     bare = re.sub(r"^#(?=[a-z0-9_]+ = )", "", EXAMPLE.read_text(), flags=re.M)
-    bare = bare.replace("# Commented values are the defaults; remove the # to change one.\n", "")
+    bare = bare.replace("# The values after a # are the defaults; remove the # to change one.\n", "")
     (config.etc / "gpuward.toml").unlink()
     assert config("print").stdout == bare
 
@@ -201,7 +201,7 @@ def test_a_profile_that_an_earlier_file_disarms_is_reported(config):
     assert done.returncode == OK
     assert done.stderr.endswith(
         f'{first}:{line}:1: warning: mode = "observe" is set here, so the profile "desktop" '
-        f"({second}) does not set it to enforce; remove it, or move it next to the profile\n")
+        f"({second}) does not set it to enforce; remove this line, or move it next to the profile\n")
     assert "require_nvml = false is set here" in done.stderr and done.stderr.count("\n") == 2
     # If mode is next to the profile, or in a later file, it has an effect.
     first.unlink()

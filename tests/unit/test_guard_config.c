@@ -529,8 +529,8 @@ static const struct {
 	{ WORKER "kind = \"checkpoint\"\nmatch.uid = 0\n",
 	  "1:1: no key identifies the process of this worker" },
 	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a\"\nmax_level = 2\n",
-	  "5:13: max_level = 2 forbids everything that kind checkpoint can do: it acts at "
-	  "level 3" },
+	  "5:13: max_level = 2 forbids everything that kind checkpoint can do: this "
+	  "kind acts at level 3" },
 	{ WORKER "kind = \"ollama\"\nmax_level = 5\n",
 	  "4:13: max_level = 5 terminates the worker's process, which needs allow_kill = "
 	  "true" },

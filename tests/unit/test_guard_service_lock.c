@@ -108,7 +108,7 @@ TEST(another_guard_is_logged_once_and_its_lock_tried_again_every_five_seconds)
 	look_after(0);
 	assert_string_equal(seen.foreign[0], "another gpuward (process 4711)");
 	assert_in(seen.text, "guards GPU-0 (");
-	assert_in(seen.text, "gpuward-guard-GPU-0.lock: held): this gpuward only observes");
+	assert_in(seen.text, "gpuward-guard-GPU-0.lock: locked): this gpuward only observes");
 	assert_true(g.lock.of[1].fd >= 0);
 	look_after(5 * NS_PER_S);
 	assert_int_equal(seen.logged, 1);

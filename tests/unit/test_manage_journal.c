@@ -201,8 +201,8 @@ JOURNAL_TEST(changes_are_restored_at_the_end)
 	assert_int_equal(documents(), 0);
 	assert_int_equal(entries(), 0);
 	assert_true(
-		logged("info gpu token: the power limit is 400 W now; it was 700 W; restored "
-		       "when the service stops"));
+		logged("info gpu token: the power limit is 400 W now; it was 700 W; the old "
+		       "value is restored when the service stops"));
 	assert_true(logged("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 

@@ -989,7 +989,7 @@ STORE_TEST(without_a_writable_file_the_store_works_in_memory)
 	tree_put(&tree, "state", "a file where a folder should be");
 	open_limited(LIMIT);
 	assert_in(message, path);
-	assert_in(message, "in memory only until this is fixed and gpuward is restarted");
+	assert_in(message, "until this is fixed and gpuward is restarted, everything is kept");
 	assert_string_equal(store_state(s), message);
 	assert_false(store_lasting(s));
 	assert_true(store_count_known(s));

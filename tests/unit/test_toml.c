@@ -200,11 +200,11 @@ TEST(refuses_what_is_defined_twice)
 TEST(refuses_to_extend_what_is_complete)
 {
 	refused("a = {b=1}\n[a.c]", 2, 2,
-		"nothing can be added to table 'a', which is complete (line 1)");
+		"table 'a' is already complete (line 1): add the key there");
 	refused("a = {b=1}\na.c = 1", 2, 1,
-		"nothing can be added to table 'a', which is complete (line 1)");
+		"table 'a' is already complete (line 1): add the key there");
 	refused("[t.a]\n[t]\na.x = 1", 3, 1,
-		"nothing can be added to table 'a', which is complete (line 1)");
+		"table 'a' is already complete (line 1): add the key there");
 	refused("a = 1\na.b = 2", 2, 1,
 		"'a' is not a table but a value of type integer (line 1)");
 	refused("a = 1\n[a.b]", 2, 2,
