@@ -129,10 +129,9 @@ static void measure_job(struct job *j)
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
 	if (!*j->dir)
-		snprintf(
-			j->message, sizeof(j->message),
-			"it was measured, but cannot be saved: neither XDG_CACHE_HOME nor HOME "
-			"is set to a folder");
+		snprintf(j->message, sizeof(j->message),
+			 "the baseline was measured, but cannot be saved: neither "
+			 "XDG_CACHE_HOME nor HOME is set to a folder");
 	else
 		j->kept = baseline_save(&j->b, j->dir, j->message, sizeof(j->message)) == 0;
 }
@@ -503,8 +502,8 @@ static const struct option options[] = {
 		"has a context and is idle) or hot-idle (right after a load)",
 		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
-		   "measure for at most TIME (default: 30s); ends earlier, but not before 10 "
-		   "s, when the mean is known within 1 W"),
+		   "measure for at most TIME (default: 30s); ends earlier if the mean is known "
+		   "within 1 W, but not before 10 s"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
 		   "let this process and its children use the GPU; not for no-context"),
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,

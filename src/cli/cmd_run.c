@@ -240,9 +240,9 @@ static int run_run(struct cli *c)
 				 g->vram ? g->vram : "");
 	if (c->argc < 1 || c->gpu.count > 1)
 		return cli_usage(
-			c->argc < 1
-				? "a command is missing: gpuward run --vram SIZE -- COMMAND"
-				: "memory can be reserved on one GPU only: give --gpu one GPU");
+			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
+				    : "memory can be reserved on one GPU only: select one GPU "
+				      "with --gpu");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
 		code = reserve_memory(c, &r, &reservation);
