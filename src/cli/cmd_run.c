@@ -142,8 +142,8 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 	return EXIT_OK;
 }
 
-/* Reserves memory. With --wait, repeats the request until the time is over, because other
- * programs may free memory. Returns an exit code. */
+/* Reserves memory. With --wait, repeats the request until the time of --wait is over, because
+ * other programs may free memory. Returns an exit code. */
 static int reserve_memory(const struct cli *c, struct remote *r,
 			  struct reservation *reservation)
 {

@@ -335,8 +335,8 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		a = over_runs(&p->a->result, g->a, t->path, per_second);
 		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
-		/* The value is now a share of the time, so the key ends with "_ratio" instead
-		 * of "_seconds". */
+		/* The value is now a share of the run's time, so the key ends with "_ratio"
+		 * instead of "_seconds". */
 		if (per_second && n > 8)
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
 		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
