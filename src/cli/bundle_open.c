@@ -19,7 +19,7 @@ static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 /* One window of one GPU. */
 struct rebuilt_window {
-	/* The windows with the same id are those of one run: one window per GPU. */
+	/* All windows of a run have the same id. A run has one window per GPU. */
 	unsigned id;
 	/* The source of the evidence for the validity codes. */
 	struct tracked_window window;

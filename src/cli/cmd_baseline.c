@@ -261,7 +261,7 @@ static void load_all(struct jobs *all, double ttl_s)
 	X(POWER, "POWER", 0, true, false)      \
 	X(HALF, "95 %", 0, true, false)        \
 	X(SECONDS, "DURATION", 4, true, false) \
-	X(TEMPERATURE, "AT", 5, true, false)   \
+	X(TEMPERATURE, "TEMP", 5, true, false) \
 	X(LIMIT, "LIMIT", 6, true, false)      \
 	X(AGE, "AGE", 2, true, false)          \
 	X(NOTE, "NOTE", 1, false, TABLE_WRAP)

@@ -239,7 +239,7 @@ struct notifier {
 	struct remote remote;
 	struct desktop *desktop; /* NULL: not connected */
 	int stream;              /* socket of the event stream; -1: not connected */
-	/* Number of characters of "\ndata:" that the end of the stream so far matches. */
+	/* How many characters of "\ndata:" the last received characters match. */
 	unsigned matched;
 	uint64_t hold_ns;  /* value of --hold */
 	uint64_t retry_ns; /* time at which to connect to the stream again */
