@@ -505,7 +505,8 @@ static const struct option options[] = {
 		   "measure for at most TIME (default: 30s); ends earlier if the mean is known "
 		   "within 1 W, but not before 10 s"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
-		   "let this process and its children use the GPU; not for no-context"),
+		   "let this process and its children use the GPU; has no effect with --kind "
+		   "no-context"),
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,
 		   "show the stored baselines that can be used now"),
 	OPTION_ROW(FLAG, 0, "clear", AT(clear), NULL,
