@@ -75,8 +75,8 @@ static void add_alarm(struct buf *b, const struct ab_report *r)
 		return;
 	ab_text_change(change, sizeof(change), &r->result.aa[deciding_metric(r)]);
 	buf_addf(b,
-		 "; A differs from itself by %s: the machine drifts, or the difference is "
-		 "chance (this happens in 1 of 20 comparisons)",
+		 "; A compared with itself differs by %s: the machine drifts, or it is chance "
+		 "(chance alone causes such a difference in 1 of 20 comparisons)",
 		 change);
 }
 

@@ -19,9 +19,9 @@ static const struct gw_interval unknown = { NAN, NAN, NAN };
 
 /* One window of one GPU. */
 struct rebuilt_window {
-	/* The windows with the same id are those of one run: one window per GPU. */
+	/* All windows of a run have the same id. A run has one window per GPU. */
 	unsigned id;
-	/* The evidence for the codes is written from this window. */
+	/* The source of the evidence for the validity codes. */
 	struct tracked_window window;
 	struct measured_device d;
 };
@@ -148,9 +148,10 @@ static int make_runs(const struct rebuild *p, uint64_t wall_ns, struct measured 
 	return 0;
 }
 
-/* Writes the result of the windows to out, as docs/schema/measure.json describes.  This is for a
+/* Writes the result of the windows to out, as docs/schema/measure.json describes. This is for a
  * measurement that was killed, or that could not write its result because the disk failed.
- * Fields that the samples do not contain (environment, counts, baselines, host) are null. */
+ * Fields that the samples do not contain (environment, baselines, host, iterations, tokens) are
+ * null. */
 static int write_result(const struct rebuild *p, struct buf *out)
 {
 	const struct bundle_summary *sum = &p->e->sum;
@@ -230,8 +231,9 @@ static void note_problems(struct bundle_opened *e)
 				   e->path, s->cut, s->windows);
 }
 
-/* Computes the result from the samples, because result.json is missing or unreadable; `why` says
- * why.  The result is written and read again, because diff compares documents. */
+/* Computes the result from the samples, because result.json is missing or unreadable. `why`
+ * says why it is unreadable. The result is written and read again, because diff compares
+ * documents. */
 static int use_samples(struct bundle_opened *e, const struct rebuild *p, const char *why,
 		       char *message, size_t size)
 {

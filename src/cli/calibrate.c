@@ -193,7 +193,7 @@ static double median_spacing(const struct trace_point *trace, size_t n)
 }
 
 /* Returns the smallest number of points that the record must cover at a lag.  A lag with fewer
- * points is not considered, because the end of the trace may correlate by chance. */
+ * points is not considered, because a few points may correlate by chance. */
 static size_t least_points(const struct task *t)
 {
 	size_t most = 0;

@@ -189,12 +189,12 @@ static void set_broken(struct clean_room *r, unsigned i, const char *why)
 	struct measured_worker *w = &r->record.worker[i];
 
 	if (!*w->broken)
-		snprintf(w->broken, sizeof(w->broken), "%s, %.0f s after the start", why,
-			 (double)(now_ns() - r->begin_ns) * 1e-9);
+		snprintf(w->broken, sizeof(w->broken), "%s, %.0f s after the clean room began",
+			 why, (double)(now_ns() - r->begin_ns) * 1e-9);
 }
 
-/* Records when the worker leaves the GPU. If it left earlier and has come back since the last
- * request, records that, too. */
+/* Records when the worker leaves the GPU. If it left earlier and has returned since the last
+ * request, records the return. */
 static void update_presence(struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	double evictions = json_doc_number(w, "evictions_total");
@@ -204,7 +204,7 @@ static void update_presence(struct clean_room *r, unsigned i, const struct json_
 		h->out = true;
 		h->evictions = evictions;
 	} else if (h->out && (evictions > h->evictions || reply_is(w, "state", "active"))) {
-		set_broken(r, i, "it came back");
+		set_broken(r, i, "it returned to the GPU");
 		h->evictions = evictions;
 	}
 }
@@ -216,7 +216,9 @@ static void update_holder(struct clean_room *r, unsigned i, const struct json_do
 	struct held *h = &r->held[i];
 
 	if (!w || reply_is(w, "hold", "active")) {
-		set_broken(r, i, w ? "someone holds it active" : "the guard no longer has it");
+		set_broken(r, i,
+			   w ? "someone holds it active"
+			     : "the guard has no worker of this name any more");
 		h->holder = NOT_HELD;
 	} else if (h->holder == HELD_BY_US && !is_ours(w, h)) {
 		if (!is_held(w))
@@ -599,9 +601,9 @@ static void release_all(struct clean_room *r)
 			  "%.0f s",
 			  message, lease_s(r));
 		for (unsigned i = 0; i < r->record.workers; i++)
-			set_broken(
-				r, i,
-				"it may have come back: the service did not answer at the end");
+			set_broken(r, i,
+				   "it may have returned to the GPU: the service did not "
+				   "answer at the end");
 		return;
 	}
 	for (unsigned i = 0; i < r->record.workers; i++) {

@@ -209,7 +209,7 @@ int cli_open(struct cli *c, unsigned tiers)
 	if (err) {
 		if (c->root && err == -GW_E_NOENT)
 			return cli_usage("--root '%s': no such folder", c->root);
-		return cli_fail("cannot start: %s", gw_strerror(err));
+		return cli_fail("cannot open the GPU drivers: %s", gw_strerror(err));
 	}
 	err = gw_snapshot_new(c->ctx, &c->snap);
 	if (!err)

@@ -173,8 +173,8 @@ struct comparison {
 	uint64_t begin_ns; /* Monotonic time at which the current run started. */
 	char line[160];    /* First part of the progress line. */
 	char why[512];     /* Why the last unusable run could not be used. */
-	/* Per command: gpuward already warned that it marks several parts with the name of
-	 * --part. */
+	/* Per command: gpuward already warned that the command marks several parts with the
+	 * name that --part gives. */
 	bool parts_reported[2];
 };
 
@@ -692,7 +692,8 @@ static int open_stdio(struct comparison *x)
 
 	r->stdio[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (r->stdio[0] < 0 || tail_open(&x->tail) != 0) {
-		cli_error("cannot start: %s", strerror(errno));
+		cli_error("cannot open /dev/null or a pipe for the commands: %s",
+			  strerror(errno));
 		if (r->stdio[0] >= 0)
 			close(r->stdio[0]);
 		return EXIT_FAILED;
@@ -779,8 +780,8 @@ const struct command command_ab = {
 		"delay) with a 95 % interval that stays valid although it is checked several "
 		"times. First A is compared with itself, to measure the noise. The command "
 		"ends as soon as the interval decides. With --fail-if the exit status is the "
-		"verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not usable, 13 "
-		"other processes used the GPUs.",
+		"verdict: 0 (passed), 10 (failed) or 11 (undecided). 12 means that the data "
+		"are not usable, and 13 that other processes used the GPUs.",
 	.examples =
 		"  gpuward ab -- ./infer fp16 -- ./infer int8\n"
 		"  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"

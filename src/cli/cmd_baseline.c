@@ -129,10 +129,9 @@ static void measure_job(struct job *j)
 	}
 	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
 	if (!*j->dir)
-		snprintf(
-			j->message, sizeof(j->message),
-			"it was measured, but cannot be saved: neither XDG_CACHE_HOME nor HOME "
-			"is set to a folder");
+		snprintf(j->message, sizeof(j->message),
+			 "the baseline was measured, but cannot be saved: neither "
+			 "XDG_CACHE_HOME nor HOME is set to a folder");
 	else
 		j->kept = baseline_save(&j->b, j->dir, j->message, sizeof(j->message)) == 0;
 }
@@ -262,7 +261,7 @@ static void load_all(struct jobs *all, double ttl_s)
 	X(POWER, "POWER", 0, true, false)      \
 	X(HALF, "95 %", 0, true, false)        \
 	X(SECONDS, "DURATION", 4, true, false) \
-	X(TEMPERATURE, "AT", 5, true, false)   \
+	X(TEMPERATURE, "TEMP", 5, true, false) \
 	X(LIMIT, "LIMIT", 6, true, false)      \
 	X(AGE, "AGE", 2, true, false)          \
 	X(NOTE, "NOTE", 1, false, TABLE_WRAP)
@@ -503,10 +502,11 @@ static const struct option options[] = {
 		"has a context and is idle) or hot-idle (right after a load)",
 		kinds),
 	OPTION_ROW(DURATION, 0, "time", AT(time_ns), "TIME",
-		   "measure for at most TIME (default: 30s); ends earlier, but not before 10 "
-		   "s, when the mean is known within 1 W"),
+		   "measure for at most TIME (default: 30s); ends earlier if the mean is known "
+		   "within 1 W, but not before 10 s"),
 	OPTION_ROW(TEXT, 0, "pid", AT(pid), "PID",
-		   "let this process and its children use the GPU; not for no-context"),
+		   "let this process and its children use the GPU; has no effect with --kind "
+		   "no-context"),
 	OPTION_ROW(FLAG, 0, "show", AT(show), NULL,
 		   "show the stored baselines that can be used now"),
 	OPTION_ROW(FLAG, 0, "clear", AT(clear), NULL,

@@ -329,7 +329,8 @@ static int characterise_run(struct cli *c)
 	code = cli_open(c, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	if (code != EXIT_OK)
 		return code;
-	stop_exit("gpuward: interrupted; the GPU that was being measured is not saved\n");
+	stop_exit("gpuward: interrupted; the values of the GPU that was being measured are not "
+		  "saved\n");
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
 	if (!o)
 		return cli_no_memory();

@@ -62,8 +62,8 @@ struct around {
 };
 
 /* Prints the part of a script that completes the value of an option. If the allowed words are
- * known, prints them between the two texts of `list` if the value is a list of words, or else
- * of `one`. If the words are not known, prints texts[] for the kind of value. */
+ * known, prints them between two texts: those of `list` if the value is a list of words, else
+ * those of `one`. If the words are not known, prints texts[] for the kind of value. */
 static void print_value(const struct option *o, struct around one, struct around list,
 			const char *const texts[])
 {

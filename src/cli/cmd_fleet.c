@@ -672,8 +672,8 @@ const struct command command_fleet = {
 		"Asks your Prometheus, or a server with its API (VictoriaMetrics, Mimir, "
 		"Thanos), about all machines that run gpuward. Shows first what needs "
 		"attention, then the nodes with power, energy and utilisation, the workloads "
-		"by energy, and the models by joules per token. With --fits, shows where a job "
-		"fits instead. Stores nothing and needs no recording rules.",
+		"by energy, and the models by joules per token. With --fits, shows only where "
+		"a job fits. Stores nothing and needs no recording rules.",
 	.examples = "  gpuward fleet --prometheus http://prometheus:9090\n"
 		    "  gpuward fleet --node 'rack7-' --range 7d\n"
 		    "  gpuward fleet --fits 40G --gpus 2\n"

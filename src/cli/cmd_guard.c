@@ -529,15 +529,16 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
-/* Writes which hold a release has ended, such as "hold active, which had 5 s left". */
-static const char *ended_text(const struct earlier *e, char out[static 48])
+/* Writes which hold a request has ended or replaced, such as "hold active, which would have
+ * lasted 5 s more". */
+static const char *ended_text(const struct earlier *e, char out[static 64])
 {
 	char span[16];
 
 	if (isinf(e->left_s))
-		snprintf(out, 48, "hold %s, which had no end", e->hold);
+		snprintf(out, 64, "hold %s, which had no end", e->hold);
 	else
-		snprintf(out, 48, "hold %s, which had %s left", e->hold,
+		snprintf(out, 64, "hold %s, which would have lasted %s more", e->hold,
 			 figure_span(span, e->left_s));
 	return out;
 }
@@ -580,7 +581,7 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	struct given *g = c->own;
 	struct earlier earlier = { "none", NAN, false };
 	const bool release = strcmp(verb, "release") == 0;
-	char text[96], span[16], after[32], before[48], path[REMOTE_PATH];
+	char text[96], span[16], after[32], before[64], path[REMOTE_PATH];
 	int code = state || release ? read_earlier(r, name, &earlier) : EXIT_OK;
 
 	if (code != EXIT_OK)
@@ -616,10 +617,8 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 			g->for_ns ? figure_span(span, (double)g->for_ns * 1e-9) : "",
 			strcmp(earlier.hold, "none") == 0 ? ""
 			: release                         ? "; this ended its "
-							  : ", instead of ",
-			strcmp(earlier.hold, "none") == 0 ? ""
-			: release                         ? ended_text(&earlier, before)
-							  : earlier_text(&earlier, before),
+							  : "; this replaced its ",
+			strcmp(earlier.hold, "none") == 0 ? "" : ended_text(&earlier, before),
 			now && json_doc_true(r->reply, "hypothetical") ? "would be" : "is now",
 			now ? now : "unknown", no_effect_note(r->reply, text, sizeof(text)));
 	}

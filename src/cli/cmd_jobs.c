@@ -242,8 +242,8 @@ static double sum_devices(const struct json_doc *reply, const char *key)
 	return sum;
 }
 
-/* Prints which share of the energy of the GPUs the listed workloads used, and where the rest
- * was used. */
+/* Prints which share of the energy of the GPUs the listed workloads used, and what used the
+ * remaining energy. */
 static void print_cover(const struct json_doc *reply, const struct total *sum)
 {
 	const double counter = sum_devices(reply, "energy_joules_total");
@@ -255,9 +255,9 @@ static void print_cover(const struct json_doc *reply, const struct total *sum)
 	if (!(counter > 0))
 		return;
 	snprintf(line, sizeof(line),
-		 "The listed workloads used %.1f %% of the %s of the GPUs; idle %.1f %%, "
-		 "unattributed %.1f %%, before the accounting began %.1f %%, workloads that "
-		 "are not listed %.1f %%.",
+		 "The listed workloads used %.1f %% of the GPUs' energy of %s. The other "
+		 "shares: idle %.1f %%, unattributed %.1f %%, energy from before the "
+		 "accounting began %.1f %%, workloads that are not listed %.1f %%.",
 		 100 * sum->joules / counter, term_quantity(text, counter, "J"),
 		 100 * sum_devices(reply, "idle_joules") / counter,
 		 number_without_minus_zero(

@@ -203,7 +203,7 @@ static void warn_slow(struct log_run *run)
 	}
 }
 
-/* Waits until the output accepts a line.  Returns false if the time is up. */
+/* Waits until the output accepts a line.  Returns false if write_deadline_ns() has passed. */
 static bool wait_writable(struct log_run *run)
 {
 	struct pollfd p = { .fd = run->fd, .events = POLLOUT };
@@ -420,7 +420,7 @@ static int start_meter(struct log_run *run)
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)
 		err = gw_window_open(run->meter, "log", 0, &run->window);
-	return err ? cli_fail("cannot start: %s", gw_strerror(err)) : EXIT_OK;
+	return err ? cli_fail("cannot start the measurement: %s", gw_strerror(err)) : EXIT_OK;
 }
 
 /* Returns the CPU time of nvidia-smi, or NAN if the values do not come from nvidia-smi.  The
@@ -575,8 +575,8 @@ static int check_options(const struct cli *c)
 		cli_error("--duration is shorter than the interval");
 	else if (g->summary && strcmp(g->summary, "-") == 0 &&
 		 (!g->output || strcmp(g->output, "-") == 0))
-		cli_error("--summary - prints on standard output, where the lines are: write "
-			  "the lines to a file with -o");
+		cli_error("the lines already go to standard output, so --summary - cannot "
+			  "print there: write the lines to a file with -o");
 	else if (g->force && g->append)
 		cli_error("--force and --append exclude each other: give one of them");
 	else if (c->json && g->format && strcmp(g->format, "csv") == 0)
@@ -740,7 +740,7 @@ static int run_with_gpus(struct log_run *r)
 		return code;
 	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (r->wake < 0)
-		return cli_fail("cannot start: %s", strerror(errno));
+		return cli_fail("cannot start the log: %s", strerror(errno));
 	return close_output(r, run_log(r));
 }
 

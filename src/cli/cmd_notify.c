@@ -1,4 +1,5 @@
-/* notify: shows a desktop notification when a worker left the GPU, came back, or did not leave.
+/* notify: shows a desktop notification when a worker has left the GPU, has returned to it, or
+ * did not leave it.
  *
  * The command reads the event stream of the service. A message of the stream only says that
  * something is new; the decisions themselves come from GET /api/v1/guard. Notifications are
@@ -238,7 +239,7 @@ struct notifier {
 	struct remote remote;
 	struct desktop *desktop; /* NULL: not connected */
 	int stream;              /* socket of the event stream; -1: not connected */
-	/* Number of characters of "\ndata:" that the end of the stream so far matches. */
+	/* How many characters of "\ndata:" the last received characters match. */
 	unsigned matched;
 	uint64_t hold_ns;  /* value of --hold */
 	uint64_t retry_ns; /* time at which to connect to the stream again */
@@ -442,7 +443,7 @@ static void hold_worker(void *arg, const char *worker)
 		printf("%s%s%s\n", title, *clean ? ": " : "", clean);
 	fflush(stdout);
 	(void)desktop_show(n->desktop, worker, title,
-			   *clean ? clean : "To end that: gpuward guard release", NULL);
+			   *clean ? clean : "To end the hold: gpuward guard release", NULL);
 }
 
 /* Closes the stream, and sets the time of the next attempt to open it. */
@@ -576,10 +577,11 @@ const struct command command_notify = {
 	.name = "notify",
 	.summary = "show desktop notifications when the guard moves workers",
 	.description =
-		"Shows a desktop notification when a worker left the GPU, came back, or did "
-		"not leave. A button in the notification keeps the worker off the GPU for the "
-		"time of --hold; this needs the token of the service. Runs until it is "
-		"stopped. The user unit gpuward-notify.service starts it with the desktop.",
+		"Shows a desktop notification when a worker has left the GPU, has returned to "
+		"it, or did not leave it. A button in the notification keeps the worker off "
+		"the GPU for the time of --hold; this needs the token of the service. Runs "
+		"until it is stopped. The user unit gpuward-notify.service starts it with the "
+		"desktop.",
 	.examples = "  gpuward notify\n"
 		    "  systemctl --user enable --now gpuward-notify\n",
 	.options = options,

@@ -349,9 +349,10 @@ static void report_page(struct buf *out, const char *title, const struct compari
 	buf_adds(out, "</main>\n<footer class=\"quiet\"><p>The energy of a window comes from "
 		      "two sources, the energy counter of the board and its power samples; the "
 		      "verdict says whether they agree. Intervals are 95 % and include the "
-		      "uncertainty of edges, gaps, coverage, the difference of the two "
-		      "sources, and gain and offset of the sensor. Unknown values are shown as "
-		      "“–”, never as 0.</p></footer>\n</body>\n</html>\n");
+		      "uncertainty from the edges of the window, gaps, coverage, the "
+		      "difference of the two sources, and gain and offset of the sensor. "
+		      "Unknown values are shown as “–”, never as "
+		      "0.</p></footer>\n</body>\n</html>\n");
 }
 
 struct given {

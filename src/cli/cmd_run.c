@@ -142,8 +142,8 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 	return EXIT_OK;
 }
 
-/* Reserves memory. With --wait, repeats the request until the time is over, because other
- * programs may free memory. Returns an exit code. */
+/* Reserves memory. With --wait, repeats the request until the time of --wait is over, because
+ * other programs may free memory. Returns an exit code. */
 static int reserve_memory(const struct cli *c, struct remote *r,
 			  struct reservation *reservation)
 {
@@ -240,9 +240,9 @@ static int run_run(struct cli *c)
 				 g->vram ? g->vram : "");
 	if (c->argc < 1 || c->gpu.count > 1)
 		return cli_usage(
-			c->argc < 1
-				? "a command is missing: gpuward run --vram SIZE -- COMMAND"
-				: "memory can be reserved on one GPU only: give --gpu one GPU");
+			c->argc < 1 ? "a command is missing: gpuward run --vram SIZE -- COMMAND"
+				    : "memory can be reserved on one GPU only: select one GPU "
+				      "with --gpu");
 	code = remote_open(&r, &g->remote);
 	if (code == EXIT_OK)
 		code = reserve_memory(c, &r, &reservation);

@@ -130,7 +130,7 @@ static void find_configured_token(struct machine *m, const struct config *c)
 }
 
 /* Finds a port on which the service will listen. If there are several, prefers one that another
- * process already uses, because the service cannot start then. */
+ * process already uses, because that process keeps the service from starting. */
 static void find_port(struct machine *m, const struct root *root, const struct config *c)
 {
 	struct setup_facts *f = &m->facts;
@@ -364,7 +364,8 @@ static void print_next(const struct machine *m, const struct setup_plan *p)
 		       "Replace 8G with the GPU memory that the game needs; gpuward top shows "
 		       "it while\n"
 		       "you play.\n"
-		       "For a desktop notification when a worker leaves the GPU or is back:\n"
+		       "For a desktop notification when a worker leaves the GPU or returns to "
+		       "it:\n"
 		       "  systemctl --user enable --now gpuward-notify\n");
 	}
 	printf("\n");
@@ -417,8 +418,8 @@ static int check_config(const struct setup_plan *p)
 
 	if (config_load_text(&c, "the new configuration", p->config.p, p->config.len, message,
 			     sizeof(message)) != 0)
-		return cli_fail("%s; nothing was changed. Please report this with the output "
-				"of gpuward setup --dry-run",
+		return cli_fail("%s; nothing was changed. This is a defect of gpuward: please "
+				"report it with the output of gpuward setup --dry-run",
 				message);
 	config_done(&c);
 	return EXIT_OK;

@@ -312,7 +312,7 @@ static int open_source(struct top *t)
 		if (!t->service && named)
 			return err ? cli_fail("%s", message)
 				   : cli_fail("the server on %s is not a gpuward service: it "
-					      "replied %d",
+					      "replied with status %d",
 					      t->remote.address, t->remote.status);
 	}
 	if (t->service)
@@ -404,7 +404,8 @@ static const struct option options[] = {
 	OPTION_ROW(TEXT, 0, "sort", AT(sort), "COLUMN",
 		   "sort the processes by this column (default: SM%)"),
 	OPTION_ROW(TEXT, 0, "filter", AT(filter), "TEXT",
-		   "show only processes that contain this text"),
+		   "show only processes with this text in their pid, user, command, unit or "
+		   "guard class"),
 	OPTION_END,
 };
 

@@ -393,8 +393,8 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 			buf_addf(&n->b, "%s%s: %zu of %zu", listed++ ? ", " : "",
 				 c->rows[i].label, c->rows[i].rooms[ROOM_KEPT],
 				 c->rows[i].used);
-	buf_adds(&n->b, "): in the others, workers of the guard may have used the GPU and "
-			"caused a change. Measure all runs with --clean-room.");
+	buf_adds(&n->b, "). In the other runs, workers of the guard may have used the GPU and "
+			"changed the result. Measure all runs with --clean-room.");
 	note_end(n);
 }
 

@@ -169,10 +169,10 @@ bool comparison_has_width(const struct comparison_scale *s, double low, double h
  * writes for example "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
-/* Returns how many decimals to print for a change in percent. This is one below 100 %, else
- * none. If an interval is known, more decimals are printed in three cases: everything would be
- * printed as 0; an interval that does not contain 0 would be printed as if it did; or both ends
- * would be printed as the same number. */
+/* Returns how many decimals to print for a change in percent: one for a change below 100 %,
+ * else none. If an interval is known, more decimals are printed in three cases: everything
+ * would be printed as 0; an interval that does not contain 0 would be printed as if it did; or
+ * both ends would be printed as the same number. */
 int comparison_change_decimals(const struct compare_change *c);
 
 /* Returns a ratio in percent. Returns 0 instead of a number that would be printed as "-0.0". */

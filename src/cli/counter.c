@@ -505,8 +505,8 @@ static void counter_url_read(const char *url, const struct deadline_stop *stop,
 }
 
 /* Finds the processes that listen on the port of the URL. If one of them is a descendant of
- * another, only the ancestor counts. The service manager is left out, because it may also have
- * the socket open. */
+ * another, only the ancestor is returned. The service manager is left out, because it may also
+ * have the socket open. */
 static unsigned counter_url_servers(const char *url, const struct deadline_stop *stop,
 				    int64_t ret_pid[static METER_SERVERS])
 {
@@ -670,8 +670,7 @@ static bool add_new_series(const struct counter_reading *first,
 		if (s->created_s < first->wall_s - CLOCKS_S) {
 			snprintf(ret->why, sizeof(ret->why),
 				 "one series of the counter (now %.0f) was missing before the "
-				 "run, "
-				 "although the server's clock says that it started %.0f s "
+				 "run, although the server's clock says that it started %.0f s "
 				 "before the run",
 				 s->value, first->wall_s - s->created_s);
 			return false;
@@ -695,14 +694,12 @@ static bool went_back(const struct counter_reading *first, const struct counter_
 		if (!b)
 			snprintf(ret->why, sizeof(ret->why),
 				 "one series of the counter (%.0f before the run) is missing "
-				 "after the "
-				 "run",
+				 "after the run",
 				 a->value);
 		else if (b->value >= a->value)
 			snprintf(ret->why, sizeof(ret->why),
-				 "the counter was restarted during the run; its earlier count "
-				 "(%.0f) is "
-				 "lost",
+				 "the counter was restarted during the run; its count from "
+				 "before the restart (%.0f) is lost",
 				 a->value);
 		else
 			snprintf(ret->why, sizeof(ret->why),

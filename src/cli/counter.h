@@ -84,9 +84,9 @@ extern const struct counter_kind counter_kinds[COUNTER_KINDS];
 void counter_read(const struct counter_kind *kind, const char *text,
 		  const struct deadline_stop *stop, struct counter_reading *ret);
 
-/* Computes the count of a run from two readings.  If a series is only in the last reading, its
- * whole value counts, because a counter starts at 0.  If the server says that such a series
- * started before the run, the count is unknown.  The function is pure. */
+/* Computes the count of a run from two readings. If a series is only in the last reading, its
+ * whole value is added to the count, because a counter starts at 0. If the server says that
+ * such a series started before the run, the count is unknown. The function is pure. */
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 

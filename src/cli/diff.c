@@ -214,8 +214,8 @@ static void add_settings(const struct pair *p)
 	add_part(p);
 	add_tags(p);
 	add_field(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
-	/* The time between two readings is 0 if there are no samples, because only bundles record
-	 * it. A bundle and a result then cannot differ in it. */
+	/* interval_s is 0 if the document has no samples, because only bundles record it. The
+	 * intervals are compared only if both documents have one. */
 	a = number_of(p->a->interval_s);
 	b = number_of(p->b->interval_s);
 	if (p->a->interval_s > 0 && p->b->interval_s > 0)
@@ -335,8 +335,8 @@ static void add_over_runs(const struct pair *p, const struct gpu *g, const struc
 		a = over_runs(&p->a->result, g->a, t->path, per_second);
 		b = over_runs(&p->b->result, g->b, t->path, per_second);
 		snprintf(key, sizeof(key), "%s", t->path);
-		/* The value is now a share of the time, so the key ends with "_ratio" instead
-		 * of "_seconds". */
+		/* The value is now a share of the run's time, so the key ends with "_ratio"
+		 * instead of "_seconds". */
 		if (per_second && n > 8)
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
 		add_field(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);

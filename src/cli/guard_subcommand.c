@@ -33,7 +33,7 @@ static const struct guard_subcommand subcommands[] = {
 	  "explain the state of each worker: the rule, the evidence, other processes, and "
 	  "what can change the state and when" },
 	{ "history", FORM_HISTORY, 0, 1, "", "[WORKER]",
-	  "list the latest moves: when each worker left its GPU, why, and when it was back" },
+	  "list the latest moves: when each worker left its GPU, why, and when it returned" },
 	{ "evict", FORM_REQUEST, 1, 1, "for reason", "WORKER|all [--for TIME]",
 	  "move the worker off its GPU now; it stays off for TIME, or until you run resume" },
 	{ "resume", FORM_REQUEST, 1, 1, "now reason", "WORKER|all [--now]",
@@ -218,7 +218,7 @@ static int start_game(const struct cli *c, struct remote *r, int64_t pid, uint64
 		return remote_print(r);
 	if (code == EXIT_OK && !c->quiet)
 		printf("workers stay off the GPUs until process %lld ends%s\n", (long long)pid,
-		       for_ns ? " or the time is up" : "");
+		       for_ns ? " or the time of --for is over" : "");
 	return code;
 }
 
@@ -475,8 +475,8 @@ struct replay {
 };
 
 /* Reads the policy from the configuration file at path. If path is NULL, reads the
- * configuration of the service; it is used only if the recording has no policy, so an error is
- * then not printed but stored in r->missing. Returns an exit code. */
+ * configuration of the service. Its policy is used only if the recording has none, so an error
+ * is then not printed but stored in r->missing. Returns an exit code. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;

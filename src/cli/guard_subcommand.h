@@ -66,7 +66,7 @@ int guard_mode(const struct cli *c, struct remote *r, const char *word, const ch
 void guard_mode_print_set(const struct json_doc *reply);
 
 /* Prints the latest moves of all workers, or of the worker `name`: when it left its GPU, why,
- * and when it was back. Returns an exit code. */
+ * and when it returned. Returns an exit code. */
 int guard_history(const struct cli *c, struct remote *r, const char *name);
 
 /* Watches an idle machine for the time for_ns, then prints rules with which the guard ignores

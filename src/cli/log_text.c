@@ -264,7 +264,7 @@ void log_line_write(const struct log_format *f, const struct log_line *l, struct
 }
 
 /* If the coverage is lower than this, the summary says for how long samples are missing. The
- * code low-coverage has the same limit. */
+ * validity code low-coverage has the same limit. */
 #define COVERAGE_FULL 0.98
 
 /* The power in the lines of one GPU, in watts.  All members are NAN if it is unknown. */
@@ -309,7 +309,7 @@ static void print_energy(const struct gw_energy *e)
 			e->joules.best, number_without_minus_zero(e->joules.low, 1),
 			e->joules.high, e->seconds, mean_power(e), gw_rung_name(e->rung));
 	if (e->meter == GW_METER_SAMPLES && e->coverage_ratio < COVERAGE_FULL)
-		fprintf(stderr, " (%.1f s of it without a sample)",
+		fprintf(stderr, " (no sample in %.1f s of this time)",
 			(1 - e->coverage_ratio) * e->seconds);
 	for (unsigned i = 0; i < GW_CODES; i++)
 		if (e->codes & UINT64_C(1) << i) {

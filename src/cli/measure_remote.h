@@ -55,7 +55,7 @@ void measure_remote_describe(struct measure_remote *t);
 
 enum measure_remote_outcome {
 	MEASURE_REMOTE_WHOLE,
-	/* The window ended before the command. The result has the code "truncated". */
+	/* The window ended before the command ended. The result has the code "truncated". */
 	MEASURE_REMOTE_CUT,
 	MEASURE_REMOTE_LOST, /* The service did not return a result. */
 };

@@ -250,9 +250,8 @@ const char *figure_bytes(char out[static 16], double bytes)
 	return out;
 }
 
-/* If the text begins with a number of MiB, or with "100 of 8192 MiB", adds the first number with
- * a suitable unit. Returns the length of the text that it stands for, or 0 if there is no
- * size. */
+/* If the text begins with a number of MiB, or with "100 of 8192 MiB", adds the first number
+ * with a suitable unit. Returns the length of the replaced text, or 0 if there is no size. */
 static size_t add_size(struct buf *out, const char *text)
 {
 	char bytes[16], *end, *unit;

@@ -58,9 +58,11 @@ enum figure_unit {
 };
 enum figure_unit figure_unit(const char *key);
 
-/* Write a value with a suitable unit and return out. NAN becomes "-". figure_bytes()     "140.4
- * GiB" figure_span()      a time that is rounded: "12 s", "10 min", "1.5 h" figure_run_time()
- * a time in its two largest units: "12s", "3m05s", "1h01m", "2d03h" */
+/* Write a value with a suitable unit and return out. NAN becomes "-".
+ *
+ * figure_bytes()     "140.4 GiB"
+ * figure_span()      a rounded time: "12 s", "10 min", "1.5 h"
+ * figure_run_time()  a time in its two largest units: "12s", "3m05s", "1h01m", "2d03h" */
 const char *figure_bytes(char out[static 16], double bytes);
 const char *figure_span(char out[static 16], double seconds);
 const char *figure_run_time(char out[static 16], double seconds);

@@ -39,7 +39,8 @@ static void compute_window(struct progress_marks *m, struct progress_marks_windo
 {
 	unsigned n = gw_meter_device_count(m->meter);
 
-	/* If a sample is still missing after this wait, a code of the energy says so. */
+	/* If a sample is still missing after this wait, the energy has a validity code that
+	 * says so. */
 	gw_window_wait(w->live, timeout_ns);
 	w->energy = calloc(n ? n : 1, sizeof(*w->energy));
 	for (unsigned i = 0; w->energy && i < n; i++)

@@ -28,7 +28,7 @@
 struct progress_marks_window {
 	char label[64];
 	uint64_t begin_ns, end_ns; /* end_ns is 0 until the part has ended. */
-	bool unfinished;           /* The run ended before the part. */
+	bool unfinished;           /* The run ended before the part ended. */
 	/* The window of the part. NULL: it is freed, and `energy` is known. */
 	struct gw_window *live;
 	/* Energy of the part, one per device of the meter. NULL: unknown. */
@@ -76,7 +76,7 @@ struct progress_marks {
 	struct random random;
 	char line[PROGRESS_MARKS_LINE];
 	size_t fill;
-	bool skipping; /* The current line is too long. Its rest is skipped. */
+	bool skipping; /* The current line is too long, and is skipped up to its end. */
 };
 
 /* Prepares for a run that began at begin_ns.  part is the name of the part to report (NULL: the

@@ -1,9 +1,9 @@
 /* remote: sends requests to the service, on this machine or another, over http or a UNIX
  * socket.
  *
- * The address comes from --address, GPUWARD_ADDRESS, or the configuration of the service; if
- * that names several addresses, a UNIX socket is preferred. The token comes from --token-file,
- * GPUWARD_TOKEN_FILE, the configuration, or ~/.config/gpuward/token. */
+ * The address comes from --address, GPUWARD_ADDRESS, or the configuration of the service. If
+ * the configuration names several addresses, a UNIX socket is preferred. The token comes from
+ * --token-file, GPUWARD_TOKEN_FILE, the configuration, or ~/.config/gpuward/token. */
 #ifndef GW_CLI_REMOTE_H
 #define GW_CLI_REMOTE_H
 

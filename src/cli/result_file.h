@@ -134,8 +134,8 @@ struct result_run {
 enum result_room {
 	/* --clean-room was not given, or the gpuward that wrote the result did not have it. */
 	ROOM_NONE,
-	ROOM_KEPT, /* The workers stayed off the GPUs for the whole time. */
-	ROOM_LOST, /* A worker was on a GPU for a part of the time. */
+	ROOM_KEPT, /* The workers stayed off the GPUs during the whole measurement. */
+	ROOM_LOST, /* A worker was on a GPU during a part of the measurement. */
 };
 
 struct result_worker {

@@ -210,11 +210,12 @@ static void print_scale(const struct measured_device *d, bool several)
 	char a[32];
 
 	if (d->energy.calibrated)
-		device_row(several, "Calibrated",
-			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
-			   d->sensor.calibration.gain,
-			   number_without_minus_zero(d->sensor.calibration.offset_w, 1),
-			   term_quantity(a, d->energy.raw_joules, "J"));
+		device_row(
+			several, "Calibrated",
+			"stored calibration: gain %.4f, offset %+.1f W; uncalibrated energy %s",
+			d->sensor.calibration.gain,
+			number_without_minus_zero(d->sensor.calibration.offset_w, 1),
+			term_quantity(a, d->energy.raw_joules, "J"));
 }
 
 static void print_device(const struct measured_device *d, bool several)
@@ -333,7 +334,8 @@ static void print_part(const char *title, const struct measured_run *r,
 		       const struct measured_window *w)
 {
 	struct gw_interval joules = run_result_window_joules(r, w);
-	const char *ended = w->unfinished ? " (unfinished: the run ended before the part)" : "";
+	const char *ended =
+		w->unfinished ? " (unfinished: the run ended before the part ended)" : "";
 	char a[80], b[32], label[256];
 
 	utf8_clean(label, sizeof(label), w->label);

@@ -369,7 +369,7 @@ static int run_measured(struct runner *r, char *const argv[], const char *label,
 	read_marks(s, &run->marks);
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
-	/* If this fails, the result has a code that says so. */
+	/* If the wait fails, the result has a validity code that says so. */
 	run->late = gw_window_wait(run->window, LAST_NS) != 0;
 	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;

@@ -26,7 +26,7 @@
 /* The state in which gpuward was started.  Call runner_inherit() before anything is opened. */
 struct runner_inherit {
 	bool pipe_ignored; /* SIGPIPE was ignored when gpuward was started. */
-	/* One bit per open descriptor. Descriptors from RUNNER_FDS on count as open. */
+	/* One bit per open descriptor. Descriptors from RUNNER_FDS on are assumed open. */
 	unsigned char open[RUNNER_FDS / 8];
 };
 void runner_inherit(struct runner_inherit *in, bool pipe_ignored);

@@ -475,8 +475,8 @@ static void note_server(struct setup_plan *p, const struct setup_server *s)
 		add_note(p,
 			 "%s (process %lld) is left out: its command line, model file or unit "
 			 "has a name that is not UTF-8, and the configuration allows only "
-			 "UTF-8. "
-			 "Rename it, start the server again, and run setup again.",
+			 "UTF-8. Change the name to UTF-8, start the server again, and run "
+			 "setup again.",
 			 title, (long long)s->pid);
 		return;
 	}

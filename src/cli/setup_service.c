@@ -65,7 +65,7 @@ struct off {
 	char name[128], state[16];
 	bool held;    /* a person holds the worker, or has evicted it */
 	bool out;     /* the guard has moved it off its GPU, or is doing so */
-	bool returns; /* only that person keeps it off its GPU: it returns after a release */
+	bool returns; /* only that person keeps it off its GPU, so it returns after a release */
 };
 
 static bool is_out(const struct json_doc *w)
@@ -129,8 +129,8 @@ static void wait_for_return(struct remote *r, const char *path, struct off *o)
 }
 
 /* Ends the hold of a worker. If the worker is off its GPU only because of this hold, waits
- * until it is back. This must happen before the mode is cleared: in a dry run, the worker would
- * stay off its GPU. */
+ * until it has returned. This must happen before the mode is cleared: in a dry run, the worker
+ * would stay off its GPU. */
 static void release(struct remote *r, struct off *o, bool quiet)
 {
 	const bool back = o->out && o->returns;

@@ -13,7 +13,8 @@
 #include <stddef.h>
 
 /* What happens to long cells of a column if the table does not fit. The columns that the macros
- * below define may use false and true for the first two. TABLE_WRAP is for the last column. */
+ * below define may use false for TABLE_WHOLE and true for TABLE_CUT. TABLE_WRAP is for the last
+ * column. */
 enum table_long { TABLE_WHOLE, TABLE_CUT, TABLE_WRAP };
 
 struct table_column {

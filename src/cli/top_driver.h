@@ -18,8 +18,8 @@ void top_driver_free(struct top_driver *t);
  * If it is false, these figures are unknown. */
 void top_driver_zoom(struct top_driver *t, bool zoom);
 
-/* Reads the GPUs, and the processes if it is time to read them, into the model. Returns 0, or a
- * negative error with a sentence in m->problem. */
+/* Reads the GPUs into the model, and also the processes if it is time to read them. Returns 0,
+ * or a negative error with a sentence in m->problem. */
 int top_driver_read(struct top_driver *t, struct top_model *m);
 
 #endif

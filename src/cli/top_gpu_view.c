@@ -409,7 +409,7 @@ void gpu_view_large(struct canvas *c, unsigned row, unsigned rows, const struct 
 			   slot(c, i % 2 + 1, 2) - GAP, g, i);
 }
 
-/* The energy is not a figure of the snapshot, but it is shown among them. */
+/* The energy is not a figure of the snapshot, but it is shown among the figures. */
 #define FIGURE_ENERGY ((unsigned)TOP_FIGURES)
 #define ENERGY_BEFORE TOP_UTILIZATION /* it stands before this figure */
 

@@ -196,7 +196,7 @@ struct top_order {
 	enum top_column column;
 	bool reverse;    /* reverse the order; unknown values still come last */
 	int gpu;         /* show only processes on this GPU; -1: on all GPUs */
-	char filter[64]; /* show only processes that contain this text; "": all */
+	char filter[64]; /* show only processes that contain this text; "": show all */
 };
 
 /* Writes the indices of the processes that are shown to row[], in their order, and returns

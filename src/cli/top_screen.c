@@ -585,7 +585,7 @@ static void draw_help(struct canvas *c)
 		"Enter            zoom: all figures of one GPU; Esc shows all GPUs again",
 		"left, right      in the zoom: previous or next GPU; elsewhere like < and >",
 		"< and >          sort by the previous or next column; r reverses the order",
-		"/                show only processes that contain a text",
+		"/                show only processes with a text, such as a name or pid",
 		"space            pause: nothing is read until space is pressed again",
 		"k                end the process at the cursor with SIGTERM, if it is yours",
 		"?, h             this page; any key closes it",

@@ -156,7 +156,7 @@ def test_a_stored_calibration_is_used_by_the_next_measurement(measured):
     check("measure", again)
     device, fit = again["runs"][0]["devices"][0], doc["calibration"]
     assert again["calibration"] is None and device["sensor"]["calibrated"]
-    assert "earlier: gain" in done.stderr
+    assert "stored calibration: gain" in done.stderr
     assert device["energy_joules"]["best"] == pytest.approx(
         fit["gain"] * device["energy_raw_joules"] + fit["offset_watts"] * again["runs"][0]["seconds"])
     shown = gpuward("characterise", "--show", f"--simulate={folder / 'off.toml'}", env=env).stdout

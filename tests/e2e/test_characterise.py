@@ -42,7 +42,7 @@ def test_ctrl_c_clears_the_progress_line_and_says_so(world, tmp_path):
     t.write(b"\x03")
     out, code = t.end()
     assert code == 130
-    assert out.endswith("\r\033[Kgpuward: interrupted; the GPU that was being measured is not saved\n"), out
+    assert out.endswith("\r\033[Kgpuward: interrupted; the values of the GPU that was being measured are not saved\n"), out
     assert not any(tmp_path.rglob("*.toml"))
 
 

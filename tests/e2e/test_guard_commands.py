@@ -202,11 +202,11 @@ def test_one_worker_alone_can_be_snoozed(world, workers, both):
 def test_a_hold_replaces_the_opposite_hold(s, worker):
     s.guard("hold", "active", "ollama", "--for", "1h")
     said = " ".join(s.guard("hold", "evicted", "ollama", "--for", "2h").stdout.split())
-    assert "requested hold evicted for 2 h, instead of held active for 1 h more" in said, said
+    assert "requested hold evicted for 2 h; this replaced its hold active, which would have lasted 1 h more" in said, said
     s.until("evicted")
     s.guard("hold", "active", "ollama", "--for", "1h")
     s.back(worker)
-    assert "requested release; this ended its hold active, which had 1 h left; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
+    assert "requested release; this ended its hold active, which would have lasted 1 h more; its state is now active" in " ".join(s.guard("release", "ollama").stdout.split())
     assert s.guard("release").stdout == "ollama: no hold to end, so nothing was changed\n"
     s.guard("evict", "ollama")
     assert "requested release" in s.guard("release").stdout, "a release also ends an eviction"
@@ -415,7 +415,7 @@ def test_confirmations_and_moves_are_wrapped_at_words(s, world, worker):
         "ollama: requested hold active for 1 h; its state is now active For 1 h, only heat and faults move workers off "
         "the GPU; to end this, run gpuward guard release.")
     assert " ".join(narrow("release", "ollama")) == (
-        "ollama: requested release; this ended its hold active, which had 1 h left; its state is now active")
+        "ollama: requested release; this ended its hold active, which would have lasted 1 h more; its state is now active")
     with Contender(world, 8 * GIB) as game:
         s.until("evicted")
         cause = f"for sleep (pid {game.pid}, 8.0 GiB)"
@@ -502,7 +502,7 @@ def test_a_snooze_never_shortens_a_hold_and_a_hold_names_what_it_replaces(s, wor
     assert s.guard("snooze", "30m").stdout.startswith("ollama: already held active until it is released, so nothing was changed")
     assert s.worker()["hold_until_seconds"] is None
     said = s.guard("hold", "active", "ollama", "--for", "1h").stdout
-    assert "requested hold active for 1 h, instead of held active until it is released" in said
+    assert "requested hold active for 1 h; this replaced its hold active, which had no end" in said
     assert s.guard("pause", "--for", "10m").stdout == "ollama: already held active for 1 h more, so nothing was changed\n"
     s.guard("pause", "--for", "3h")  # longer than the hold
     assert s.worker()["hold_until_seconds"] > 7200

@@ -394,7 +394,7 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert "'iteration" not in done.stderr  # no remark, because the iterations are numbered one by one
     said = " ".join(done.stderr.split())
     assert re.search(r"Parts prefill: \S+ ± \S+ m?J in \S+ m?s open: \S+ ± \S+ m?J in \S+ m?s "
-                     r"\(unfinished: the run ended before the part\)", said)
+                     r"\(unfinished: the run ended before the part ended\)", said)
 
 
 MARK = 'm() { echo "$@" >&$GPUWARD_MARK_FD; }; '
