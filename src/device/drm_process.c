@@ -41,7 +41,8 @@ struct client {
 	 * driver xe, in cycles of a clock of the GPU. */
 	uint64_t busy[GROUPS];
 	unsigned capacity[GROUPS]; /* number of engines in the group; 0 means one */
-	uint64_t total_cycles;     /* present value of that clock; 0: busy is in nanoseconds */
+	/* present value of the GPU's clock; 0: busy is in nanoseconds */
+	uint64_t total_cycles;
 	bool has[KEYS];
 	uint64_t bytes[KEYS];
 };
