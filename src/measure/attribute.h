@@ -20,7 +20,8 @@
 /* How a share was found, best first. */
 enum attribute_how {
 	ATTRIBUTE_MEASURED, /* the process was alone on the device */
-	ATTRIBUTE_MODELLED, /* several processes shared the energy by their utilisation */
+	/* the energy was divided among several processes by their utilisation */
+	ATTRIBUTE_MODELLED,
 	/* there were several processes; the utilisation of at least one is unknown */
 	ATTRIBUTE_EQUAL_SPLIT,
 	ATTRIBUTE_HOWS

@@ -2,10 +2,10 @@
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
  * nothing is allocated. The power samples are integrated over time. The counter changes only
- * when the driver updates it, so the integral gives the energy between its last update and the
- * boundary of a window. The energy is computed from the counter and from the samples, each with
- * a standard uncertainty. The result is the energy with the smaller uncertainty; the other
- * energy verifies it. */
+ * when the driver updates it. For the time between the last update and the boundary of a
+ * window, the energy is taken from the integral of the samples. The energy is computed from the
+ * counter and from the samples, each with a standard uncertainty. The result is the energy with
+ * the smaller uncertainty; the other energy verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 

@@ -24,8 +24,8 @@
 #define LAG_U_S      0.003 /* uncertainty of the lag of counters and samples */
 
 /* Some sensors update their value when they are polled. Such updates can get out of step with
- * the polls: then a value is read twice, or no value covers the time between two polls.
- * Simulated square waves with periods of 0.15 to 0.3 s were off by up to 0.2 standard
+ * the polls: then a value is read twice, or no value covers the time between two polls. With
+ * simulated square waves with periods of 0.15 to 0.3 s, the error was up to 0.2 standard
  * deviations of their power. */
 #define SLIP_RATIO 0.1
 

@@ -16,8 +16,8 @@ void energy_note(struct energy *e, uint64_t t_ns, unsigned code)
 	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
 	if (code != GW_CODE_DRIVER_RELOADED)
 		return;
-	/* The new driver began to count at 0, even if the counter is already above its former
-	 * value. */
+	/* The new driver began to count at 0, even if the counter is already above the last
+	 * value of the old driver. */
 	e->epoch++;
 	e->phase_known = false;
 }
@@ -119,8 +119,9 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
-/* Tries the phases (`first` + k / `steps`) ticks, for each k from `from` to `to`. Stores the phase with the
- * smallest error in *at, and this error in *best, if it is smaller than *best. */
+/* Tries the phases (`first` + k / `steps`) ticks, for each k from `from` to `to`. Stores the
+ * phase with the smallest error in *at, and this error in *best, if it is smaller than
+ * *best. */
 static void search_phase(const struct energy *e, const struct energy_read *const r[],
 			 unsigned n, double first, int from, int to, int steps, double *best,
 			 double *at)

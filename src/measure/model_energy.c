@@ -80,8 +80,8 @@ static void row_fold(struct model_energy *m, const struct model_row *r)
 		o->tokens[i] += r->tokens[i];
 	for (unsigned i = 0; i < MODEL_ENERGY_GPUS; i++)
 		o->joules[i] += r->joules[i];
-	/* The row counted these totals before OTHER did, so they must not appear in a recent
-	 * time span of OTHER. */
+	/* The row counted these totals earlier, so they must not appear in a recent time span
+	 * of OTHER. */
 	o->begin.generated += r->begin.generated;
 	o->begin.joules += r->begin.joules;
 	o->marks = 0;
