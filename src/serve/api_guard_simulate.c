@@ -378,7 +378,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			write_answer(a, a->simulation, r);
 		api_guard_simulate_done(a);
 	} else {
-		/* A simulation that is still here has ended, but its client disconnected. */
+		/* If a->simulation is set, it has ended, and its client has disconnected. */
 		api_guard_simulate_done(a);
 		simulation_start(a, q, w, r);
 	}
