@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define DEVICE_TEXT_SIZE 96
-#define DEVICE_MIG_MAX   8 /* a board has at most 7 instances */
+#define DEVICE_MIG_MAX   8 /* more than the 7 instances that a board can have */
 #define TIER_COUNT       8
 
 /* The readings of one GPU, as plain data. The thread that reads the hardware fills a report;
@@ -107,7 +107,7 @@ void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns);
 
 struct call_cost_table;
 
-/* What all backends of a context share. It exists longer than the backends. */
+/* Data that all backends of a context use. It exists longer than the backends. */
 struct backend_env {
 	const struct clock *clock;
 	const struct root *root;
@@ -215,7 +215,7 @@ struct backend_ops {
 	 * over 100 % or an old timestamp, and counts repeated samples once.
 	 *
 	 * The mean covers only samples that name the process: the driver reports no sample in
-	 * which the process was idle. Two processes that had the same pid share a row. With
+	 * which the process was idle. Two processes that had the same pid are in one row. With
 	 * since_us 0, the mean covers the whole history that the driver keeps. If the wall
 	 * clock was set back after since_us, no sample is newer than since_us. Returns the
 	 * number of rows, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */

@@ -177,9 +177,10 @@ long drm_read_bytes(const struct device *d, enum drm_place place, const char *fi
  * reports the last result again.
  *
  * The utilisation is the mean since the previous walk, of the render engines or of the compute
- * engines: the busier group counts. The memory is the sum over all clients: a buffer that two
- * clients share is counted twice, and memory that the kernel itself allocates is missing. Both
- * are absent (no_permission) if there is a process that we may not inspect. */
+ * engines: the larger of the two. The memory is the sum over all clients: a buffer that two
+ * clients share is counted twice, and memory that the kernel itself allocates is missing.
+ * Utilisation and memory are absent (no_permission) if there is a process that we may not
+ * inspect. */
 void drm_client_use(struct device *d);
 /* Frees the state of drm_client_use(); NULL is allowed. */
 void drm_client_use_free(struct client_use *use);

@@ -46,8 +46,8 @@ enum manage_what manage_find(const char *word);
  * for NAN. */
 void manage_text(enum manage_what what, const double value[2], char *out, size_t size);
 
-/* True if a and b are the same setting. They are compared in whole milliwatts and megahertz, as
- * the driver counts. NAN equals only NAN. */
+/* True if a and b are the same setting. They are compared in whole milliwatts and megahertz,
+ * the units of the driver. NAN equals only NAN. */
 bool manage_same(enum manage_what what, const double a[2], const double b[2]);
 
 /* The requested change.

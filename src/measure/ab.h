@@ -67,7 +67,7 @@ enum ab_arm { AB_ARM_A, AB_ARM_B };
 
 struct ab_step {
 	enum ab_phase phase;
-	enum ab_arm arm;     /* The run counts for this arm. The A/A pass also has two arms. */
+	enum ab_arm arm;     /* The run is used for this arm. The A/A pass also has two arms. */
 	enum ab_arm command; /* The command to run. Both arms of the A/A pass run A. */
 	unsigned pair;       /* Number of the pair in its phase, from 0. */
 };
@@ -91,7 +91,7 @@ void ab_free(struct ab *ab);
  * balanced every two pairs (ABBA or BAAB), so that a slow drift affects A and B equally. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
-/* Takes the result of the run that ab_next() requested. Returns 0 if the run counts. Returns 1
+/* Takes the result of the run that ab_next() requested. Returns 0 if the run is used. Returns 1
  * if the run is unusable (invalid, not exclusive, or without energy or time): its pair is then
  * dropped. A dropped pair is repeated until one of the two limits on repeats is reached.
  * Returns -GW_E_STATE if the run is not the requested one. */

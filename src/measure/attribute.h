@@ -1,4 +1,4 @@
-/* attribute: shares the energy of one GPU among its processes.
+/* attribute: divides the energy of one GPU among its processes.
  *
  * It takes intervals of about a second, each with the energy of the device and the processes on
  * it, and splits them into rows that add up to the energy of the device. Energy that cannot be
@@ -81,7 +81,7 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
  * - If hidden is true, there may be processes that we cannot see (MIG, another pid namespace).
  *   All energy of the interval is then unattributed.
  *
- * A process that is listed twice counts once, with its larger utilisation. If there are more
+ * A process that is listed twice gets one share, by its larger utilisation. If there are more
  * processes than rows, the first processes get the rows. Returns 0, or -GW_E_ARG for impossible
  * values; nothing is added then. */
 int attribute_add(struct attribute *a, double joules, double seconds,

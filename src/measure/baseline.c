@@ -331,8 +331,8 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
  * a truncated file is ignored. */
 #define FILE_BYTES 4096
 #define PATH_BYTES 1024
-#define DEGREES    10.0 /* a baseline is used within this difference of temperature */
-#define SAME_W     0.5  /* power limits that differ by at most this count as equal */
+#define DEGREES    10.0 /* a baseline is used if the temperature differs by at most this */
+#define SAME_W     0.5  /* two power limits are equal if they differ by at most this */
 #define HEAD       "# gpuward baseline "
 /* The first line is HEAD, the hash in 16 hexadecimal digits, and a newline. */
 #define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1)

@@ -210,7 +210,7 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
  * are ignored; instead of such a reading, the samples since the last good reading count. */
 struct energy_total {
 	struct energy_setup set;
-	uint64_t begin_ns;   /* energy before this monotonic time does not count */
+	uint64_t begin_ns;   /* energy before this monotonic time is not included */
 	double counted_j;    /* energy up to the last reading of the counter */
 	double counted_s;    /* time that this energy covers */
 	double since_j;      /* energy from the samples after that reading */
@@ -225,8 +225,8 @@ struct energy_total {
 	uint64_t last_ns;    /* time of the last sample */
 };
 
-/* Samples before begin_ns do not count. The driver's ring buffer still holds such samples, and an
- * earlier process may have counted them. */
+/* Samples before begin_ns are ignored. The driver's ring buffer still holds such samples, and
+ * an earlier process may have counted them. */
 void energy_total_init(struct energy_total *t, const struct energy_setup *set,
 		       uint64_t begin_ns);
 

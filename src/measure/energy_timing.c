@@ -302,7 +302,7 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 			period = (double)n * spacing / (double)k;
 		}
 	}
-	/* A line counts if it exceeds a fifth of total x n/4 x 3/8 (3/8: mean square of the
+	/* A line is clear if it exceeds a fifth of total x n/4 x 3/8 (3/8: mean square of the
 	 * Hann window). */
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }

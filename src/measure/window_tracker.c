@@ -235,7 +235,7 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 }
 
 /* Stores a reading of the throttle counters. The first reading at or after the start of a
- * window counts for its start, and the first one at or after its end for its end. */
+ * window is used for the start, and the first one at or after its end is used for the end. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };

@@ -398,8 +398,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* The joules so far stay in other_j, because the series "other" counts
-			 * them and must not decrease. */
+			/* The joules so far stay in other_j, because the series "other"
+			 * contains them and must not decrease. */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}

@@ -14,8 +14,8 @@
 #include <gpuward.h>
 
 #define WORKLOAD_ROWS_MAX 512
-/* Number of rows per GPU with a series of their own in the metrics. The other rows share one
- * series. */
+/* Number of rows per GPU with a series of their own in the metrics. All other rows are summed
+ * in one series. */
 #define WORKLOAD_SERIES_MAX 20
 /* The series of an ended workload exists for at least this time, even if another workload needs
  * a series. */
@@ -56,7 +56,8 @@ struct workload_row {
 	/* Sums over the processes of the last tick that had a process. NAN: unknown for at
 	 * least one process. */
 	double memory_bytes, sm_ratio, power_w;
-	/* Used by the metrics. The series of the row counts the joules above series_from_j. */
+	/* Used by the metrics. The series of the row contains the joules above
+	 * series_from_j. */
 	bool has_series;
 	double series_from_j;
 };

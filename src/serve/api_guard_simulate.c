@@ -300,7 +300,7 @@ static int prepare_simulation(struct simulation *x, const struct api *a,
 					 now ? &x->now : NULL, &x->question, message, size);
 }
 
-/* What a waiting request keeps between the calls of its handler. */
+/* The data that a waiting request keeps between the calls of its handler. */
 struct wait {
 	/* The request waits for the end of another simulation until this monotonic time. */
 	uint64_t until_ns;

@@ -297,8 +297,8 @@ bool view_current(const struct view *v, uint64_t now_ns);
  * driver but no GPU, or configured to use none, is ready. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
-/* True if there is a GPU. A sleeping or hanging GPU counts; a lost GPU or one without a driver
- * does not. Needs a snapshot. */
+/* True if there is a GPU that is neither lost nor closed; it may be asleep or hang. Needs a
+ * snapshot. */
 bool view_answers(const struct view *v);
 
 #endif
