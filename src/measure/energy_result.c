@@ -9,8 +9,8 @@
 /* Counter and samples agree if they differ by at most this ratio or by three standard
  * uncertainties. */
 #define AGREE_RATIO 0.02
-/* Relative uncertainty of samples that no counter verifies. On an H200, samples and counter
- * differed by up to 1.5 %. */
+/* Relative standard uncertainty of samples that no counter verifies. On an H200, samples and
+ * counter differed by up to 1.5 %, which is 1.5 standard uncertainties. */
 #define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the two readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */

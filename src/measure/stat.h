@@ -174,8 +174,8 @@ int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, ui
 struct compare_arm {
 	const double *runs; /* one value per run; used only during the call */
 	size_t n;
-	/* relative standard uncertainty of one run, for ratios (the budget without gain and
-	 * offset); NAN: unknown */
+	/* relative standard uncertainty of one run, without the parts from gain and offset,
+	 * which a ratio handles separately; NAN: unknown */
 	double u_ratio;
 };
 
