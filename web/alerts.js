@@ -22,7 +22,7 @@ const active = (kind) => load().on && granted() && load().kinds.includes(kind);
 // Returns why this browser cannot show notifications; "": it can.
 function obstacle() {
 	if (!window.isSecureContext)
-		return "The browser shows notifications only for https and for localhost. Open this page through one of them.";
+		return "The browser shows notifications only for https and for localhost. Open this page with https, or on its own machine as localhost.";
 	if (!window.Notification)
 		return "This browser has no notifications.";
 	return Notification.permission === "denied" ? "This browser blocks notifications of this page. Allow them in the settings of the browser for this site." : "";

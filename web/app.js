@@ -260,7 +260,7 @@ function flipTheme() {
 	applyTheme();
 }
 
-// Resolves to true if there is a token to try.
+// Asks for the token. Resolves to true if the user pressed Store, so that the request can be sent again.
 function needToken(why) {
 	put($("token-why"), why);
 	$("token").returnValue = "";
@@ -281,8 +281,8 @@ $("token").addEventListener("close", () => {
 	$("token-button").classList.toggle("set", Boolean(token.get()));
 });
 // The first button of the form stores the token, because the key Enter presses the first button.
-$("token-button").addEventListener("click", () => needToken("Reading needs no token. If the service has one, changes such as starting an energy window " +
-	"need it: enter the content of its token file."));
+$("token-button").addEventListener("click", () => needToken("Reading needs no token. If the service has a token, it is needed for changes, such as starting " +
+	"an energy window. Enter the content of the token file of the service."));
 $("retry").addEventListener("click", retryNow);
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("theme-button").addEventListener("click", flipTheme);

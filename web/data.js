@@ -86,13 +86,13 @@ function judge() {
 	if (!open || (!fresh && performance.now() - opened < 5000))
 		return model.heard ? ["reconnecting", "The service does not answer; trying again."] : ["connecting", ""];
 	if (model.tick?.let_go)
-		return ["let-go", "The drivers were released on request; nothing is read until they are resumed."];
+		return ["let-go", "The drivers were released on request; nothing is read until POST /api/v1/resume opens them again."];
 	if (notReady || model.tick?.ready === false) {
 		const hangs = /not returned|hang/i.test(notReady) || model.devices.some((d) => d.state === "stalled");
 		return [hangs ? "hangs" : late() ? "stale" : "not-ready", notReady || "The service is not ready."];
 	}
 	if (late() && model.heard)
-		return ["stale", "The service is connected but sends no readings."];
+		return ["stale", "This page is connected to the service, but the service sends no readings."];
 	const stalled = model.devices.filter((d) => d.state === "stalled");
 	if (stalled.length)
 		return ["hangs", `A driver call for GPU ${stalled.map((d) => d.index).join(", ")} has not returned.`];

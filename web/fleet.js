@@ -26,7 +26,7 @@ const nodes = () => new Table("fleet-nodes", [
 	column("Power", "power_watts", power),
 	{ ...column("Energy", "energy_joules", f.wattHours, { first: true }), fill: (c, n) => {
 		show(c, n.energy_joules, f.wattHours);
-		c.title = n.energy_problem ? `Left out: ${n.energy_problem}` : n.energy_joules == null ? c.title : f.joules(n.energy_joules);
+		c.title = n.energy_problem ? `Energy not shown: ${n.energy_problem}` : n.energy_joules == null ? c.title : f.joules(n.energy_joules);
 	} },
 	column("Utilisation", "utilization_ratio", f.percent, { title: "Mean of the last 5 minutes" }),
 	{ name: "Memory", num: true, sort: (n) => n.memory_used_bytes, fill: (c, n) =>
@@ -122,7 +122,7 @@ class Fleet {
 			return;
 		this.drawTotals(d);
 		$("fleet-attention").replaceChildren(...d.attention.map(attentionRow));
-		put($("fleet-well"), d.attention_more ? "There are more." : "Nothing.");
+		put($("fleet-well"), d.attention_more ? "Further rows are not shown." : "Nothing.");
 		$("fleet-well").hidden = d.attention.length > 0 && !d.attention_more;
 		this.drawNodes();
 		this.workloads.draw(d.workloads);

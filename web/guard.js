@@ -18,13 +18,13 @@ const STATES = {
 	suspect: ["warn", "Another process may need the GPU; the guard checks this more often.", "decided"],
 	drain: ["warn", "It takes no new work; running work may finish.", "evicted"],
 	evict: ["warn", "It was requested to leave.", "ends without success"],
-	verify: ["warn", "It reports that it has left; the guard checks its memory.", "must be free"],
+	verify: ["warn", "It reports that it has left; the guard checks its memory.", "memory must be free"],
 	evicted: ["calm", "It is evicted, and its memory is free.", "may return"],
 	quiet: ["calm", "No process needs the GPU any more; waiting for a quiet time.", "may return"],
 	precheck: ["calm", "Memory, temperature and the worker are checked before it returns.", "checked again"],
 	resume: ["calm", "It was requested to return.", "ends without success"],
-	"verify-up": ["calm", "It reports that it is back; the guard checks its memory.", "must be back"],
-	stuck: ["bad", "It did not leave.", "tried again"],
+	"verify-up": ["calm", "It reports that it has returned; the guard checks its memory.", "must be back on the GPU"],
+	stuck: ["bad", "It did not leave the GPU.", "tried again"],
 	absent: ["calm", "Its process does not run.", "checked again"],
 	reconcile: ["calm", "After a start, the journal is compared with the processes.", "checked again"],
 };
@@ -48,7 +48,7 @@ const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // States 
 let doc = null, at = 0, looks = [];
 
 const passed = () => (performance.now() - at) / 1000;
-// Returns how many of the reported seconds are left now; null: no time was reported.
+// Returns how many of the reported seconds remain now; null: no time was reported.
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
 const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
@@ -131,7 +131,7 @@ function fillMemory(c, w) {
 	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
 	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
-	put(more, w.hypothetical ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} still held` : "");
+	put(more, w.hypothetical ? "still on the GPU" : out ? `${f.bytes(w.residue_bytes)} still held` : "");
 }
 
 // Writes the timers with their meaning: "may return in 12 s".
@@ -150,14 +150,14 @@ function fillTimers(c, w) {
 		c.lastChild.remove();
 	list.forEach((s, i) => put(c.children[i] || c.appendChild(el("span", { className: "timer" })), s));
 	if (!list.length)
-		c.append(el("span", { className: "timer none", textContent: f.DASH, title: "no timer runs: it changes when a process needs the GPU, or when a reason ends" }));
+		c.append(el("span", { className: "timer none", textContent: f.DASH, title: "no timer runs: the state changes when a process needs the GPU, or when a reason ends" }));
 	else
 		c.firstChild.className = "timer";
 	c.classList.toggle("idle", !list.length);
 }
 
 function fillMoves(c, w) {
-	put(c, dry() ? `${w.would_evict_total}\u00a0× would have left` : `${w.evictions_total}\u00a0×\u00a0evicted, ${w.resumes_total}\u00a0×\u00a0back`);
+	put(c, dry() ? `${w.would_evict_total}\u00a0× would have left` : `${w.evictions_total}\u00a0×\u00a0evicted, ${w.resumes_total}\u00a0×\u00a0returned`);
 }
 
 // Creates the two buttons once and then changes only their text, so that the focus stays.
@@ -254,7 +254,7 @@ let needToken = null;
 
 // Describes what will happen after the request.
 function outlook(verb, w, state) {
-	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is requested to free ${size}; running work may finish first` : w.memory_reason ? "what it holds is unknown" : "it holds nothing now";
+	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is requested to free ${size}; running work may finish first` : w.memory_reason ? "the memory that it holds is unknown" : "it holds no GPU memory now";
 	const others = w.mask.filter((r) => r !== "manual").join(", ");
 	const say = {
 		evict: [free, "it stays evicted for this time, or until it is resumed"],

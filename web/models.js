@@ -6,8 +6,8 @@ import { Table } from "./table.js";
 
 const METHODS = {
 	"only model": "the server has only this model", "own process": "energy of the model's own process",
-	"split by tokens": "the models of one process share its energy by their tokens", "no model": "no model is loaded, or it is unknown which one worked",
-	"sum of models": "the sum of further models",
+	"split by tokens": "the energy of the process is divided among its models by their tokens", "no model": "no model is loaded, or it is unknown which one worked",
+	"sum of models": "the sum of the models without a row of their own",
 };
 const number = (v) => (v < 10 ? f.figures(v) : Math.round(v).toLocaleString());
 
@@ -28,7 +28,7 @@ const models = () => new Table("models", [
 	{ name: "J/token", num: true, title: "energy per generated token, last minute", fill: cell((m) => minute(m).joules_per_token, (m) => m.tokens_absent || minute(m).joules_per_token_absent),
 		sort: (m) => minute(m).joules_per_token },
 	{ name: "J/token since start", num: true, title: "since the service started", fill: cell((m) => start(m).joules_per_token, (m) => m.tokens_absent || start(m).joules_per_token_absent) },
-	{ name: "Tokens", num: true, title: "generated tokens in all", fill: cell((m) => m.generated_tokens, noTokens), sort: (m) => m.generated_tokens },
+	{ name: "Tokens", num: true, title: "all generated tokens", fill: cell((m) => m.generated_tokens, noTokens), sort: (m) => m.generated_tokens },
 	{ name: "Energy", num: true, first: true, fill: (c, m) => put(c, f.joules(m.energy_joules)), sort: (m) => m.energy_joules },
 	{ name: "How", wrap: true, fill: (c, m) => {
 		put(c, m.method || f.DASH);

@@ -4,7 +4,7 @@ import * as f from "./format.js";
 import { el, put } from "./rows.js";
 
 const HOME = new Set(["active", "absent", "reconcile"]), AWAY = new Set(["evicted", "stuck"]), OUT = new Set(["suspect", "drain", "evict", "verify"]);
-const SOON = 2000; // Milliseconds. A request belongs to the move that begins within this time after it.
+const SOON = 2000; // Milliseconds. A request belongs to the move that begins within this time after the request.
 // Names of the steps of leaving and returning, by the state that the step leads to.
 const STEPS = {
 	suspect: "suspect", drain: "decided", evict: "ordered", verify: "answered", evicted: "freed", stuck: "not freed",

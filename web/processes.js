@@ -10,8 +10,8 @@ const WIDTH = 72, HEIGHT = 18;
 const SVG = "http://www.w3.org/2000/svg";
 
 const METHODS = {
-	measured: "measured: it is alone on the GPU", modelled: "shared by SM utilisation with the other processes on the GPU",
-	"equal-split": "shared in equal parts, because the utilisation is unknown",
+	measured: "measured: it is alone on the GPU", modelled: "divided among the processes on the GPU by SM utilisation",
+	"equal-split": "divided in equal parts among the processes on the GPU, because the utilisation is unknown",
 };
 
 const keyOf = (p) => `${p.device_uuid} ${p.pid} ${p.start_ticks} ${p.gpu_instance ?? ""}`;

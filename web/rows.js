@@ -272,7 +272,7 @@ function drawSpark(r, d) {
 	g.setLineDash([2, 2]);
 	g.stroke(joins);
 	g.setLineDash([]);
-	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "power unknown");
+	put(r.sparkText, known.length ? `power in the last two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "power unknown");
 }
 
 // Returns the readings after `begin` as lists, which are drawn as separate lines: nothing was measured between two lists.

@@ -9,8 +9,8 @@ const EVERY = 5000, ENDED_SHOWN = 200;
 
 const METHODS = {
 	measured: "measured: no other workload was on the GPU",
-	modelled: "shared by SM utilisation with the other workloads on the GPU",
-	"equal-split": "shared in equal parts, because the utilisation is unknown",
+	modelled: "divided among the workloads on the GPU by SM utilisation",
+	"equal-split": "divided in equal parts among the processes on the GPU, because the utilisation is unknown",
 };
 
 const keyOf = (w) => `${w.kind} ${w.id} ${w.part} ${w.begin_utc}`;
@@ -72,8 +72,8 @@ const ended = () => new Table("workloads-ended", [
 function drawSums(devices) {
 	const sum = (key) => devices.reduce((s, d) => s + (d[key] || 0), 0), total = sum("energy_joules_total");
 	const share = (key) => f.percent(sum(key) / total);
-	put($("workloads-sums"), total ? `${f.joules(total)} counted by the GPUs: workloads ${share("workloads_joules")}, ended earlier ` +
-		`${share("former_joules")}, idle ${share("idle_joules")}, unattributed ${share("unattributed_joules")}, before the accounting ${share("earlier_joules")}` : "");
+	put($("workloads-sums"), total ? `Energy of the GPUs, ${f.joules(total)}: listed workloads ${share("workloads_joules")}, workloads that are not listed any more ` +
+		`${share("former_joules")}, idle ${share("idle_joules")}, unattributed ${share("unattributed_joules")}, before the accounting began ${share("earlier_joules")}` : "");
 }
 
 export function workloads() {

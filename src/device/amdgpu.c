@@ -6,8 +6,8 @@
 #include "drm.h"
 
 static const struct drm_row rows[] = {
-	/* Rows of the tier FAST. The second die of an MI250 reports 0 W, because the first die reports the power
-	 * of both dies. */
+	/* Rows of the tier FAST. The form DRM_NONZERO skips the 0 W of the second die of an
+	 * MI250, because the first die reports the power of both dies. */
 	{ GW_Q_POWER, DRM_HWMON, "power1_average", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER, DRM_HWMON, "power1_input", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_AVERAGE, DRM_HWMON, "power1_average", NULL, DRM_NONZERO, 1e-6, 1e10 },
@@ -123,8 +123,8 @@ static const struct {
 	{ 1, 6, 1664, 16 }, { 1, 7, 2208, 24 }, { 1, 8, 3872, 24 },
 };
 
-/* On MI200 boards, version 1.3 has a counter that works. On Radeon boards, the same field is 0
- * or in an unknown unit, and on MI100 the counter stops. */
+/* On MI200 boards, the energy counter in version 1.3 of gpu_metrics works. On Radeon boards,
+ * the same field is 0 or in an unknown unit, and on MI100 the counter stops. */
 static bool has_counter_in_v1_3(uint32_t device)
 {
 	return device == 0x7408 || device == 0x740c || device == 0x740f;

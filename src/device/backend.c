@@ -1,4 +1,5 @@
-/* What all backends share: their table, device slots, reports, process rows and selectors. */
+/* backend: code for all backends: their table, device slots, reports, process rows and
+ * selectors. */
 #include "backend.h"
 
 #include "context.h"

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define DEVICE_TEXT_SIZE 96
-#define DEVICE_MIG_MAX   8 /* a board has at most 7 instances */
+#define DEVICE_MIG_MAX   8 /* more than the 7 instances that a board can have */
 #define TIER_COUNT       8
 
 /* The readings of one GPU, as plain data. The thread that reads the hardware fills a report;
@@ -56,9 +56,9 @@ struct device {
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
-	/* End of the previous vendor call. If there is no other work in between, it counts as
-	 * the start of the next call, which saves one clock reading per call. 0: the next call
-	 * reads the clock. */
+	/* When the previous vendor call ended. If calls follow one another without other work,
+	 * this time is also the start of the next call, which saves one clock reading per call.
+	 * 0: the next call reads the clock. */
 	uint64_t series_ns;
 	bool fresh; /* The GPU was opened, and its name is not known yet: read() must get it. */
 	void *priv; /* private data of the backend; backend_ops.close frees it */
@@ -107,7 +107,7 @@ void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns);
 
 struct call_cost_table;
 
-/* What all backends of a context share. It exists longer than the backends. */
+/* Data that all backends of a context use. It exists longer than the backends. */
 struct backend_env {
 	const struct clock *clock;
 	const struct root *root;
@@ -209,13 +209,13 @@ struct backend_ops {
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
-	/* Reads the mean utilisation per process since since_us (driver timestamps, wall-clock
-	 * microseconds). Fills at most cap rows, one per pid, with the time of its newest
-	 * sample. Ignores samples with a value over 100 % or an old timestamp, and counts
-	 * repeated samples once.
+	/* Reads the mean utilisation per process from since_us until now. since_us and the
+	 * driver's timestamps are wall-clock microseconds. Fills at most cap rows, one per pid,
+	 * each with the time of the newest sample of that pid. Ignores samples with a value
+	 * over 100 % or an old timestamp, and counts repeated samples once.
 	 *
 	 * The mean covers only samples that name the process: the driver reports no sample in
-	 * which the process was idle. Two processes that had the same pid share a row. With
+	 * which the process was idle. Two processes that had the same pid are in one row. With
 	 * since_us 0, the mean covers the whole history that the driver keeps. If the wall
 	 * clock was set back after since_us, no sample is newer than since_us. Returns the
 	 * number of rows, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
@@ -228,8 +228,8 @@ struct backend_ops {
 	 * has_events: true if the library has the event calls; makes no call.
 	 * open: creates an empty set. Returns 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.
 	 * add: the caller must have exclusive use of d. Returns 1 if events of d arrive, 0 if
-	 * that is not possible now, -GW_E_STATE if d was lost and is back, so that the set must
-	 * be opened again.
+	 * that is not possible now, -GW_E_STATE if d was lost and then found again: the set
+	 * must then be opened again.
 	 * wait: blocks in the driver. Returns 1 and *ret, 0 at the timeout (perhaps early), or
 	 * -GW_E_LOST if the driver or a GPU went away; then close the set. */
 	bool (*has_events)(const struct backend *b);

@@ -54,7 +54,7 @@ struct slot {
 	/* The members below are for process_list.c. */
 	struct process_use *process_use; /* utilisation per process */
 	int uses; /* number of rows in process_use for this list, or a negative gw_error */
-	int used; /* result of the last query of the utilisation */
+	int used; /* as `uses`, from the last query of the utilisation */
 	uint64_t used_ns;         /* time of that query */
 	double listed_used_bytes; /* memory in use when `usage` was read */
 	uint64_t listed_ns;       /* when `usage` was read; 0: it must be read again */
@@ -78,8 +78,8 @@ struct opener {
 	sem_t events;
 	/* The context asks event_watch.c to close its event set and to release `events`. */
 	atomic_bool events_yield;
-	/* event_watch.c did not release `events` in time. The context does not wait for it again
-	 * until its driver call has returned. */
+	/* event_watch.c did not release `events` in time. The context does not wait for
+	 * event_watch.c again until the driver call of event_watch.c has returned. */
 	atomic_bool events_late;
 	/* The context holds `events`, because it opens or closes the backend. */
 	bool events_taken;

@@ -432,8 +432,8 @@ static bool is_driver_of(const struct drm_vendor *vendor, const char *driver)
 	return false;
 }
 
-/* True if the device is still present with its driver. Returns false for a lost device that is
- * back, because it may be another one: the backend must be opened again. */
+/* True if the device is still present with its driver. If a lost device has appeared again,
+ * returns false, because it may be another board: the backend must be opened again. */
 static bool still_present(struct device *d)
 {
 	const struct drm_device *dd = drm_of(d);

@@ -162,8 +162,8 @@ enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_e
 /* Returns why a file of a device could not be read. */
 enum gw_absence drm_absence(long error);
 
-/* Reads a quantity from the first row that can be read, in the unit of the quantity; for
- * derive. Returns 0 or a negative gw_error. */
+/* Reads a quantity from the first row that can be read, in the unit of the quantity. Used by
+ * drm_vendor.derive. Returns 0 or a negative gw_error. */
 long drm_read_quantity(struct device *d, unsigned q, double *ret);
 
 /* Reads the first bytes of a file that is not text. Returns the number of bytes or a negative
@@ -172,14 +172,15 @@ long drm_read_bytes(const struct device *d, enum drm_place place, const char *fi
 		    size_t size);
 
 /* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of
- * all clients of the GPU. For this it reads the folders of all processes in /proc, at most once
- * per second and with at most 0.5 % of a core. Between two such walks it reports the last
- * result again.
+ * all clients of the GPU. For this it walks through /proc and reads the folders of all
+ * processes, at most once per second and with at most 0.5 % of a core. Until the next walk it
+ * reports the last result again.
  *
- * The utilisation is the mean since the previous walk, for the render engines or for the
- * compute engines, whichever were busier. The memory is the sum over all clients: a buffer that
- * two clients share is counted twice, and memory that the kernel itself allocates is missing.
- * Both are absent (no_permission) if there is a process that we may not inspect. */
+ * The utilisation is the mean since the previous walk, of the render engines or of the compute
+ * engines: the larger of the two. The memory is the sum over all clients: a buffer that two
+ * clients share is counted twice, and memory that the kernel itself allocates is missing.
+ * Utilisation and memory are absent (no_permission) if there is a process that we may not
+ * inspect. */
 void drm_client_use(struct device *d);
 /* Frees the state of drm_client_use(); NULL is allowed. */
 void drm_client_use_free(struct client_use *use);

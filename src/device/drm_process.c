@@ -41,7 +41,8 @@ struct client {
 	 * driver xe, in cycles of a clock of the GPU. */
 	uint64_t busy[GROUPS];
 	unsigned capacity[GROUPS]; /* number of engines in the group; 0 means one */
-	uint64_t total_cycles;     /* present value of that clock; 0: busy is in nanoseconds */
+	/* present value of the GPU's clock; 0: busy is in nanoseconds */
+	uint64_t total_cycles;
 	bool has[KEYS];
 	uint64_t bytes[KEYS];
 };
@@ -347,7 +348,7 @@ static const struct seen_client *find_seen(const struct walk *w, uint64_t id)
 	return NULL;
 }
 
-/* Adds a client to the walk. A client counts once, even if several processes have it open. */
+/* Adds a client to the walk. A client is added once, even if several processes have it open. */
 static void walk_client(void *arg, const struct client *c)
 {
 	struct walk *w = arg;
@@ -401,7 +402,7 @@ static enum gw_absence walk_clients(struct device *d, struct walk *w)
 }
 
 /* Computes the busier group's share of the time between two walks. A client that is not in the
- * older walk is new, so its whole time counts. */
+ * older walk is new, so all of its time is added. */
 static enum gw_absence compare_walks(const struct walk *a, const struct walk *b, double *ret)
 {
 	double busy[GROUPS] = { 0 }, time;

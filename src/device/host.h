@@ -27,8 +27,8 @@ void host_init(struct host *h, const struct root *root);
 
 /* host_read() never waits. It computes CPU utilisation between this reading and the previous
  * one. If fewer than HOST_MIN_TICKS ticks lie between the two readings, CPU utilisation is
- * absent (needs_two_readings); the previous reading is then kept, so that the next interval is
- * longer. */
+ * absent (needs_two_readings); the next call then still uses the previous reading, so that the
+ * interval gets longer. */
 #define HOST_MIN_TICKS 10
 void host_read(struct host *h, struct host_report *ret);
 

@@ -21,13 +21,14 @@ static const struct drm_row rows[] = {
 	  1e5 },
 	/* Rows of the tier SLOW. */
 	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "vram", DRM_NUMBER, 1e-3, 250e3 },
-	/* Rows of the tier ENERGY. xe labels the counter of the whole board "card". Arc A boards have only the
-	 * counter of the package: with xe it has the label "pkg", with i915 it has no label. */
+	/* Rows of the tier ENERGY. xe labels the counter of the whole board "card". Arc A
+	 * boards have only the counter of the package: with xe it has the label "pkg", with
+	 * i915 it has no label. */
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_COUNTER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "pkg", DRM_COUNTER, 1e-6, 0 },
 	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NONZERO, 1e-6, 0 },
-	/* Rows of the tier HEALTH. The sustained limit (max) is used; the limit for bursts (cap) is used only if
-	 * max is missing. */
+	/* Rows of the tier HEALTH. The sustained limit (max) is used; the limit for bursts
+	 * (cap) is used only if max is missing. */
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_max", NULL, DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power%u_max", "pkg", DRM_NONZERO, 1e-6, 1e10 },
 	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_cap", NULL, DRM_NONZERO, 1e-6, 1e10 },

@@ -400,7 +400,7 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	return false;
 }
 
-/* True if the old value must be on disk before the setting is changed, and is not. */
+/* True if the old value must be on disk before the setting is changed, but is not there yet. */
 static bool must_store(const struct manage_job *job, const double *stored)
 {
 	const struct manage_order *o = &job->o;

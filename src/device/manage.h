@@ -46,8 +46,8 @@ enum manage_what manage_find(const char *word);
  * for NAN. */
 void manage_text(enum manage_what what, const double value[2], char *out, size_t size);
 
-/* True if a and b are the same setting. They are compared in whole milliwatts and megahertz, as
- * the driver counts. NAN equals only NAN. */
+/* True if a and b are the same setting. They are compared in whole milliwatts and megahertz,
+ * the units of the driver. NAN equals only NAN. */
 bool manage_same(enum manage_what what, const double a[2], const double b[2]);
 
 /* The requested change.
@@ -62,7 +62,7 @@ struct manage_order {
 		[2]; /* A range of clocks has two numbers; other settings use only the first. */
 	bool restore;
 	bool keep; /* The service does not restore the old value when it stops. */
-	bool kept; /* for restore: `value`, `ours` and `earlier` are known */
+	bool kept; /* for restore: `value`, `ours` and `earlier` have values */
 	double ours[2], earlier[2]; /* the last two values that gpuward set */
 	char who[64];               /* who requested the change, for the audit log */
 };
@@ -72,8 +72,8 @@ enum manage_outcome {
 	MANAGE_FOREIGN, /* Not restored, because someone else changed the setting. */
 	/* Nothing was changed: store `before`, and run the order again with it. */
 	MANAGE_UNSTORED,
-	/* The call that sets the value has not returned: it may have changed, or may still
-	 * change. */
+	/* The call that sets the value has not returned: the value may have changed, or may
+	 * still change. */
 	MANAGE_UNCERTAIN,
 	MANAGE_CHANGED, /* The driver accepted the change. */
 };

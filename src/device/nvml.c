@@ -347,7 +347,7 @@ void nvml_identify(struct device *d)
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
 	/* These values determine the sensor model, so they are read now. Reading the other
-	 * STATIC values takes milliseconds. */
+	 * STATIC values takes milliseconds, so they are read later. */
 	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
 	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
 	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
@@ -672,8 +672,8 @@ static int open_library(struct backend *b)
 	return open_devices(b);
 }
 
-/* Marks the devices' values as absent: if the driver did not open again, its earlier devices
- * stay in the list. */
+/* Marks the values of the devices as absent. The devices stay in the list even if the driver
+ * could not be opened again. */
 static void close_slots(struct backend *b)
 {
 	for (unsigned i = 0; i < b->count; i++) {

@@ -1,5 +1,5 @@
-/* nvml: what the files of the NVML backend share. Only the nvml_*.c files, driver_call.c and
- * tests include it.
+/* nvml: declarations that the files of the NVML backend share. Only the nvml_*.c files,
+ * driver_call.c and tests include it.
  *
  * nvml_library.c loads the library; nvml.c opens and closes it. nvml_read.c reads values with
  * the table nvml_readers.def, power samples and events; nvml_shape.c makes the calls of the
@@ -47,7 +47,8 @@ struct nvml_device {
 	/* Code of the hardware fault that the driver reported when the tier was last read.
 	 * ABI_SUCCESS: none. */
 	abi_return fault[TIER_COUNT];
-	/* If the device is lost: when to search for it again, and the present delay. */
+	/* If the device is lost: when to search for it again, and the delay between two
+	 * searches. */
 	uint64_t retry_ns, backoff_ns;
 	abi_device mig[DEVICE_MIG_MAX];
 	abi_gpm_sample gpm[2];
@@ -147,7 +148,8 @@ bool nvml_read_one(struct device *d, unsigned quantity);
 void nvml_read_memory(struct device *d);
 /* Reads the memory of MIG instances. Returns false if an instance has changed. */
 bool nvml_mig_memory(struct device *d);
-/* Writes the missing symbols without which a value cannot be read, separated by blanks. */
+/* Writes the names of the symbols that the library lacks and that a value needs, separated by
+ * blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);
 /* Handles an error code that concerns the device or the driver. Returns true if the device must
  * not be read further. */

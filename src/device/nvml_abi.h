@@ -1,9 +1,9 @@
 /* nvml_abi: our own declarations for the part of NVML's binary interface that we use.
  *
- * Written from NVIDIA's published API (version 13), so that no NVIDIA header is needed to
- * build. The simulator implements these functions and the backend calls them. This file asserts
- * the size of every struct, and tests/abi compares it with a real nvml.h if one is installed.
- * For this comparison, our names are those of the library in lower case, with our prefix. */
+ * The declarations follow NVIDIA's published API (version 13), so that no NVIDIA header is
+ * needed to build. The simulator implements these functions and the backend calls them. This
+ * file asserts the size of every struct; tests/abi compares the declarations with a real nvml.h
+ * if one is installed. */
 #ifndef GW_DEVICE_NVML_ABI_H
 #define GW_DEVICE_NVML_ABI_H
 

@@ -25,7 +25,7 @@
 
 /* The loader looks for the first name in its cache and its folders. The paths are for
  * containers in which the loader does not search the right folder. The NVIDIA runtime mounts
- * the library into the library folder of Debian or of other systems, and GKE into
+ * the library into the library folder of Debian or of other systems; GKE mounts it into
  * /usr/local/nvidia. The driver container of the GPU operator has its own tree below
  * /run/nvidia/driver. The name without a version is last, because it is usually the toolkit's
  * stub. */
@@ -53,8 +53,8 @@ static void resolve_path(void *lib, const char *asked, char *out, size_t size)
 		snprintf(out, size, "%s", map->l_name);
 }
 
-/* Loads one candidate. A stub is refused before anything in it is called, because it prints to
- * the terminal and runs programs. */
+/* Loads one candidate. A stub is refused before any of its functions is called, because the
+ * functions of a stub print to the terminal and run programs. */
 static void *load_library(struct backend *b, const char *path)
 {
 	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);

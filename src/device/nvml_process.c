@@ -204,7 +204,7 @@ static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
 	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;
 }
 
-/* Averages the samples of the process in row i; a sample that the driver repeats counts once.
+/* Averages the samples of the process in row i; a sample that the driver repeats is used once.
  * Returns false if an earlier row belongs to the same process. */
 static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32_t n,
 		     uint64_t since_us, struct process_use *ret)

@@ -80,8 +80,8 @@ static abi_return read_row(struct device *d, const struct nvml_reader *row)
 /* The result of reading rows. */
 struct outcome {
 	unsigned good;        /* number of rows that were read */
-	unsigned bad;         /* number of rows that failed with absence reason error */
-	abi_return first_bad; /* code of the first row in `bad` */
+	unsigned bad;         /* number of rows that now have the absence reason "error" */
+	abi_return first_bad; /* code that the first of these rows returned */
 	abi_return fault;     /* code of the last hardware fault; ABI_SUCCESS: none */
 	bool stop;            /* The device or the driver is gone; all values are absent. */
 };
@@ -289,7 +289,7 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 
 /* Events that are not requested: they occur every 100 ms (measured), and no code uses them. */
 #define NOISE       (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
-#define MEMBERS_MAX 256 /* maximum number of GPUs in a set; open_devices() opens no more */
+#define MEMBERS_MAX 256 /* maximum number of GPUs in a set; nvml.c opens no more GPUs */
 
 /* The driver's event set and the handles of the GPUs in it. The handles are copied here,
  * because an event names a handle, and the handle of a device may change meanwhile. */

@@ -229,8 +229,8 @@ static abi_return read_struct(struct device *d, const struct nvml_reader *row,
 	while (l->call != call)
 		l++;
 	memcpy(s, &l->tag, sizeof(l->tag));
-	/* A number that the driver does not write is a placeholder: all bits set, or a
-	 * temperature beyond every maximum. */
+	/* Fill the numbers with placeholders (all bits set, or a temperature beyond every
+	 * maximum), so that a number that the driver does not write is recognised. */
 	for (unsigned i = 0; i < row->count; i++)
 		if (l->at[i] != NO_MEMBER)
 			memset(s + l->at[i], l->kind == STRUCT_I32 ? 0x7F : 0xFF,

@@ -1,4 +1,4 @@
-/* nvsmi: what the files of the nvidia-smi backend share.
+/* nvsmi: declarations that the files of the nvidia-smi backend share.
  *
  * nvsmi.c runs the program and stores its output; nvsmi_stream.c keeps one nvidia-smi process
  * running for power samples; nvsmi_text.c parses the output and has no state, so that it can be
@@ -53,7 +53,7 @@ bool nvsmi_refused(const char *text, char *out, size_t size);
 #define NVSMI_INTERVAL_NS   (100 * NS_PER_MS)
 #define NVSMI_STREAM_FIELDS 40
 
-/* What the nvidia-smi backend has done since it was opened. */
+/* Statistics of the nvidia-smi backend since it was opened. */
 struct nvsmi_facts {
 	uint64_t lines;   /* number of lines that were parsed */
 	uint64_t garbage; /* number of lines that could not be parsed */

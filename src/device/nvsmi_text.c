@@ -92,7 +92,7 @@ _Static_assert(COUNT(columns) <= NVSMI_COLUMNS, "NVSMI_COLUMNS is too small");
 _Static_assert(GW_Q_COMPUTE_CAPABILITY_MINOR == GW_Q_COMPUTE_CAPABILITY_MAJOR + 1,
 	       "CAPABILITY sets two neighbours");
 
-/* What nvidia-smi prints instead of a value, and the absence reason that it means. */
+/* The texts that nvidia-smi prints instead of a value, and the absence reason for each text. */
 static const struct {
 	const char *text;
 	enum gw_absence why;
@@ -110,7 +110,7 @@ static const struct {
 	{ "Unknown Error", GW_ABSENT_ERROR },
 };
 
-/* What nvidia-smi prints instead of its table, and the cause that it means. */
+/* The texts that nvidia-smi prints instead of its table, and the cause for each text. */
 static const struct {
 	const char *text;
 	enum gw_cause cause;

@@ -383,8 +383,9 @@ static const char *proc_after(const char *name, const char *prefix)
 	return strncmp(name, prefix, n) == 0 && name[n] ? name + n : NULL;
 }
 
-/* Finds a container name or id in one component of a path, and changes the component. parent is
- * the component before it. Returns NULL if there is none. */
+/* Finds a container name or id in one component of a path. parent is the component before it.
+ * The result points into name, in which the function cuts off suffixes and undoes escapes.
+ * Returns NULL if the component names no container. */
 static const char *container_in(char *name, const char *parent)
 {
 	enum workload_kind kind;

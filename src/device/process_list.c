@@ -172,7 +172,7 @@ static void set_pointers(struct entry *e)
 	e->pub.unit = text_or_null(e->unit);
 }
 
-/* What collect_entries() needs in addition to the rows of the slots. */
+/* The data that collect_entries() needs in addition to the rows of the slots. */
 struct take {
 	const struct root *root;
 	uint64_t mono_ns, wall_ns;

@@ -449,8 +449,8 @@ struct rapl_total rapl_total(const struct rapl *r)
 	if (t.why == GW_ABSENT_NO_PERMISSION) {
 		t.cause = GW_CAUSE_RAPL_PERMISSION;
 		t.remedy = missing->perf
-				   ? "Run as root or with CAP_PERFMON, or as root: sysctl "
-				     "kernel.perf_event_paranoid=0 (until reboot)."
+				   ? "Run as root or with CAP_PERFMON, or set sysctl "
+				     "kernel.perf_event_paranoid=0 as root (until reboot)."
 				   : gw_cause_info(GW_CAUSE_RAPL_PERMISSION)->remedy;
 	}
 	return t;

@@ -1,7 +1,8 @@
 /* snapshot: a copy of everything that is known about the machine and its GPUs at one moment.
  *
- * Taking a snapshot again costs the vendor's calls, a copy of each report, two clock readings,
- * and two more per device. Memory is allocated only if there are more devices than before. */
+ * Taking a snapshot again costs the vendor's calls, a copy of each report, and two clock
+ * readings plus two per device. Memory is allocated only if there are more devices than
+ * before. */
 #include "context.h"
 
 #include "base/number.h"
@@ -158,9 +159,10 @@ static void read_slot(void *arg)
 				: (double)NAN;
 }
 
-/* Corrects the thermal margin in the copy of the report by the change of the temperature: the
- * margin is read every ten seconds, but the temperature each time, and the two are shown
- * together. Returns the margin as the driver reported it, or NAN if it is unknown. */
+/* Corrects the thermal margin in the copy of the report by the change of the temperature since
+ * the margin was read. The margin is read every ten seconds, but the temperature each time, and
+ * the two are shown together. Returns the margin as the driver reported it, or NAN if it is
+ * unknown. */
 static double correct_margin(struct report *r)
 {
 	double reported;

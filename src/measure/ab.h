@@ -67,7 +67,7 @@ enum ab_arm { AB_ARM_A, AB_ARM_B };
 
 struct ab_step {
 	enum ab_phase phase;
-	enum ab_arm arm;     /* The run counts for this arm. The A/A pass also has two arms. */
+	enum ab_arm arm;     /* The run is used for this arm. The A/A pass also has two arms. */
 	enum ab_arm command; /* The command to run. Both arms of the A/A pass run A. */
 	unsigned pair;       /* Number of the pair in its phase, from 0. */
 };
@@ -76,7 +76,7 @@ struct ab_step {
  * deciding metric. */
 struct ab_run {
 	double energy_j, seconds, power_w;
-	bool valid;     /* the result is valid or suspect */
+	bool valid;     /* the validity is "valid" or "suspect", not "invalid" */
 	bool exclusive; /* no other process used the GPU */
 };
 
@@ -91,10 +91,10 @@ void ab_free(struct ab *ab);
  * balanced every two pairs (ABBA or BAAB), so that a slow drift affects A and B equally. */
 bool ab_next(const struct ab *ab, struct ab_step *ret);
 
-/* Takes the result of the run that ab_next() requested. Returns 0 if the run counts. Returns 1
+/* Takes the result of the run that ab_next() requested. Returns 0 if the run is used. Returns 1
  * if the run is unusable (invalid, not exclusive, or without energy or time): its pair is then
- * dropped, and repeated while repeats are left. Returns -GW_E_STATE if the run is not the
- * requested one. */
+ * dropped. A dropped pair is repeated until one of the two limits on repeats is reached.
+ * Returns -GW_E_STATE if the run is not the requested one. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
 /* Why the comparison ended. A comparison that ended as soon as a 95 % interval excludes 0 would
@@ -153,7 +153,7 @@ struct ab_result {
 	struct ab_estimate aa[AB_METRICS];
 	/* The comparison. Its intervals use the smaller alpha of one interim analysis. */
 	struct ab_estimate ab[AB_METRICS];
-	/* The A/A pass found a difference. The machine drifts, or it is chance (5 %). */
+	/* The A/A pass found a difference: the machine drifts, or it is chance (5 %). */
 	bool aa_alarm;
 	/* The smallest effect that pairs_max pairs detect, computed from the noise of the A/A
 	 * pass. */
@@ -166,8 +166,9 @@ struct ab_result {
 
 /* Gets the complete result so far; takes about ten milliseconds. All verdicts are
  * AB_INCONCLUSIVE if the data are unusable. They are also AB_INCONCLUSIVE while the comparison
- * runs, because an interval between interim analyses does not have the stated error. The gate
- * applies to its metric; the other metrics are compared with a change of 0. */
+ * runs, because an interval between interim analyses does not have the stated error
+ * probability. The gate applies to its metric; the other metrics are compared with a change of
+ * 0. */
 void ab_result(const struct ab *ab, struct ab_result *ret);
 
 /* Returns the estimate of the deciding metric at the last interim analysis; NULL before the

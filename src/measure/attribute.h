@@ -1,4 +1,4 @@
-/* attribute: shares the energy of one GPU among its processes.
+/* attribute: divides the energy of one GPU among its processes.
  *
  * It takes intervals of about a second, each with the energy of the device and the processes on
  * it, and splits them into rows that add up to the energy of the device. Energy that cannot be
@@ -20,7 +20,8 @@
 /* How a share was found, best first. */
 enum attribute_how {
 	ATTRIBUTE_MEASURED, /* the process was alone on the device */
-	ATTRIBUTE_MODELLED, /* several processes shared the energy by their utilisation */
+	/* the energy was divided among several processes by their utilisation */
+	ATTRIBUTE_MODELLED,
 	/* there were several processes; the utilisation of at least one is unknown */
 	ATTRIBUTE_EQUAL_SPLIT,
 	ATTRIBUTE_HOWS
@@ -80,7 +81,7 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
  * - If hidden is true, there may be processes that we cannot see (MIG, another pid namespace).
  *   All energy of the interval is then unattributed.
  *
- * A process that is listed twice counts once, with its larger utilisation. If there are more
+ * A process that is listed twice gets one share, by its larger utilisation. If there are more
  * processes than rows, the first processes get the rows. Returns 0, or -GW_E_ARG for impossible
  * values; nothing is added then. */
 int attribute_add(struct attribute *a, double joules, double seconds,

@@ -279,11 +279,11 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 	return err;
 }
 
-/* Returns what must be added in quadrature to the uncertainty of the gross energy, so that its
- * part from the gain is right for the net energy. This part is the uncertainty of the gain
- * times a distance: from the pivot of the calibration for the gross energy, from the baseline
- * for the net energy. So the addition is the root of the difference of the squares, or 0 if
- * that is negative. */
+/* Returns a term that is added in quadrature to the uncertainty of the gross energy, to get the
+ * uncertainty of the net energy. Both uncertainties have a part from the gain: the uncertainty
+ * of the gain times a distance of the power. For the gross energy it is the distance from the
+ * pivot of the calibration; for the net energy, the distance from the baseline. So the term is
+ * the root of the difference of the squares; 0 if this difference is negative. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
@@ -305,7 +305,7 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
-	/* A stored baseline is an uncalibrated reading. Apply the calibration to it, too. */
+	/* A stored baseline is not calibrated. Apply the calibration to it, too. */
 	if (gross->calibrated) {
 		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
@@ -326,13 +326,13 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 
 /* Files of baselines: one per state in which a GPU was idle. The name contains the GPU, the
  * kind and a hash of the other members of the key, so one open() finds a baseline. If there is
- * no such file, another file of the same GPU and kind is compared with the wanted state, to say
- * what is different. The first line is a
- * hash of the other lines, so that a truncated file is ignored. */
+ * no such file, the wanted state is compared with another file of the same GPU and kind, so
+ * that a message can name the difference. The first line is a hash of the other lines, so that
+ * a truncated file is ignored. */
 #define FILE_BYTES 4096
 #define PATH_BYTES 1024
-#define DEGREES    10.0 /* a baseline is used within this difference of temperature */
-#define SAME_W     0.5  /* power limits that differ by at most this count as equal */
+#define DEGREES    10.0 /* a baseline is used if the temperature differs by at most this */
+#define SAME_W     0.5  /* two power limits are equal if they differ by at most this */
 #define HEAD       "# gpuward baseline "
 /* The first line is HEAD, the hash in 16 hexadecimal digits, and a newline. */
 #define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1)

@@ -24,15 +24,16 @@ struct baseline {
 	double power_w;  /* mean idle power */
 	double u_w;      /* standard error of the mean */
 	double seconds;  /* duration of the measurement */
-	double temperature_c; /* when the baseline was measured; NAN: unknown */
+	double temperature_c; /* of the GPU during the measurement; NAN: unknown */
 	uint64_t wall_ns;     /* when the baseline was measured */
 	uint64_t codes; /* bits of enum gw_code; baseline-contended: the GPU was not idle */
-	/* What used the GPU, or that its processes were not visible; "" if the GPU was idle. */
+	/* Why the GPU was not idle, or a note that its processes were not visible; otherwise
+	 * "". */
 	char evidence[192];
 };
 
 /* Fills in the state that a baseline belongs to: uuid, driver, vbios, kind, limit, persistence
- * and temperature, from a snapshot of GW_TIERS_COMMON. The rest is cleared. */
+ * and temperature, from a snapshot of GW_TIERS_COMMON. Clears the other members. */
 void baseline_key(const struct gw_device *d, enum gw_baseline_kind kind, struct baseline *ret);
 
 /* The mean of n batch means of one second each, its standard error, and the half width of its

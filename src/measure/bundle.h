@@ -9,8 +9,8 @@
  *   *.json             result and environment, which the command adds
  *   SHA256SUMS         checksums of all files, written at the end, for sha256sum -c
  *
- * Recomputing feeds the events to a window tracker again. The same version gives the same joules to
- * the bit; a newer version may apply newer models. */
+ * Recomputing feeds the events to a window tracker again. The same version gives the same
+ * joules to the last bit; a newer version may apply newer models. */
 #ifndef GW_MEASURE_BUNDLE_H
 #define GW_MEASURE_BUNDLE_H
 
@@ -90,7 +90,8 @@ enum bundle_check {
 
 struct bundle_summary {
 	unsigned devices, windows;
-	/* number of windows for which this member of struct bundle_found is true */
+	/* number of windows for which the member of struct bundle_found with the same name is
+	 * true */
 	unsigned recorded, same, cut;
 	uint64_t events;
 	uint64_t bad_lines; /* lines that are not events and were ignored */

@@ -409,7 +409,8 @@ static void check_sums(struct bundle_reader *r)
 	}
 	if (in) {
 		fclose(in);
-		/* Results depend on the manifest and on three files per GPU. */
+		/* Results depend on the manifest and on three files per GPU. If some of them
+		 * have no checksum, the list of checksums was changed. */
 		if (own < 1 + 3 * r->sum->devices)
 			mark_changed(r, BUNDLE_SUMS);
 	}

@@ -258,7 +258,7 @@ static void window_take_sample(const struct energy *e, struct energy_window *w, 
 	w->seen_s += dt;
 }
 
-/* Processes the kept samples again if the window ends before a sample that was already
+/* Processes the stored samples again if the window ends before a sample that was already
  * processed. */
 static void window_start_over(const struct energy *e, struct energy_window *w)
 {

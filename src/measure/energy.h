@@ -2,10 +2,10 @@
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
  * nothing is allocated. The power samples are integrated over time. The counter changes only
- * when the driver updates it, so the integral gives the energy between its last update and the
- * boundary of a window. The energy is computed from the counter and from the samples, each with
- * a standard uncertainty. The result is the energy with the smaller uncertainty; the other
- * energy verifies it. */
+ * when the driver updates it. For the time between the last update and the boundary of a
+ * window, the energy is taken from the integral of the samples. The energy is computed from the
+ * counter and from the samples, each with a standard uncertainty. The result is the energy with
+ * the smaller uncertainty; the other energy verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -210,7 +210,7 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
  * are ignored; instead of such a reading, the samples since the last good reading count. */
 struct energy_total {
 	struct energy_setup set;
-	uint64_t begin_ns;   /* energy before this monotonic time does not count */
+	uint64_t begin_ns;   /* energy before this monotonic time is not included */
 	double counted_j;    /* energy up to the last reading of the counter */
 	double counted_s;    /* time that this energy covers */
 	double since_j;      /* energy from the samples after that reading */
@@ -225,8 +225,8 @@ struct energy_total {
 	uint64_t last_ns;    /* time of the last sample */
 };
 
-/* Samples before begin_ns do not count. The driver's ring buffer still holds such samples, and an
- * earlier process may have counted them. */
+/* Samples before begin_ns are ignored. The driver's ring buffer still holds such samples, and
+ * an earlier process may have counted them. */
 void energy_total_init(struct energy_total *t, const struct energy_setup *set,
 		       uint64_t begin_ns);
 

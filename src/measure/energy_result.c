@@ -9,8 +9,8 @@
 /* Counter and samples agree if they differ by at most this ratio or by three standard
  * uncertainties. */
 #define AGREE_RATIO 0.02
-/* Relative uncertainty of samples that no counter verifies. On an H200, samples and counter
- * differed by up to 1.5 %. */
+/* Relative standard uncertainty of samples that no counter verifies. On an H200, samples and
+ * counter differed by up to 1.5 %, which is 1.5 standard uncertainties. */
 #define UNANCHORED    0.01
 #define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the two readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
@@ -24,8 +24,8 @@
 #define LAG_U_S      0.003 /* uncertainty of the lag of counters and samples */
 
 /* Some sensors update their value when they are polled. Such updates can get out of step with
- * the polls: then a value is read twice, or no value covers the time between two polls.
- * Simulated square waves with periods of 0.15 to 0.3 s were off by up to 0.2 standard
+ * the polls: then a value is read twice, or no value covers the time between two polls. With
+ * simulated square waves with periods of 0.15 to 0.3 s, the error was up to 0.2 standard
  * deviations of their power. */
 #define SLIP_RATIO 0.1
 
@@ -225,8 +225,8 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	 * power. */
 	m->counter_u = hypot(boundary_u(e, &w->begin, fmax(watts, w->begin_w)),
 			     boundary_u(e, &w->end, fmax(watts, energy_watts(e, w->end_ns))));
-	/* A counter reading that several windows share is not exactly at the start or end of
-	 * this window. Samples fill the time in between, so their error is added. */
+	/* A counter reading that several windows use is not exactly at the start or end of this
+	 * window. Samples fill the time in between, so their error is added. */
 	m->counter_u = hypot(m->counter_u, UNANCHORED * hypot(tail_a, tail_b));
 	m->counter_u = hypot(m->counter_u, lateness_u(e, w));
 }
@@ -327,7 +327,7 @@ static enum gw_verdict single_verdict(const struct energy *e, bool counter)
 
 /* Chooses between the results of the counter and of the samples, by the smaller uncertainty.
  * The counter is also chosen if the uncertainties are equal or if the results disagree, because
- * a counter is used at all only if reading does not disturb it and it never decreased. */
+ * a counter is used only if reading does not disturb it and if it never decreased. */
 static void energy_choose(const struct energy *e, const struct energy_window *w,
 			  struct gw_energy *r, struct meters *m)
 {
@@ -395,7 +395,7 @@ static void sum_up(const struct energy *e, struct gw_energy *r)
 }
 
 /* Computes the energy of a window that is shorter than the period of the sensor: uses the power
- * at that time, with bounds from the samples around it. */
+ * at the time of the window, with bounds from the samples around the window. */
 static void below_period(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	double floor_w, ceiling_w, watts;

@@ -16,8 +16,8 @@ void energy_note(struct energy *e, uint64_t t_ns, unsigned code)
 	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
 	if (code != GW_CODE_DRIVER_RELOADED)
 		return;
-	/* The new driver began to count at 0, even if the counter is already above its former
-	 * value. */
+	/* The new driver began to count at 0, even if the counter is already above the last
+	 * value of the old driver. */
 	e->epoch++;
 	e->phase_known = false;
 }
@@ -119,8 +119,9 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
 }
 
-/* Tries the phases (`first` + k / `steps`) ticks, for each k from `from` to `to`. Stores the phase with the
- * smallest error in *at, and this error in *best, if it is smaller than *best. */
+/* Tries the phases (`first` + k / `steps`) ticks, for each k from `from` to `to`. Stores the
+ * phase with the smallest error in *at, and this error in *best, if it is smaller than
+ * *best. */
 static void search_phase(const struct energy *e, const struct energy_read *const r[],
 			 unsigned n, double first, int from, int to, int steps, double *best,
 			 double *at)
@@ -301,7 +302,7 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 			period = (double)n * spacing / (double)k;
 		}
 	}
-	/* A line counts if it exceeds a fifth of total x n/4 x 3/8 (3/8: mean square of the
+	/* A line is clear if it exceeds a fifth of total x n/4 x 3/8 (3/8: mean square of the
 	 * Hann window). */
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }

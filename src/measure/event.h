@@ -57,7 +57,7 @@ enum event_type {
 	EVENT_OPEN,   /* a window begins */
 	EVENT_CLOSE,  /* a window ends */
 	EVENT_RESULT, /* a caller requested the result of a window, which is now final */
-	EVENT_IDLE,   /* the baselines that are used to share energy among processes */
+	EVENT_IDLE,   /* the baselines that are used to divide energy among processes */
 	EVENT_TYPES
 };
 

@@ -169,7 +169,7 @@ static bool end_thread(struct meter_device *d, uint64_t until_ns)
 	return state != METER_LEFT_BEHIND;
 }
 
-/* Fills in the setup of a GPU with a call that has not returned. The driver is not called
+/* Fills in the setup of a GPU on which a driver call has not returned. The driver is not called
  * again, because we would hang, too. */
 static void hung_setup(struct energy_setup *set)
 {
@@ -452,8 +452,8 @@ int gw_meter_stop(struct gw_meter *m)
 		all = end_thread(m->device[i], until) && all;
 	if (!all) /* Free nothing, because a driver call that hangs still uses the memory. */
 		return context_fail(m->ctx, -GW_E_STATE,
-				    "a driver call has not returned and still uses the meter, "
-				    "which is not freed");
+				    "a driver call has not returned and still uses the meter; "
+				    "do not use or free the meter and its context any more");
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {

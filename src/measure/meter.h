@@ -55,8 +55,8 @@ void meter_set_servers(struct gw_meter *m, const int64_t *pid, unsigned count);
  * on. */
 void meter_set_exclusive(struct gw_meter *m, bool on);
 
-/* Sets the idle power of a device without and with idle contexts, which is needed to share energy
- * among processes; NAN: unknown. */
+/* Sets the idle power of a device without and with idle contexts, which is needed to divide
+ * energy among processes; NAN: unknown. */
 void meter_set_baseline(struct gw_meter *m, unsigned device, double no_context_w,
 			double context_w);
 

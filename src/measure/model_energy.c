@@ -80,8 +80,8 @@ static void row_fold(struct model_energy *m, const struct model_row *r)
 		o->tokens[i] += r->tokens[i];
 	for (unsigned i = 0; i < MODEL_ENERGY_GPUS; i++)
 		o->joules[i] += r->joules[i];
-	/* The row counted these totals before OTHER did, so they must not appear in a recent
-	 * time span of OTHER. */
+	/* The row counted these totals earlier, so they must not appear in a recent time span
+	 * of OTHER. */
 	o->begin.generated += r->begin.generated;
 	o->begin.joules += r->begin.joules;
 	o->marks = 0;
@@ -304,7 +304,7 @@ static void row_charge(struct model_row *r, const struct model_pending *p, doubl
 }
 
 /* Charges the energy of one process to its model. If the process does not belong to one model,
- * the models without a process of their own share its energy by their tokens. */
+ * its energy is divided, by tokens, among the models that have no process of their own. */
 static void settle_process(struct model_energy *m, const struct model_worker *w,
 			   const struct settlement *s, const struct model_pending *p)
 {

@@ -30,8 +30,9 @@ enum model_method {
 	MODEL_NOTHING, /* Nothing was charged to the model yet. */
 	MODEL_ONLY,    /* The server has only this model. */
 	MODEL_PROCESS, /* The model has a process of its own. */
-	MODEL_SPLIT,   /* The models of a process share its energy by their tokens. */
-	/* Charged to no model: none is loaded, or several share a process and no tokens show
+	/* The energy of a process is divided among its models by their tokens. */
+	MODEL_SPLIT,
+	/* Charged to no model: none is loaded, or several run in one process and no tokens show
 	 * which of them worked. */
 	MODEL_NO_MODEL,
 	MODEL_SUM, /* The row is the sum of several models. */
@@ -84,7 +85,7 @@ struct model_worker {
 
 struct model_energy {
 	struct model_row row[MODEL_ENERGY_ROWS + 1];
-	/* Number of rows in use. The last row, which sums the other models, does not count. */
+	/* Number of rows in use. The last row, which sums the other models, is not included. */
 	unsigned rows;
 	struct model_worker worker[MODEL_ENERGY_WORKERS];
 	unsigned workers;

@@ -3,8 +3,9 @@
  *
  * It follows the energy counter of the GPU and divides each increase among the processes that
  * are on the GPU (attribute.h). Memory is bounded: when a row is needed, the row of an exited
- * process is freed, and its energy is added to `former`. Rows, former, idle, unattributed and
- * earlier always add up to the counter. */
+ * process is freed, and its energy is added to `former`. The rows, `former`, the idle energy,
+ * the unattributed energy and the energy from before the first reading always add up to the
+ * counter. */
 #ifndef GW_MEASURE_PROCESS_ENERGY_H
 #define GW_MEASURE_PROCESS_ENERGY_H
 
@@ -134,7 +135,7 @@ void process_history_add(struct process_history *h, uint64_t now_ns,
 void process_history_forget(struct process_history *h, uint64_t now_ns);
 void process_history_done(struct process_history *h);
 
-/* Returns the mean of a figure in a step; NAN: unknown, or not kept. */
+/* Returns the mean of a figure in a step; NAN: unknown, or no longer stored. */
 double process_history_at(const struct process_history_row *r, unsigned figure, uint64_t step);
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define AROUND_NS ((uint64_t)(RUN_TRACE_AROUND_S * 1e9))
-/* While no run is measured, data of at most this time is kept. */
+/* While no run is measured, only the data of this last period is kept. */
 #define WAITING_NS (4 * AROUND_NS)
 
 struct device {

@@ -426,9 +426,9 @@ static void check_clocks(struct sampler *s, uint64_t now)
 	s->application_ns = now;
 }
 
-/* Reading the limits takes 2 ms. Windows that begin or end within LIMITS_NS share a reading. In
- * long windows the reading is repeated every LIMITS_LONG_NS, for callers that query an open
- * window. */
+/* Reading the limits takes 2 ms. Windows that begin or end within LIMITS_NS use the same
+ * reading. In long windows the reading is repeated every LIMITS_LONG_NS, for callers that query
+ * an open window. */
 #define LIMITS_NS      (100 * NS_PER_MS)
 #define LIMITS_LONG_NS (60 * NS_PER_S)
 

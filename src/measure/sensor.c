@@ -287,7 +287,7 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
 }
 
 /* The file of a sensor, so that a GPU is characterised only once. Its first line is a hash of
- * the rest: a file that was truncated or edited, or that comes from a failing disk, is
+ * the other lines: a file that was truncated or edited, or that comes from a failing disk, is
  * ignored. */
 #define FILE_MAX 16384
 

@@ -30,7 +30,7 @@ static double random_ratio(struct active *a)
 }
 
 /* Reads the counter and records each update as a point: the time of the update, and the mean
- * power since the update before. */
+ * power since the previous update. */
 static void read_step(struct active *a)
 {
 	struct recorder *w = &a->l->w;
@@ -45,7 +45,7 @@ static void read_step(struct active *a)
 		a->point[a->ticks++] =
 			(struct fit_point){ step_s,
 					    (c.joules - a->tick_j) / (step_s - a->tick_s) };
-	/* Ignore the first observed update: the time of the update before it is unknown, so its
+	/* Ignore the first observed update: the time of the previous update is unknown, so the
 	 * mean power is unknown. */
 	a->tick_s = isnan(a->tick_j) ? NAN : step_s;
 	a->tick_j = c.joules;

@@ -26,8 +26,8 @@ struct fit_period {
 	unsigned changes;         /* number of changes of the value */
 };
 
-/* Fits a period by least squares of time on index. Returns 0, or -GW_E_NOSUPPORT with fewer
- * than 4 times or without a pattern. `work` needs n elements. */
+/* Fits a period to the n times of changes by least squares. Returns 0, or -GW_E_NOSUPPORT if
+ * there are fewer than 4 times or no regular pattern. `work` needs n elements. */
 int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *ret);
 
 /* The response of a sensor: the share of the load that its value at t shows, 0 to 1. The value at t

@@ -245,7 +245,7 @@ static void learn_values(struct learn *l)
 	learn_period(l, &w->average, &l->s.average);
 }
 
-/* timestamps that differ more from the wall clock are from another clock */
+/* timestamps that differ from the wall clock by more than this are from another clock */
 #define STAMPS_AGREE_S 60
 
 static void learn_ring(struct learn *l)

@@ -15,7 +15,9 @@
 #define RECORDER_RING   256u   /* maximum number of entries of a ring buffer */
 #define RECORDER_POLL   (5 * NS_PER_MS) /* default time between two polls */
 
-struct recorder_trace { /* the changes of a value, with the time of the first reading */
+/* The points of one power source. For `instant` and `average`: one point per new value, at the
+ * time of the first reading that returned it. For `ring`: every sample, at its own time. */
+struct recorder_trace {
 	struct fit_point *p;
 	unsigned n;
 	double last_w; /* the last value */

@@ -56,9 +56,9 @@ struct run_mean {
 
 void run_mean_init(struct run_mean *m);
 
-/* Adds a run. u_all is its standard uncertainty in the unit of value. u_own is the part of u_all
- * that differs from run to run. NAN means unknown. If only one of them is known, it counts as the
- * whole uncertainty. */
+/* Adds a run. u_all is its standard uncertainty in the unit of value. u_own is the part of
+ * u_all that differs from run to run. NAN means unknown. If only one of u_own and u_all is
+ * known, it counts as the whole uncertainty. */
 void run_mean_add(struct run_mean *m, double value, double u_own, double u_all);
 
 /* run_mean_u_own() returns the part of a run's standard uncertainty that differs from run to run,
@@ -174,8 +174,8 @@ int bootstrap_mean(const double *x, size_t n, double alpha, size_t resamples, ui
 struct compare_arm {
 	const double *runs; /* one value per run; used only during the call */
 	size_t n;
-	/* relative standard uncertainty of one run, for ratios (the budget without gain and
-	 * offset); NAN: unknown */
+	/* relative standard uncertainty of one run, without the parts from gain and offset,
+	 * which a ratio handles separately; NAN: unknown */
 	double u_ratio;
 };
 

@@ -60,9 +60,9 @@ struct window_series *window_series_new(size_t room)
 	return s;
 }
 
-/* Returns true if the sample at t_ns replaces the first sample of the series. That sample must
- * be the only one and must be before the window. In addition, either t_ns must not be after the
- * start of the window, or the time between the two samples must be a gap. */
+/* Returns true if the sample at t_ns replaces the first sample of the series. The first sample
+ * must be the only one, and it must be before the window. In addition, either t_ns must not be
+ * after the start of the window, or the time between the two samples must be a gap. */
 static bool series_replaces_first(const struct window_series *s, uint64_t t_ns,
 				  const struct energy *e, const struct energy_window *w)
 {
@@ -235,7 +235,7 @@ static void tracker_tick(struct tracked_window *w, const struct event *e)
 }
 
 /* Stores a reading of the throttle counters. The first reading at or after the start of a
- * window counts for its start, and the first one at or after its end for its end. */
+ * window is used for the start, and the first one at or after its end is used for the end. */
 static void tracker_limits(struct tracked_window *w, const struct event *e)
 {
 	struct tracked_limits now = { .known = true, .limit_w = e->u.limits.limit_w };
@@ -280,7 +280,7 @@ static void tracker_process(struct window_tracker *t, const struct event *e)
 	}
 }
 
-/* Shares the window's energy up to `to_ns` among the processes in the list. */
+/* Divides the window's energy up to `to_ns` among the processes in the list. */
 static void share_until(struct window_tracker *t, struct tracked_window *w, uint64_t to_ns,
 			const struct window_tracker_processes *list)
 {
@@ -422,8 +422,8 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 
 	if (!w->e.end_ns || e->set.shape == SHAPE_NONE)
 		return w->e.end_ns;
-	/* Samples must also cover the counter reading at the end, so that the time of its last
-	 * update is known. */
+	/* Samples must also cover the counter reading at the end, so that the time of the last
+	 * counter update before it is known. */
 	return w->e.end.known && (e->fitted || !e->reads);
 }
 

@@ -1,7 +1,7 @@
 /* window_tracker: computes from events everything that is measured on one GPU.
  *
- * Pure: the same events in the same order give the same results to the bit, live or from a
- * file. It owns the energy engine and the rest of a window's data: throttling, clocks,
+ * Pure: the same events in the same order give the same results to the last bit, live or from a
+ * file. It owns the energy engine and the other data of a window: throttling, clocks,
  * temperature, processes. */
 #ifndef GW_MEASURE_WINDOW_TRACKER_H
 #define GW_MEASURE_WINDOW_TRACKER_H
@@ -84,8 +84,9 @@ struct tracked_window {
 	bool hidden;                     /* there may have been processes that we cannot see */
 	bool exclusive;                  /* a foreign process makes the window invalid */
 	struct attribute shares;         /* energy per process, if processes are read */
-	struct energy_point shared_to;   /* energy up to this point was shared */
-	uint64_t shared_ns;              /* time of shared_to; 0: the start of the window */
+	/* The energy up to this point was divided among the processes. */
+	struct energy_point shared_to;
+	uint64_t shared_ns; /* time of shared_to; 0: the start of the window */
 };
 
 #define TRACKED_PROCESSES 64
@@ -100,7 +101,8 @@ struct window_tracker_processes { /* the processes at one time */
 struct window_tracker {
 	struct energy energy;
 	double interval_s; /* planned time between two ticks */
-	/* idle power without and with idle contexts, to share energy; NAN: unknown */
+	/* idle power without and with idle contexts, for dividing energy among processes; NAN:
+	 * unknown */
 	double no_context_w, context_w;
 	/* list of all windows until window_tracker_forget(); the caller owns them */
 	struct tracked_window *open;
@@ -129,7 +131,7 @@ bool window_tracker_done(const struct window_tracker *t, const struct tracked_wi
 void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 			   struct gw_energy *ret);
 
-/* Shares the window's energy among processes; the rows are in w->shares. Call it once, after
+/* Divides the window's energy among processes; the rows are in w->shares. Call it once, after
  * EVENT_RESULT and window_tracker_result(). */
 void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 			  const struct gw_energy *result);

@@ -55,8 +55,8 @@ static int row_find(const struct workload_energy *e, unsigned gpu, const struct 
 	return -1;
 }
 
-/* Returns the joules of the row that count in its own series or, if it has none, in the series
- * "other". */
+/* Returns the joules of the row that its series in the metrics contains. If the row has no
+ * series, the series "other" contains these joules. */
 static double row_series_j(const struct workload_row *r)
 {
 	return r->joules - r->series_from_j;
@@ -176,7 +176,7 @@ static void row_add_process(struct workload_row *r, const struct workload_use *u
 		r->absence = u->absence;
 }
 
-/* Ends the tick of a row that has processes. */
+/* Updates the sums of a row that had processes in this tick. */
 static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 {
 	if (r->sm_ratio > 1) /* a sum of readings that overlap in time */
@@ -193,8 +193,8 @@ static void row_end_tick(struct workload_row *r, const struct workload_step *s)
 	}
 }
 
-/* Makes the missing rows. The rows of present workloads are marked first, so that no such row
- * is freed for a new workload. */
+/* Adds a row for each workload that has none. The rows of present workloads are marked first,
+ * so that none of them is freed for a new workload. */
 static void rows_make(struct workload_energy *e, unsigned gpu, uint64_t wall_ns,
 		      const struct workload_use *uses, size_t n)
 {
@@ -398,8 +398,8 @@ static void series_choose(struct workload_energy *e, unsigned gpu, uint64_t wall
 		else if (!series_make_room(e, gpu, wall_ns))
 			return;
 		if (row_series_j(best) > 0 && best->begin_wall_ns < wall_ns) {
-			/* The joules so far stay in other_j, because the series "other" counts
-			 * them and must not decrease. */
+			/* The joules so far stay in other_j, because the series "other"
+			 * contains them and must not decrease. */
 			e->gpu[gpu].other_j += row_series_j(best);
 			best->series_from_j = best->joules;
 		}

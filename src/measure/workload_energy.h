@@ -14,14 +14,14 @@
 #include <gpuward.h>
 
 #define WORKLOAD_ROWS_MAX 512
-/* Number of rows per GPU with a series of their own in the metrics. The other rows share one
- * series. */
+/* Number of rows per GPU with a series of their own in the metrics. All other rows are summed
+ * in one series. */
 #define WORKLOAD_SERIES_MAX 20
 /* The series of an ended workload exists for at least this time, even if another workload needs
  * a series. */
 #define WORKLOAD_SERIES_S 60
 
-/* Energy of a GPU that is in no row. */
+/* Energy of a GPU that no row contains. */
 enum workload_rest {
 	WORKLOAD_IDLE,         /* No process was on the GPU, and the GPU was idle. */
 	WORKLOAD_UNATTRIBUTED, /* It is unknown which process used the energy. */
@@ -52,10 +52,12 @@ struct workload_row {
 	double memory_peak_bytes; /* highest memory_bytes so far; NAN: unknown */
 	/* sm_sum: sum of sm_ratio times seconds; sm_seconds: sum of these seconds */
 	double sm_sum, sm_seconds;
-	/* Figures of the last tick with a process. NAN: unknown for at least one process. */
 	unsigned processes; /* number of processes on the GPU now; 0: none */
+	/* Sums over the processes of the last tick that had a process. NAN: unknown for at
+	 * least one process. */
 	double memory_bytes, sm_ratio, power_w;
-	/* Used by the metrics. The series of the row counts the joules above series_from_j. */
+	/* Used by the metrics. The series of the row contains the joules above
+	 * series_from_j. */
 	bool has_series;
 	double series_from_j;
 };
@@ -64,8 +66,8 @@ struct workload_gpu {
 	bool begun;       /* The counter was read at least once. */
 	bool was_empty;   /* No process was on the GPU at the last tick. */
 	double counter_j; /* energy counter at the last tick */
-	/* Energy that is in no row. WORKLOAD_FORMER has only energy that was in a series of a
-	 * row. */
+	/* Energy that no row contains. WORKLOAD_FORMER has only energy that was in a series of
+	 * a row. */
 	double rest_j[WORKLOAD_RESTS];
 	/* Energy that was never in a series of a row: of rows that were freed without a series,
 	 * and of rows before they got one. */
@@ -111,10 +113,10 @@ void workload_energy_done(struct workload_energy *e);
 /* Forgets GPU i; the caller has stored its rows. */
 void workload_energy_reset(struct workload_energy *e, unsigned i);
 
-/* Adds one tick of GPU i: charges the steps of its processes, and the rest of what the counter
- * gained. If the counter decreased, nothing is charged, and the decrease is subtracted from
- * WORKLOAD_EARLIER. The energy of a workload for which no row is free is added to
- * WORKLOAD_UNATTRIBUTED. */
+/* Adds one tick of GPU i: charges the steps of its processes to rows, and the remaining
+ * increase of the counter to WORKLOAD_IDLE or WORKLOAD_UNATTRIBUTED. If the counter decreased,
+ * nothing is charged, and the decrease is subtracted from WORKLOAD_EARLIER. The energy of a
+ * workload for which no row is free is added to WORKLOAD_UNATTRIBUTED. */
 void workload_energy_tick(struct workload_energy *e, unsigned i, const struct workload_step *s,
 			  const struct workload_use *uses, size_t n);
 

@@ -1,4 +1,5 @@
-/* The table of routes, and what the handlers share: checks of the request, lookup of GPUs.
+/* The table of routes, and the functions that all handlers use: checks of the request, lookup
+ * of GPUs.
  *
  * Each handler runs only after its query parameters are checked and, if the readings are old,
  * after a new reading. */

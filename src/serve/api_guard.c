@@ -450,7 +450,7 @@ void api_guard_operation(void *arg, const struct request *q, struct reply *r)
 			r, 404, "no-such-operation",
 			"GET /api/v1/guard/workers/NAME shows the state of the worker.",
 			"there is no operation \"%.64s\"; the service keeps only the latest %d "
-			"since its start",
+			"operations since its start",
 			q->arg[0], GUARD_OPERATIONS);
 		return;
 	}
@@ -599,7 +599,8 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 		return;
 	}
 	if (err) {
-		reply_problem(r, 404, "no-such-game", "GET /api/v1/guard/games lists them.",
+		reply_problem(r, 404, "no-such-game",
+			      "GET /api/v1/guard/games lists the games.",
 			      "process \"%.32s\" is not registered as a game", q->arg[0]);
 		return;
 	}

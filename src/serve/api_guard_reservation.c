@@ -384,7 +384,8 @@ void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
 	if (!g)
 		return;
 	if (!number_id(q->arg[0], &id) || !find_reservation(g, id, &room)) {
-		reply_problem(r, 404, "no-such-reservation", "GET /api/v1/guard lists them.",
+		reply_problem(r, 404, "no-such-reservation",
+			      "GET /api/v1/guard lists the reservations.",
 			      "no reservation \"%.64s\"; it may have ended", q->arg[0]);
 		return;
 	}

@@ -300,7 +300,7 @@ static int prepare_simulation(struct simulation *x, const struct api *a,
 					 now ? &x->now : NULL, &x->question, message, size);
 }
 
-/* What a waiting request keeps between the calls of its handler. */
+/* The data that a waiting request keeps between the calls of its handler. */
 struct wait {
 	/* The request waits for the end of another simulation until this monotonic time. */
 	uint64_t until_ns;
@@ -378,7 +378,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			write_answer(a, a->simulation, r);
 		api_guard_simulate_done(a);
 	} else {
-		/* A simulation that is still here has ended, but its client disconnected. */
+		/* If a->simulation is set, it has ended, and its client has disconnected. */
 		api_guard_simulate_done(a);
 		simulation_start(a, q, w, r);
 	}

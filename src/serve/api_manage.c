@@ -140,7 +140,7 @@ static void list_settings(const struct api *a, const struct kept *kept, struct b
 	json_bool(&j, "simulated", view_simulated(&a->view));
 	json_bool(&j, "enabled", a->manage);
 	if (!a->manage)
-		json_string(&j, "remedy", "[manage] enabled = true in gpuward.toml");
+		json_string(&j, "remedy", "Set [manage] enabled = true in gpuward.toml.");
 	json_array(&j, "devices");
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);

@@ -182,8 +182,8 @@ static bool row_matches(const struct search *s, const struct workload_energy *e,
 	return (sum.processes > 0) == running && sum.end_wall_ns / NS_PER_MS >= s->since_ms;
 }
 
-/* Writes the workloads in memory, ended ones first, without the first `skip`. j NULL: only
- * counts. Returns the number of all workloads in memory that match. */
+/* Writes the workloads in memory, ended ones first, without the first `skip`. If j is NULL,
+ * only counts them. Returns the number of all workloads in memory that match. */
 static unsigned write_rows(struct json *j, const struct search *s, const struct view *v,
 			   unsigned skip)
 {

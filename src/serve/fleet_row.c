@@ -111,7 +111,7 @@ static void add_ages(struct fleet *f, struct node_index *x)
 
 		if (!n)
 			continue;
-		/* If two jobs scrape the node, the younger reading counts. */
+		/* If two jobs scrape the node, the younger reading is used. */
 		n->age_s = fmin(n->age_s, r.value);
 		n->pushed = f->answer[FLEET_Q_TARGETS].doc && isnan(n->target);
 	}

@@ -396,7 +396,7 @@ static void say_last(const struct guard_view *g, unsigned worker, enum move_way 
 		snprintf(rate, sizeof(rate), ", %.1f GiB/s",
 			 (double)last->bytes / GIB / ((double)last->ns * 1e-9));
 	snprintf(out, size, "The worker last %s at %s%s%s: %.1f GiB in %.1f s%s.",
-		 way == MOVE_LEAVE ? "left" : "returned", time, *last->cause ? " " : "",
+		 way == MOVE_LEAVE ? "left its GPU" : "returned", time, *last->cause ? " " : "",
 		 last->cause, (double)last->bytes / GIB, (double)last->ns * 1e-9, rate);
 }
 
@@ -659,7 +659,7 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 			 : n > 1 ? "; there are "
 				 : "; there is ",
 			 names[i]);
-	reply_problem(r, 404, "no-such-worker", "GET /api/v1/guard lists them.",
+	reply_problem(r, 404, "no-such-worker", "GET /api/v1/guard lists all workers.",
 		      "no worker \"%.64s\"%s%s%s", name,
 		      !n     ? "; no worker is configured: run sudo gpuward setup, or see "
 			       "gpuward.toml(5)"

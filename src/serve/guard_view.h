@@ -1,4 +1,4 @@
-/* guard_view: what handlers see of the guard.
+/* guard_view: the part of the guard's state that handlers can read.
  *
  * The view belongs to the main thread. Handlers may also call the pure functions guard_status()
  * and guard_verdicts(). Requests go through struct guard_view_ops, which journals them and
@@ -190,7 +190,8 @@ struct guard_view_ops {
 	 * guard_release(), and then carry out the guard's new orders at once. request() returns
 	 * 0 with a message if the request is accepted but not stored. reserve() also returns
 	 * -GW_E_ARG with a message if there is no such process. After reserved() has returned 1
-	 * once, it returns 1 while the reservation lasts. Its client waits until until_ns. */
+	 * once, it returns 1 while the reservation lasts. The client of a reservation waits for
+	 * it until until_ns. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,

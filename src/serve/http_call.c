@@ -564,7 +564,8 @@ static void split_path(const char *pattern, char *path, const char **arg)
 			pattern = segment_end(pattern);
 			if (!*end)
 				return;
-			*end = '\0'; /* The '/' ends the value; both texts continue after it. */
+			/* The '/' ends the value; pattern and path continue after it. */
+			*end = '\0';
 			path = end;
 		}
 		pattern++;
@@ -582,7 +583,7 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 			return i;
 		methods |= r->route[i].method;
 	}
-	/* A path that a route has exactly is not compared with patterns. */
+	/* If a route has exactly this path, the path is not compared with patterns. */
 	const unsigned patterns = methods ? 0 : r->patterns;
 
 	for (unsigned p = 0; p < patterns; p++) {

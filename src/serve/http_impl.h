@@ -140,7 +140,7 @@ struct entry {
 	unsigned flags;            /* flags of the route */
 	struct blob *plain, *gzip; /* the body; gzip NULL: it is not compressed */
 	bool gzip_tried;           /* Compression was tried. It is not tried again. */
-	/* The library's replies, plain and gzipped. All requests share them. */
+	/* The library's replies, plain and gzipped. All requests use the same ones. */
 	struct MHD_Response *ready[2];
 	struct MHD_Response *same[2]; /* the library's replies for status 304 */
 };

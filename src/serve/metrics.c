@@ -119,9 +119,9 @@ void page_processes(struct page *p, bool not_ours)
 }
 
 /* Workloads. At most WORKLOAD_SERIES_MAX workloads per GPU have their own series.
- * workload_energy.h chooses them so that no counter decreases while its series exists. The rest
- * of the GPU's energy (idle, unattributed, other workloads) has series with other kinds, so
- * that the sum over all series is the energy of the GPU. */
+ * workload_energy.h chooses them so that no counter decreases while its series exists. The
+ * other energy of the GPU (idle, unattributed, other workloads) has series with other values of
+ * the label kind, so that the sum over all series is the energy of the GPU. */
 
 static void put_sample(struct page *p, unsigned gpu, const char *kind, const struct workload *w,
 		       double v)
@@ -419,7 +419,7 @@ static bool has_stored_counts(const struct page *p, unsigned i)
 
 /* Returns the errors of all GPUs with stored counts; NAN: no GPU is known yet, so the sum is
  * unknown. A GPU without a UUID is left out: its counts begin at 0 when the service starts, so
- * the sum would fall. */
+ * the sum would decrease. */
 static double all_errors(const struct page *p)
 {
 	double sum = p->gpus ? 0 : (double)NAN;

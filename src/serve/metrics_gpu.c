@@ -2,7 +2,7 @@
  * the same figures under the names of dcgm-exporter.
  *
  * Processes with the same name and user are one series; pids and command lines are not labels.
- * At most GROUPS programs are listed; the rest counts as "other". */
+ * At most GROUPS programs are listed; the others are summed as "other". */
 #include "guard_view.h"
 #include "metrics_page.h"
 #include "metrics_text.h"

@@ -1,5 +1,5 @@
-/* metrics_page: what the parts of a metrics page share: the view, the labels of each GPU, and
- * the chosen families. Only metrics*.c includes it. */
+/* metrics_page: data that the parts of a metrics page share: the view, the labels of each GPU,
+ * and the chosen families. Only metrics*.c includes it. */
 #ifndef GW_SERVE_METRICS_PAGE_H
 #define GW_SERVE_METRICS_PAGE_H
 
@@ -84,7 +84,7 @@ double page_figure(const struct page *p, unsigned i, unsigned q);
 bool page_listed(const struct page *p, unsigned i);
 
 /* Writes the number of processes on each GPU. If not_ours is true, this process and the guard's
- * workers do not count. */
+ * workers are not counted. */
 void page_processes(struct page *p, bool not_ours);
 
 /* Parts of the page. metrics_gpus() needs a snapshot. */

@@ -77,7 +77,7 @@ void render_process_rows_done(struct render_process_rows *r);
 /* Reads the document /api/v1/processes of a service, for a program that reads the driver
  * itself. Fills the rows of known->list and sets known->energy and known->workload to them;
  * they are valid until the next call. A process that the document does not list has the absence
- * GW_ABSENT_NEEDS_SERVICE. Returns 0 or -GW_E_NOMEM; then *known stays as it is. */
+ * GW_ABSENT_NEEDS_SERVICE. Returns 0 or -GW_E_NOMEM; on an error, *known is unchanged. */
 int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *snap,
 			  struct render_process_rows *rows, struct render_process_list *known);
 

@@ -444,7 +444,7 @@ static const char *because(enum guard_reason r)
 	switch (r) {
 	case REASON_THERMAL: return "its GPU is too hot";
 	case REASON_HEALTH: return "its GPU has a fault";
-	case REASON_SCHEDULE: return "its schedule says so";
+	case REASON_SCHEDULE: return "its schedule forbids it to run now";
 	case REASON_BATTERY: return "the machine is on battery";
 	case REASON_BLIND: return "its GPU cannot be read";
 	case REASON_BUDGET: return "power or energy is above its cap";

@@ -70,8 +70,8 @@ struct view_process {
 	double step_joules;     /* joules that were added at this tick */
 };
 
-/* True if this absence is a failure that counts; false if it is a property of the device, the
- * machine or the configuration. */
+/* True if this absence is an error, which is counted in view_device.errors; false if it is a
+ * property of the device, the machine or the configuration. */
 bool view_is_error(unsigned absence);
 
 /* The cost of nvidia-smi, where it is the source of the values. */
@@ -210,9 +210,9 @@ struct view_ops {
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
 	/* True if the counters of the view and all changes of documents are in the file, or
-	 * cannot be written. Before that, a client must not see them: after kill -9 a counter
-	 * would continue from a lower value, which Prometheus would count again from 0, and a
-	 * change that was answered would be undone. */
+	 * cannot be written. Before that, a client must not see them. Otherwise, after kill -9,
+	 * a counter would continue from a lower value, which Prometheus takes for a counter
+	 * that restarted at 0, and a change that a reply has confirmed would be undone. */
 	bool (*stored)(void *engine);
 	/* Returns why nothing can be stored now; NULL: there is no problem. Documents stay in
 	 * the queue meanwhile, and are lost if the service ends. */
@@ -276,8 +276,8 @@ static inline bool view_request_done(const struct view *v, int number)
 	return (int)(v->requests.done - (unsigned)number) >= 0;
 }
 
-/* Returns NULL if the readings are current, else a sentence that says why not. The sentence
- * names a hanging driver call. now_ns: monotonic time. */
+/* Returns NULL if the readings are current, else a sentence that says why they are not. The
+ * sentence names a hanging driver call. now_ns: monotonic time. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
 /* True if a GPU is simulated, or was read from another root directory: its figures are not
@@ -297,8 +297,8 @@ bool view_current(const struct view *v, uint64_t now_ns);
  * driver but no GPU, or configured to use none, is ready. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
-/* True if there is a GPU. A sleeping or hanging GPU counts; a lost GPU or one without a driver
- * does not. Needs a snapshot. */
+/* True if there is a GPU that is neither lost nor closed; it may be asleep or hang. Needs a
+ * snapshot. */
 bool view_answers(const struct view *v);
 
 #endif

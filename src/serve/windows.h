@@ -51,7 +51,8 @@ struct windows_ask {
 
 /* Opens a window. Returns 0, -GW_E_SIZE (too many windows are open), -GW_E_NODEV (there is no
  * meter, or it measures none of the devices), -GW_E_ARG (the key was used with another request)
- * or -GW_E_NOMEM. If the key is known, *ret is the window of that key and *ret_new is false. */
+ * or -GW_E_NOMEM. If a window with this key exists, *ret is that window and *ret_new is
+ * false. */
 int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
 		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new);
 

@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Separates the head of a document from its parts, as a key of the document itself. A client
- * can choose the same key for a tag. */
+/* The first key after the head of a document; the parts follow. It must be at the top level,
+ * because a client can choose the same key for a tag. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
@@ -380,8 +380,8 @@ int windows_make_document(struct windows_entry *e)
 	return err;
 }
 
-/* Kinds of the stored documents: ended windows; open ones, which are reported after a crash; and
- * the hashes of the Idempotency-Key and the request of both. */
+/* Kinds of the stored documents: ended windows; open ones, which are reported after a crash;
+ * and, for both, the hashes of the Idempotency-Key and the request. */
 #define KIND      "window"
 #define KIND_OPEN "window-open"
 #define KIND_KEY  "window-key"

@@ -337,7 +337,7 @@ def test_explain_estimates_a_checkpoint_and_shows_the_rate_of_the_last_one(world
         assert w["leave"]["last"]["bytes"] == 4 * GIB and w["return"]["estimate_basis"] == "h200_figures"
         text = explained(s)
         assert "Returning " + figures(4 * GIB, 2.5, 3.4) in text
-        assert says(text, "left", w["leave"]["last"])
+        assert says(text, "left its GPU", w["leave"]["last"])
         s.guard("resume", "w", "--now")
         s.settled(4 * GIB, name="w")
         w, text = s.worker("w"), explained(s)

@@ -84,7 +84,7 @@ def test_the_program_for_which_a_worker_left_is_named_while_it_runs_and_afterwar
         assert f"{cause}; " in " ".join(s.guard("status").stdout.split())
     s.back(worker)
     assert f"it had left {cause}" in " ".join(s.guard("status").stdout.split())
-    assert re.search(rf"The worker last left at [\d-]+ [\d:]+ \S+ {re.escape(cause)}: 10.0 GiB in", " ".join(s.guard("explain").stdout.split()))
+    assert re.search(rf"The worker last left its GPU at [\d-]+ [\d:]+ \S+ {re.escape(cause)}: 10.0 GiB in", " ".join(s.guard("explain").stdout.split()))
     assert s.worker()["leave"]["last"]["cause"] == cause
     left, back = s.guard("history", "ollama").stdout.splitlines()[-2:]
     assert re.match(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d +ollama +left its GPU {re.escape(cause)}; 10.0 GiB freed in", left), left

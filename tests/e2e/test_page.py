@@ -786,7 +786,7 @@ def test_workloads_and_those_that_ended_are_shown(page, demo, tmp_path):
         cells = "[...document.querySelectorAll('#{} tbody [data-name=\"{}\"]')].map(c => c.textContent)"
         wait(lambda: any(re.fullmatch(r"[\d.]+ k?J", t) for t in page.js(cells.format("workloads", "Energy"))), "energy")
         assert "llm.service" in page.js(cells.format("workloads", "Workload"))
-        wait(lambda: "counted by the GPUs: workloads" in page.text("#workloads-sums"), "sums")
+        wait(lambda: ": listed workloads" in page.text("#workloads-sums"), "sums")
         page.js("document.querySelector('#workloads-ended').closest('details').open = true")
         wait(lambda: any("<img" in t for t in page.js(cells.format("workloads-ended", "Workload"))), "an ended workload")
         assert page.count("#workloads img") == page.count("#workloads-ended img") == 0

@@ -148,7 +148,7 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
     active = [d["time_utc"] for d in guarded.decisions() if d["to"] == "active"][-1]
     assert panel.js("Date.parse(document.querySelector('#guard-decisions li time').dateTime)") == panel.js(f"Date.parse('{active}')")
     assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "what the user unfolded was closed"
-    wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × back", panel.cell(6)), "what it did")
+    wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × returned", panel.cell(6)), "what it did")
 
 
 MOVES = """
