@@ -168,7 +168,7 @@ def calls(url):
 
 
 def scrapers(table, build, quick):
-    """Checks that 50 clients that scrape cause as many driver calls as one scrape per second."""
+    """Checks that 50 scraping clients cause no more driver calls than one client that scrapes once per second."""
     seconds = 40  # some figures are read every ten seconds
     slow = os.path.join(TOP, "tests", "e2e", "sixteen-slow.toml")
     for scenario, label in (("eight-gpus", "8 GPUs"), (slow, "16 GPUs, 5 ms per call")):
