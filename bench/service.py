@@ -132,7 +132,7 @@ def stream_cost(build, count, seconds, scenario="two-gpus"):
     """Measures `count` open streams.  Returns the share of a core, MiB, and messages per second and stream."""
     with Service(build, scenario) as s:
         end, got = follow(s.url, count)
-        time.sleep(2)  # what the start of a stream costs does not count
+        time.sleep(2)  # the start of the streams is not measured
         before, ticks, at = cpu_seconds(s.pid), got[0], time.monotonic()
         time.sleep(seconds)
         span = time.monotonic() - at

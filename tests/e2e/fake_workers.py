@@ -771,7 +771,7 @@ KINDS = {
     "comfy": Kind(Comfy, "/free", ["sdxl"], lazy=True, shows_work=True),
     "a1111": Kind(A1111, "/sdapi/v1/unload-checkpoint", ["checkpoint"], shows_work=True),
 }
-# Kinds without an HTTP server, and the file with their tests; test_adapters.py has the first three of these, too.
+# Kinds without an HTTP server, and the file with their tests; test_adapters.py also tests the first three of these kinds.
 ELSEWHERE = {"systemd": "test_adapters.py", "exec": "test_guard_adapters.py", "signal": "test_guard_adapters.py",
              "container": "test_guard_adapters.py", "checkpoint": "test_guard_checkpoint.py",
              "callback": "test_guard_library.py"}

@@ -120,7 +120,7 @@ def test_a_program_that_only_opens_a_gpu_does_not_wake_the_service(tmp_path):
             assert rests(s) or reading(s) >= last
             return reading(s) >= last
         s.wait(opened, 60)  # 10 to 20 s after the start: no process is on the GPU
-        s.wait(lambda: node.read_text() or not rests(s), 60)  # the process is there
+        s.wait(lambda: node.read_text() or not rests(s), 60)  # the process has begun to use the GPU
         assert s.get("/api/v1/guard").json()["counts"]["looks_triggered_total"] > 2
 
 

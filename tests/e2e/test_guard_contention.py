@@ -261,7 +261,7 @@ def test_what_a_gpu_used_today_and_what_idle_models_saved_is_kept_over_a_reload_
         s.until("evicted")
         s.wait(lambda: saved() > 0)
         before = saved()
-        s.reload(capped)  # also stores what is used from the start of this day
+        s.reload(capped)  # the reload also stores the energy at the start of this day
         s.wait(lambda: "budget" in (s.worker()["mask"] or []))
         assert saved() >= before
         s.reload(capped + IGNORE_SLEEP)

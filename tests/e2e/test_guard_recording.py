@@ -339,6 +339,6 @@ def test_each_input_of_the_guard_is_recorded_in_one_place_and_read_in_one_place(
             code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
             for name in inputs & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
-    # Only a replay makes a guard that continues where another one was.
+    # Only a replay makes a guard that continues from the state of a recorded guard.
     assert callers.pop("guard_set_last_id") == callers.pop("guard_set_fetched") == {"recording_read.c"}
     assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in inputs - {"guard_set_last_id", "guard_set_fetched"}}

@@ -836,7 +836,7 @@ def test_many_connections_at_once_do_not_exceed_the_limit():
         for c in streams:
             events(c, b"retry")
         s.process.send_signal(signal.SIGSTOP)  # so that all are accepted together
-        probes = [socket.create_connection(s.address, TIMEOUT, ("127.0.0.2", 0)) for _ in range(19)]  # another peer
+        probes = [socket.create_connection(s.address, TIMEOUT, ("127.0.0.2", 0)) for _ in range(19)]  # from another address
         for c in probes:
             c.sendall(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         s.process.send_signal(signal.SIGCONT)

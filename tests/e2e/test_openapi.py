@@ -228,7 +228,7 @@ def given_back(s, **kw):
 
 
 def too_many_games(s):
-    """Registers a game for each of many processes: those of this machine, and further ones that are started if needed."""
+    """Starts processes and registers each as a game, until the service refuses one. Returns the refusal."""
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             child = stack.enter_context(subprocess.Popen(["/bin/sleep", "600"]))

@@ -738,7 +738,7 @@ GUARD_ROW("orders", a_checkpoint_order_is_issued_only_after_its_processes_are_re
 		assert_int_equal(r.put_away[i].pid, order.target[i].id.pid);
 }
 
-/* Its second process has another start time. */
+/* After the restart, the worker's process has another start time. */
 GUARD_ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identity)
 {
 	struct guard_record r;
