@@ -617,7 +617,7 @@ GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 {
 	static const struct {
-		bool memory, lists, bytes; /* are reported */
+		bool memory, lists, bytes; /* false: the driver does not report it */
 		enum guard_state then;
 	} rows[] = {
 		/* the first row represents a GPU that shares the machine's memory */
