@@ -80,7 +80,7 @@ bench: build
 	@tools/deps bench
 	@bench/run $(ARGS)
 
-## make fuzz      runs each fuzzer for SECONDS_EACH (default 60), repeats this until RUNS executions, and prints their coverage
+## make fuzz      runs each fuzzer for SECONDS_EACH (default 60) and prints the coverage; RUNS=N: repeats this until all fuzzers together made N executions
 fuzz:
 	@tools/deps fuzz
 	@tools/fuzz --seconds $(or $(SECONDS_EACH),60) --runs $(or $(RUNS),0)

@@ -60,8 +60,8 @@ static void count_call(const void *caller)
 		count_others++;
 }
 
-/* The project hides its symbols. These functions must be visible to libc, because calls by libc
- * count, too. */
+/* The project hides its symbols. These functions must be visible to libc, because calls by
+ * libc are counted, too. */
 #pragma GCC visibility push(default)
 
 void *malloc(size_t n)

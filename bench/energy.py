@@ -134,7 +134,7 @@ def one_window(meter, driver, seconds):
 def probe(seconds, windows):
     """Runs with the simulator as NVML.  Prints, for each wave, {method: [relative error of each window]}."""
     import gpuward
-    try:  # other work must not delay the edges of the windows: no method could avoid the error
+    try:  # real-time priority, because every method errs if other work delays the edges of a window
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     except OSError:
         pass
@@ -225,7 +225,7 @@ class Recording:
         return [first + k * APART_S for k in range(int((last - first) / APART_S) + 1)]
 
     def methods(self, begin):
-        """Returns {method: joules of the window that begins there} for the methods other than gpuward."""
+        """Returns {method: joules of the window that begins at `begin`} for the methods other than gpuward."""
         end = begin + WINDOW_S
         polls = {n: [(t, self.at(v, t)) for t in (begin + WINDOW_S * k / 20 for k in range(21))]
                  for n, v in (("power", self.average), ("instant", self.instant))}

@@ -26,7 +26,7 @@ def on_terminal(folder, name, size, command):
     subprocess.run([*tmux, "new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), line], check=True)
     try:
         pid = int(subprocess.check_output([*tmux, "list-panes", "-F", "#{pane_pid}"]))
-        time.sleep(3)  # what the program does once, at its start, does not count
+        time.sleep(3)  # the program's start is not measured
         if not pathlib.Path(f"/proc/{pid}/stat").exists():
             raise RuntimeError(f"{line} has ended")
         yield pid
@@ -51,7 +51,7 @@ def section(table, build, quick):
             missing = missing or not other
             pids = {n: stack.enter_context(on_terminal(folder, n, size, c)) for n, c in commands.items()}
             share, memory = {n: [] for n in pids}, {n: [] for n in pids}
-            for _ in range(rounds):  # all of them at the same time, so that each round has the same neighbours
+            for _ in range(rounds):  # all programs run at the same time, so that other work on the machine affects all of them
                 before, at = {n: peers.cpu_seconds(p) for n, p in pids.items()}, time.monotonic()
                 time.sleep(seconds)
                 for n, p in pids.items():

@@ -161,15 +161,15 @@ def root_folder():
 
 
 def here(needs):
-    """Returns True if this machine has a program, or the Python modules of "module NAME, NAME"."""
+    """Returns True if this machine has what `needs` names: a program, or Python modules, as "module NAME, NAME"."""
     if needs.startswith("module "):
         return subprocess.run(["/usr/bin/python3", "-c", f"import {needs[7:]}"], capture_output=True).returncode == 0
     return shutil.which(needs) is not None
 
 
 def on_simulator(build, folder, scenario, needs, *argv, env=None):
-    """Returns the command that runs a program on the simulator: on this machine if it has what `needs` says (a program, or
-    a Python module), else in the root folder; None if neither has it.  scenario is a file in the folder, or the name of a built-in one."""
+    """Returns the command that runs a program on the simulator: on this machine if it has what `needs` names (see here()),
+    else in the root folder; None if neither has it.  scenario is a file in the folder, or the name of a built-in scenario."""
     env, name = dict(env or {}), os.path.basename(scenario)
     if here(needs):
         env.update({"GPUWARD_SIM": scenario, "LD_LIBRARY_PATH": os.path.join(build, "sim"), "XDG_CONFIG_HOME": folder})

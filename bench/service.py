@@ -132,7 +132,7 @@ def stream_cost(build, count, seconds, scenario="two-gpus"):
     """Measures `count` open streams.  Returns the share of a core, MiB, and messages per second and stream."""
     with Service(build, scenario) as s:
         end, got = follow(s.url, count)
-        time.sleep(2)  # what the start of a stream costs does not count
+        time.sleep(2)  # the start of the streams is not measured
         before, ticks, at = cpu_seconds(s.pid), got[0], time.monotonic()
         time.sleep(seconds)
         span = time.monotonic() - at
@@ -168,7 +168,7 @@ def calls(url):
 
 
 def scrapers(table, build, quick):
-    """Checks that 50 clients that scrape cause as many driver calls as one scrape per second."""
+    """Checks that 50 scraping clients cause no more driver calls than one client that scrapes once per second."""
     seconds = 40  # some figures are read every ten seconds
     slow = os.path.join(TOP, "tests", "e2e", "sixteen-slow.toml")
     for scenario, label in (("eight-gpus", "8 GPUs"), (slow, "16 GPUs, 5 ms per call")):

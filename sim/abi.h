@@ -243,8 +243,8 @@ abi_return abi_leave(abi_return code);
  * initialised or the driver is not loaded. The caller must hold the lock. */
 abi_return abi_ready(const struct ctx *c);
 
-/* Count nvmlInit and nvmlShutdown. abi_init_drop() returns ABI_UNINITIALIZED if there was no
- * nvmlInit. The caller must hold the lock. */
+/* Count the calls of nvmlInit and nvmlShutdown. abi_init_drop() returns ABI_UNINITIALIZED if
+ * there was no nvmlInit. The caller must hold the lock. */
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
 

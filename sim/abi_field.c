@@ -106,7 +106,7 @@ static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
 	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->heat.gpu_max_c - p->heat.slowdown_c : 0;
 }
 
-/* Returns the bytes since the start. The field has only the low 32 bits, so it wraps at
+/* Returns the bytes since the world began. The field has only the low 32 bits, so it wraps at
  * 4 GiB. */
 static double pcie_bytes(struct ctx *c, unsigned scope, unsigned id)
 {

@@ -210,7 +210,7 @@ static void device_account(struct device *d, uint64_t ns)
 			d->control.limited_ns[map[i].counter] += ns;
 }
 
-/* Resets what a reload of the driver resets. */
+/* Resets the counters and settings that a driver loses when it is loaded again. */
 static void device_restart(struct device *d)
 {
 	sensor_restart(&d->sensor, &d->history, d->now_ns);

@@ -1,5 +1,5 @@
-/* profile: the GPUs that a scenario can use. Numbers are measured or published if such numbers
- * exist; the other numbers are plausible guesses. */
+/* profile: the GPUs that a scenario can use. Numbers without a measured or published source
+ * are plausible guesses. */
 #ifndef SIM_PROFILE_H
 #define SIM_PROFILE_H
 

@@ -42,7 +42,7 @@ static int find(const char *const *names, size_t n, const char *name)
 	for (size_t i = 0; i < n; i++)
 		if (strcmp(names[i], name) == 0)
 			return (int)i;
-	fprintf(stderr, "adapter: what is %s?\n", name);
+	fprintf(stderr, "adapter: unknown word %s\n", name);
 	exit(2);
 }
 
@@ -51,13 +51,13 @@ static void set_kind(const char *name)
 	int kind = policy_kind_find(name);
 
 	if (kind < 0) {
-		fprintf(stderr, "adapter: what is %s?\n", name);
+		fprintf(stderr, "adapter: unknown kind of worker %s\n", name);
 		exit(2);
 	}
 	worker->kind = (enum policy_kind)kind;
 }
 
-/* PID or PID:TICKS. */
+/* Parses PID or PID:TICKS. */
 static void identify(const char *value, int64_t *ret_pid, uint64_t *ret_ticks)
 {
 	const char *ticks = strchr(value, ':');

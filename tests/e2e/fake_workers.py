@@ -335,7 +335,7 @@ class LlamaCpp(Worker):
             self.load(model)
         if model in self.loading:
             return self.error(503, "Loading model")
-        if model in self.sleeping:  # versions before August 2026
+        if model in self.sleeping:  # in versions before August 2026, this request wakes the model
             self.sleeping.remove(model)
             self.woken.append(model)
             self.load(model)
@@ -429,7 +429,7 @@ class VLLM(Worker):
 
     def answer_metrics(self):
         labels = json.dumps(self.name)
-        engines = self.tokens.get(self.name, [(0, 0)])  # of each engine
+        engines = self.tokens.get(self.name, [(0, 0)])  # one pair per engine
         rows = {("vllm:prompt_tokens_total", "Number of prefill tokens processed."): 0,
                 ("vllm:generation_tokens_total", "Number of generation tokens processed."): 1}
         page = {key: {f'{{engine="{i}",model_name={labels}}}': float(e[d]) for i, e in enumerate(engines)}
@@ -471,7 +471,7 @@ class VLLM(Worker):
             return 200, None
         if (method, path) == ("POST", "/wake_up"):
             if not self.level:
-                return 200, None  # "Executor is not sleeping."
+                return 200, None  # vLLM only logs "Executor is not sleeping."
             for tag in query.get("tags", ["weights", "kv_cache"]):
                 self.load(tag)
             if len(self.loaded) == 2:
@@ -771,7 +771,7 @@ KINDS = {
     "comfy": Kind(Comfy, "/free", ["sdxl"], lazy=True, shows_work=True),
     "a1111": Kind(A1111, "/sdapi/v1/unload-checkpoint", ["checkpoint"], shows_work=True),
 }
-# Kinds without an HTTP server, and the file with their tests; test_adapters.py has the first three of these, too.
+# Kinds without an HTTP server, and the file with their tests; test_adapters.py also tests the first three of these kinds.
 ELSEWHERE = {"systemd": "test_adapters.py", "exec": "test_guard_adapters.py", "signal": "test_guard_adapters.py",
              "container": "test_guard_adapters.py", "checkpoint": "test_guard_checkpoint.py",
              "callback": "test_guard_library.py"}

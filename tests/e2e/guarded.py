@@ -76,7 +76,7 @@ class Guarded(Service):
         self.wait(lambda: self.now(name) == "active" and self.worker(name)["resident_bytes"] == size)
 
     def observes(self, seconds=0.8, scenes=2):
-        """Waits for further scenes, one of them after this time: a guard that wanted to act would have acted.
+        """Waits until the guard has observed more scenes, at least one of them after this time. If the guard wanted to act, it has acted.
 
         A duration is needed, because the tests check that nothing happens, and the quiet times of a guard are durations."""
         def status():

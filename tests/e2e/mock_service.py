@@ -302,8 +302,8 @@ def main():
     p.add_argument("--simulate", default="demo")
     p.add_argument("--token", default="")
     p.add_argument("--past", type=float, default=3 * 3600)
-    p.add_argument("--store", default="ok", help="what is said of the history")
-    p.add_argument("--hang", action="store_true", help="as if a driver call had not returned")
+    p.add_argument("--store", default="ok", help="the state of the history that the service reports")
+    p.add_argument("--hang", action="store_true", help="report that a driver call has not returned")
     model = Model(p.parse_args())
     Handler.model = model
     Handler.files = pathlib.Path(tempfile.mkdtemp()).resolve()

@@ -82,7 +82,7 @@ def parts_of(doc, schema):
 
 def check_parameters(doc, path, operation):
     names = [(p["in"], p["name"]) for p in operation["parameters"]]
-    assert len(set(names)) == len(names), f"{path}: a parameter twice"
+    assert len(set(names)) == len(names), f"{path}: a parameter occurs twice"
     inside = set(re.findall(r"{(\w+)}", path))
     assert inside == {n for where, n in names if where == "path"}, f"{path}: path parameters"
     for p in operation["parameters"]:
@@ -128,12 +128,12 @@ def check(doc):
         assert re.fullmatch(r"[\w.-]+", name), name
         jsonschema.Draft202012Validator.check_schema(schema)
     ids = [o["operationId"] for _, _, o in operations(doc)]
-    assert len(set(ids)) == len(ids), "an operationId twice"
+    assert len(set(ids)) == len(ids), "an operationId occurs twice"
     for path, method, operation in operations(doc):
         assert path.startswith("/"), path
         check_operation(doc, path, method, operation)
     unused = set(doc["components"]["schemas"]) - {r.split("/")[3] for r in refs(doc) if "/schemas/" in r}
-    assert not unused, f"schemas that nobody uses: {unused}"
+    assert not unused, f"unused schemas: {unused}"
     return len(ids)
 
 

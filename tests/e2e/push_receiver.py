@@ -32,7 +32,7 @@ def snappy(data):
             if n >= 60:
                 more = n - 59
                 n, at = int.from_bytes(data[at:at + more], "little"), at + more
-            assert at + n + 1 <= len(data), "a literal ends behind the data"
+            assert at + n + 1 <= len(data), "a literal ends after the end of the data"
             out += data[at:at + n + 1]
             at += n + 1
             continue
@@ -41,7 +41,7 @@ def snappy(data):
         else:
             width = 2 if kind == 2 else 4
             n, distance, at = 1 + (tag >> 2), int.from_bytes(data[at:at + width], "little"), at + width
-        assert 0 < distance <= len(out), "a copy from before the beginning"
+        assert 0 < distance <= len(out), "a copy begins before the beginning of the data"
         for _ in range(n):
             out.append(out[-distance])
     assert len(out) == size, f"{len(out)} bytes, announced {size}"
@@ -62,7 +62,7 @@ def fields(data):
         elif wire == 2:
             n, at = varint(data, at)
             value, at = data[at:at + n], at + n
-            assert len(value) == n, "a field ends behind its message"
+            assert len(value) == n, "a field ends after the end of its message"
         else:
             raise AssertionError(f"wire type {wire}")
         yield number, wire, value

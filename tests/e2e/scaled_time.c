@@ -31,9 +31,9 @@ enum { MONO, WALL, BOOT, N_CLOCKS };
 
 static int64_t scaled_rate = 1;
 static int64_t scaled_start_ns[N_CLOCKS];
-static uintptr_t scaled_program[2]; /* first and last address of the program itself */
+static uintptr_t scaled_program[2]; /* address range of the program; the end is exclusive */
 
-/* Finds the function that this library replaces. Each caller keeps the result. */
+/* Finds the function that this library replaces. Each caller stores the pointer in `real`. */
 #define REAL(name)                     \
 	static __typeof__(&name) real; \
 	if (!real)                     \

@@ -119,7 +119,7 @@ class Terminal:
         os.write(self.master, data)
 
     def read(self, until=None):
-        """Returns the output until then, or until the program ends."""
+        """Returns the output until it contains `until` (bytes), or until the program ends."""
         out = b""
         with contextlib.suppress(OSError):  # EIO: the other side has closed
             while until is None or until not in out:
@@ -175,7 +175,7 @@ def until_caught(child, number):
     twice = [False]
 
     def caught():
-        assert child.poll() is None, "it does not wait for the signal"
+        assert child.poll() is None, "the program ended before it waited for the signal"
         status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
         masks = re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)
         twice.append(any(int(mask, 16) >> number - 1 & 1 for mask in masks))

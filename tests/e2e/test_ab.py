@@ -61,7 +61,7 @@ def test_without_a_gate_a_finished_comparison_is_no_failure(ab, load):
 
 
 def test_a_threshold_inside_the_interval_is_undecided(ab, load, tmp_path):
-    # The second run of every pair takes twice as long. Each command is second equally often, so neither is longer.
+    # The second run of every pair takes twice as long. Each command is second in half of the pairs, so no command takes longer.
     n = tmp_path / "n"
     second = ["sh", "-c", f"echo >>{n}; sleep 0.0$((4 - 2 * ($(wc -l <{n}) % 2)))"]
     done, doc = ab([load, *QUICK, "--fail-if=time > +3%"], second, second)
@@ -88,7 +88,7 @@ def test_the_document_holds_every_run_and_agrees_with_itself(ab, load):
     pairs = [p for p in doc["pairs"] if p["phase"] == "ab"]
     assert [p["number"] for p in pairs] == [1, 2, 3, 4, 5, 6]
     assert {p["phase"] for p in doc["pairs"]} == {"aa", "ab"}
-    # Balanced every two pairs.
+    # Each two successive pairs use both orders.
     firsts = [p["first"] for p in pairs]
     assert all({firsts[i], firsts[i + 1]} == {"a", "b"} for i in (0, 2, 4))
     runs = [r for r in doc["runs"] if r["used"]]

@@ -496,7 +496,7 @@ def test_llamacpp_of_a_single_model_is_refused_with_a_way_out():
 
 def test_a_single_model_server_of_llamacpp_may_finish_before_it_is_stopped():
     with fake.LlamaCpp(models=["m"], router=False, busy=1) as w:
-        assert order("drain", kind="llamacpp", url=w.url)["refused"], "it cannot leave"
+        assert order("drain", kind="llamacpp", url=w.url)["refused"], "this server cannot unload its model"
         how = dict(kind="llamacpp", url=w.url, max_level=4)
         assert order("drain", **how)["in_flight"] is True
         w.busy = 4
@@ -674,7 +674,7 @@ def test_a_server_that_forgot_its_models_is_not_reported_as_back(kind):
     with w:
         lost = order("resume", kind=kind, url=w.url, bytes=1 << 30)
         assert not lost["ok"] and "set model" in lost["message"], lost
-        assert order("resume", kind=kind, url=w.url, bytes=0)["ok"], "nothing is missed"
+        assert order("resume", kind=kind, url=w.url, bytes=0)["ok"], "with bytes=0, no memory is missing"
         empty = order("evict", kind=kind, url=w.url, bytes=1 << 30)
         assert order("resume", kind=kind, url=w.url, bytes=1 << 30, notes=empty["notes"])["ok"]
 
@@ -730,7 +730,7 @@ def test_no_question_wakes_a_kobold_that_sleeps(router):
         w.sleeps()
         rows = orders("drain", "evict", "resume", kind="kobold", url=w.url, model="big.kcpps", bytes=1 << 30)
         assert all(r["ok"] for r in rows) and w.asleep and w.loaded == [], rows
-        assert w.asked("POST") == [], "it has left already, and stays as it was"
+        assert w.asked("POST") == [], "its model is already unloaded, so nothing is done"
         assert "no model was loaded" in rows[2]["message"], rows
 
 
@@ -812,7 +812,7 @@ def test_what_a_client_loaded_through_kobolds_router_stays():
         out = order("evict", kind="kobold", url=w.url)
         assert w.loaded == []
         requests.post(w.url + "/v1/chat/completions", json={"model": "koboldcpp/big"}, timeout=support.TIMEOUT)
-        assert w.loaded == [], "it does not load a model that is none of its files"
+        assert w.loaded == [], "the router does not load a model that is not one of its files"
         requests.post(w.url + "/v1/chat/completions", json={"model": small}, timeout=support.TIMEOUT)
         assert w.loaded == [small]
         back = order("resume", kind="kobold", url=w.url, notes=out["notes"])
@@ -1079,7 +1079,7 @@ def until(what):
 
 
 def untouched(p):
-    """Sends SIGUSR2; True if it is the first signal that the process handled. It handles an earlier SIGUSR1 first."""
+    """Sends SIGUSR2; True if it is the first signal that the process handled. A SIGUSR1 sent earlier would be handled first."""
     os.kill(p.pid, signal.SIGUSR2)
     return until(p.signals) == [signal.SIGUSR2] and p.poll() is None
 
@@ -1090,7 +1090,7 @@ def test_signals_go_to_the_processes_of_the_order_and_back(process):
     assert out["ok"] and until(lambda: p.signals() == [10])
     # After an eviction the process is not in the driver's lists, so the order has no targets.
     strange = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=other.pid)
-    assert not strange["ok"], "it is nobody's of this worker now"
+    assert not strange["ok"], "the process does not belong to this worker"
     back = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=p.pid)
     assert back["ok"] and until(lambda: p.signals() == [10, 12]), back
     assert other.signals() == []
@@ -1112,7 +1112,7 @@ def test_without_notes_the_root_is_signalled_if_it_lives_through_it(process):
     assert order("resume", root=[p.pid, deaf.pid], **how)["ok"] and until(lambda: p.signals() == [12])
     out = order("resume", root=deaf.pid, **how)
     assert not out["ok"] and "signal 12: send it by hand" in out["message"]
-    assert not order("resume", root=f"{p.pid}:1", **how)["ok"], "the number is another's now"
+    assert not order("resume", root=f"{p.pid}:1", **how)["ok"], "the pid belongs to another process now"
     assert deaf.poll() is None and p.signals() == [12]
 
 

@@ -184,7 +184,7 @@ def test_a_window_that_was_open_at_kill_9_is_reported():
     with Service("two-gpus") as s:
         doc = s.post("/api/v1/windows", json={"label": "cut short"}).json()
         path = "/api/v1/windows/" + doc["id"]
-        for _ in range(2):  # and once alone
+        for _ in range(2):  # the second restart changes nothing
             s.restart(signal.SIGKILL)
             s.wait(lambda: s.get(path).status_code == 200)
             now = s.get(path).json()
@@ -215,7 +215,7 @@ def messages(response):
     name = number = None
     end = time.monotonic() + TIMEOUT
     for line in response.iter_lines(decode_unicode=True, chunk_size=1):
-        assert time.monotonic() < end, "it did not come in time"
+        assert time.monotonic() < end, "the message did not come in time"
         if line.startswith("event:"):
             name = line[6:].strip()
         elif line.startswith("id:"):

@@ -254,7 +254,7 @@ def test_a_removed_write_ahead_log_loses_nothing():
         os.unlink(s.state + "-wal")
         window = s.post("/api/v1/windows", json={"label": "after-the-log"}).json()["id"]
         assert s.post(f"/api/v1/windows/{window}/stop").status_code == 200
-        s.kept("after-the-log")  # another process reads it
+        s.kept("after-the-log")  # the test, which is another process, reads it in the database
         s.restart(signal.SIGKILL)
         assert "after-the-log" in s.get("/api/v1/windows").text
 
@@ -342,7 +342,7 @@ def test_a_slow_disk_does_not_stop_the_stream():
         s.wait(lambda: len(ticks) > 3)
         with contextlib.closing(sqlite3.connect(s.state, isolation_level=None, timeout=support.TIMEOUT)) as db:
             db.execute("BEGIN IMMEDIATE")  # the service cannot write, and waits 2 s before it calls this a failure
-            begun = time.monotonic() + 0.2  # what was stored before may still arrive
+            begun = time.monotonic() + 0.2  # readings that were already stored may still arrive
             s.wait(lambda: time.monotonic() > begun + 1.5)
             late = [t for t in ticks if begun < t < begun + 1.5]
         assert late

@@ -55,12 +55,12 @@ def test_runs_of_one_result_are_shown_above_idle_as_one_mean(env, tmp_path):
 def test_a_baseline_of_a_scenario_is_used_for_that_scenario_alone(env, tmp_path):
     [b] = document("baseline", IDLE, *SHORT, env=env)["baselines"]
     [path] = kept(env)
-    assert path.startswith("simulated-"), "not where those of real GPUs are"
+    assert path.startswith("simulated-"), "the folder of the baselines of real GPUs has no such prefix"
     shown = lambda *options: document("baseline", *options, "--show", env=env)
     assert shown(IDLE)["baselines"][0]["power_watts"] == b["power_watts"]
     assert shown(IDLE)["source"]["simulated"] is True
     other = tmp_path / "other.toml"
-    for begin in (1, 2):  # the same card, UUID and driver; a file that changed is another scenario
+    for begin in (1, 2):  # the same card, UUID and driver; but a changed file is another scenario
         other.write_text(f'[time]\nbegin = {begin}\n[[gpu]]\nprofile = "h200"\n')
         doc = shown(f"--simulate={other}")
         assert doc["baselines"][0]["device_uuid"] == b["device_uuid"]

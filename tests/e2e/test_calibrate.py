@@ -226,7 +226,7 @@ def test_a_meter_of_the_whole_host_is_noted(measured, tmp_path):
     assert fit["fitted_offset_watts"] == pytest.approx(230 - OFFSET / GAIN, abs=5)
     assert fit["gain"] == pytest.approx(1 / GAIN, rel=0.02)
     assert "measures more than the GPU" in fit["notes"][0]
-    assert fit["gain_uncertainty"] >= 0.05, "losses of its supply are in the gain"
+    assert fit["gain_uncertainty"] >= 0.05, "the gain includes the losses of the power supply"
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
@@ -262,7 +262,7 @@ def test_a_bad_head_is_refused_before_anything_is_measured(tmp_path):
     done = gpuward(*words)
     assert done.returncode == FAILED and "has no column for time" in done.stderr and "nothing was measured" in done.stderr
     assert not mark.exists()
-    for early in ("", "# of the PDU\n", "time,pow"):  # it is being written
+    for early in ("", "# of the PDU\n", "time,pow"):  # the program that writes the file has only begun
         trace.write_text(early)
         gpuward(*words)
         assert mark.exists()

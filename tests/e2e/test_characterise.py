@@ -61,7 +61,7 @@ def test_values_that_cannot_be_saved_are_shown_and_it_fails(world, tmp_path):
 
 def only_file(place):
     files = [p for p in (place / "cache").rglob("*") if p.is_file()]
-    assert len(files) == 1, files  # and no temporary one
+    assert len(files) == 1, files  # no temporary file is left
     return files[0]
 
 

@@ -287,7 +287,7 @@ def test_recipe_of_the_measuring_guide_runs(tmp_path):
     text = (TOP / "docs/MEASURING.md").read_text()
     recipe = text[text.index("## A result for a paper"):text.index("## In one minute")]
     lines = re.findall(r"^    (gpuward .*)$", recipe, re.M)
-    again = ["characterise", "baseline", "measure", "measure", "compare"]  # on the simulator, then on a GPU
+    again = ["characterise", "baseline", "measure", "measure", "compare"]  # the recipe has these twice: on the simulator, then on a GPU
     assert [l.split()[1] for l in lines] == [*again, *again, "compare", "compare", "report"]
     said = {}
     for line in [l for l in lines if l.split()[1] not in ("characterise", "baseline")]:

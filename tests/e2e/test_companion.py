@@ -591,7 +591,7 @@ def test_when_the_companion_refuses_the_service_shows_the_missing_line(companion
 
 
 def privileges(companion, uid, socket):
-    """Returns the privileges that gpuward doctor reports to this user, on a machine with any GPUs."""
+    """Returns the privileges that gpuward doctor reports to this user. The result does not depend on the GPUs of the machine."""
     etc = companion.path / "root" / "etc" / "gpuward"
     etc.mkdir(parents=True, exist_ok=True)
     (etc / "gpuward.toml").write_text(f'[guard]\ncompanion = "{socket}"\n' if socket else "")
@@ -639,4 +639,4 @@ def test_doctor_names_each_right_that_is_missing(companion):
     companion.stop()
     gone = privileges(companion, NOBODY, companion.socket)
     assert "gpuward-companion.socket" in gone["companion"]["message"]
-    assert f"uid {NOBODY}" not in companion.log(), "looking is no request"
+    assert f"uid {NOBODY}" not in companion.log(), "doctor sends no request"

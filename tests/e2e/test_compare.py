@@ -256,7 +256,7 @@ def test_different_iterations_under_one_label_are_reported(tmp_path):
 def test_invalid_runs_are_left_out_and_reported(tmp_path):
     good = result("a", trials=2, spread=0.01)
     bad = result("b", trials=3, codes=[(), ("throttle-power",), ("child-failed",)])
-    bad["runs"][2]["energy_per_iteration_joules"]["best"] = 1e6  # must not count
+    bad["runs"][2]["energy_per_iteration_joules"]["best"] = 1e6  # must not be used
     paths = save(tmp_path, "a.json", good), save(tmp_path, "b.json", bad)
     got, doc = rows(*paths)
     assert got["b"]["runs"] == 3 and got["b"]["runs_used"] == 2
@@ -545,7 +545,7 @@ def test_net_energy_is_shown_if_every_run_has_a_baseline(tmp_path):
     assert "above the baseline" not in compare(*mixed, "--format=sentence").stdout
     asked, _ = rows(*mixed, "--metric=net")
     assert asked["bare"]["energy_net_per_iteration_joules"]["value"] is None
-    # A wrong baseline can make it negative; the interval then contains the value.
+    # A wrong baseline can make net energy negative; the interval then contains the value.
     below = result("below")
     below["runs"][0]["energy_net_joules"] = {"low": -30.0, "best": -20.0, "high": -10.0}
     value = rows(save(tmp_path, "below.json", below))[0]["below"]["energy_net_per_iteration_joules"]["value"]

@@ -47,7 +47,7 @@ NUMBERS = set("""backoff column device device_index exit_code exit_status index 
     minItems minLength pairs priority runs schema_version status trial""".split())
 # Keys of measured values and times; null if there was too little time.
 MEASURED = re.compile(r".*_(bytes|bytes_per_second|celsius|hertz|joules|ratio|seconds|utc|watts)|p\d+|mean|sd|min|max|low|best|high")
-# Lists that are longer where more has happened: of their items only the keys are kept.
+# Lists with a length that depends on what has happened: only the keys of their items are compared.
 HISTORY = {"decisions", "events"}
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
@@ -318,7 +318,7 @@ def test_every_answer_of_the_service(live, early, stuck, watched, document):  # 
     it."""
     known = {o["operationId"] for _, _, o in openapi_check.operations(document)}
     replies = []
-    # Requests that need a service without readings come first: it has no readings for a minute.
+    # Requests that need a service without readings come first, because `early` has its first reading after a minute.
     for name, status, how in sorted(test_openapi.cases(document, live, early, stuck, watched), key=lambda c: c[1] != 503):
         if name in known - {"getOpenapi"} - test_openapi.PAGE:
             keep(name, how(), replies, masked if name in test_openapi.GETS and name not in STATEFUL else keys)

@@ -16,7 +16,7 @@ from support import TOP
 from worker import GIB, Process, World
 
 COSTS = TOP / "tests" / "unit" / "h200_cost.def"
-READINGS = 6  # a service that nobody watches reads every 10 s, and the expensive values every 30 s
+READINGS = 6  # a service without clients reads every 10 s, and the expensive values every 30 s
 
 
 def cost_table(column):
@@ -28,13 +28,13 @@ def cost_table(column):
 
 
 def calls(s):
-    """Returns the number of calls so far by name, and the time. This request counts as a client that looks."""
+    """Returns the number of calls so far by name, and the time. The service counts this request as a client's."""
     doc = s.get("/api/v1/self").json()
     return {c["name"]: c["count"] for c in doc["calls"]}, time.monotonic()
 
 
 def reading(s):
-    """Returns the number of the latest reading. A health probe does not count as a client that looks."""
+    """Returns the number of the latest reading. A health probe does not count as a request of a client."""
     return int(re.search(r"reading (\d+),", s.get("/healthz?verbose").text)[1])
 
 
@@ -94,7 +94,7 @@ def test_a_service_that_nobody_watches_needs_little_driver_time():
 
 
 @pytest.mark.deep
-def test_a_request_is_never_answered_with_a_reading_from_before_the_rest():
+def test_a_request_to_a_service_that_rests_gets_a_new_reading():
     with Service("h200") as s:
         for path in ("/api/v1/snapshot", "/api/v1/devices", "/api/v1/processes", "/api/gpu/devices"):
             leave(s)
@@ -120,7 +120,7 @@ def test_a_program_that_only_opens_a_gpu_does_not_wake_the_service(tmp_path):
             assert rests(s) or reading(s) >= last
             return reading(s) >= last
         s.wait(opened, 60)  # 10 to 20 s after the start: no process is on the GPU
-        s.wait(lambda: node.read_text() or not rests(s), 60)  # the process is there
+        s.wait(lambda: node.read_text() or not rests(s), 60)  # the process has begun to use the GPU
         assert s.get("/api/v1/guard").json()["counts"]["looks_triggered_total"] > 2
 
 

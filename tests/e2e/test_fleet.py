@@ -529,7 +529,7 @@ def test_the_service_stays_quick_and_says_that_its_figures_are_old(fake, tmp_pat
 
         def failed():
             status, document = get(address)
-            assert status == 200  # the earlier figures
+            assert status == 200  # the figures of the last successful queries
             return document["error"] and document
 
         document = wait(failed, "the request after ten seconds")

@@ -215,7 +215,7 @@ def test_without_a_driver_each_process_is_reported_and_the_record_kept(world, dr
         assert f"process {p.pid} of worker w is not restored: " in done.stderr and "libcuda" in done.stderr
         assert "1 of 1 processes are not restored" in done.stderr
         assert journal(s) == before and driver.state(p.pid) == 2
-        assert recover(s, driver).returncode == 0  # when that is fixed
+        assert recover(s, driver).returncode == 0  # with the driver, the process is restored
         assert driver.state(p.pid) == 0
 
 

@@ -70,7 +70,7 @@ def test_a04_a_contender_that_comes_and_goes_often_makes_the_quiet_time_longer(s
         s.until("evicted")
         assert often()
     s.back(worker)
-    assert s.worker()["backoff"] >= 2 and not often(), "a worker that is back does not wait"
+    assert s.worker()["backoff"] >= 2 and not often(), "a worker that is back has no quiet time to wait for"
 
 
 def test_a_model_that_a_client_loads_again_is_evicted_again(s, world, worker):
@@ -92,7 +92,7 @@ def test_only_as_many_workers_leave_as_needed_lowest_priority_first(world):
             s.back(a, 6 * GIB, "a")
             s.back(b, 6 * GIB, "b")
             before = len(a.acted())
-            with Contender(world, 10 * GIB):  # now it is known
+            with Contender(world, 10 * GIB):  # now the guard knows how much memory the program needs
                 s.until("evicted", name="b")
                 s.observes()
                 assert s.now("a") in ("active", "suspect") and len(a.acted()) == before and b.resident() == 0
@@ -261,7 +261,7 @@ def test_what_a_gpu_used_today_and_what_idle_models_saved_is_kept_over_a_reload_
         s.until("evicted")
         s.wait(lambda: saved() > 0)
         before = saved()
-        s.reload(capped)  # also stores what is used from the start of this day
+        s.reload(capped)  # the reload also stores the energy at the start of this day
         s.wait(lambda: "budget" in (s.worker()["mask"] or []))
         assert saved() >= before
         s.reload(capped + IGNORE_SLEEP)

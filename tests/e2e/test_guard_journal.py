@@ -77,7 +77,7 @@ def test_what_a_person_set_outlives_a_killed_service(s, worker, what, body, stat
              for r in w["reasons"]]
     s.post(f"/api/v1/guard/workers/ollama/{what}", token=True, json={"reason": "upgrade of the model", **body})
     s.until(state)
-    # A start converts times to the monotonic clock and back: on a busy machine they are some 10 ms apart.
+    # When the service starts, it converts times to the monotonic clock and back: on a busy machine they change by some 10 ms.
     at = lambda utc: utc and datetime.datetime.fromisoformat(utc.replace("Z", "+00:00")).timestamp()
     before = seen(lambda utc: utc and pytest.approx(at(utc), abs=1))
     assert before[2] and (body["ttl_s"] > 0) == (before[1] is not None or isinstance(before[-1], list) and before[-1][-1] is not None)
@@ -436,7 +436,7 @@ def test_a_game_is_still_played_after_a_restart(s, world, worker):
         s.until("evicted")
         s.observes()  # observes for longer than the quiet time
         assert s.now() == "evicted" and len(worker.acted()) == acted and worker.resident() == 0
-        s.restart(signal.SIGTERM)  # and after another
+        s.restart(signal.SIGTERM)  # the games also continue after a second restart
         s.wait(lambda: playing(s) == [game.pid])
         game.end()
         s.wait(lambda: playing(s) == [])

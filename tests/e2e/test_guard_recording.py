@@ -147,7 +147,7 @@ def test_a_recording_goes_on_over_another_configuration(world, worker, trace, tm
         s.settled()
         room = s.reserve(20 * GIB)["id"]
         s.until("evicted")
-        other = text.replace("quiet_s = 0.3", "quiet_s = 0.6")  # decisions show this time, and the numbers of rules
+        other = text.replace("quiet_s = 0.3", "quiet_s = 0.6")  # decisions contain this time and the numbers of rules
         assert other != text
         reload(s, other + rule("contend-now", name="sleep"))
         s.observes()
@@ -198,11 +198,11 @@ def test_a_recording_that_reached_its_limit_is_renamed_and_goes_on(world, worker
         with Contender(world, 8 * GIB):
             s.until("evicted")
             s.wait(old.exists)
-            reload(s, text.replace("8 KB", "1 GB"))  # so that it stays
+            reload(s, text.replace("8 KB", "1 GB"))  # so that the new file is not renamed, too
             assert "\nstate\tend\n" in trace.read_text()
             assert max(trace.stat().st_size, old.stat().st_size) < 200 << 10
         s.back(worker)
-        assert_ends_alike(s, trace)  # from its own beginning
+        assert_ends_alike(s, trace)  # its replay begins where the file begins
         for file in (trace, old):  # with another policy, a replay begins as after a restart
             done = support.gpuward("guard", "replay", "--policy", s.config, file)
             assert done.returncode == support.OK and "ollama: " in done.stdout, done.stderr
@@ -339,6 +339,6 @@ def test_each_input_of_the_guard_is_recorded_in_one_place_and_read_in_one_place(
             code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
             for name in inputs & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
-    # Only a replay makes a guard that continues where another one was.
+    # Only a replay makes a guard that continues from the state of a recorded guard.
     assert callers.pop("guard_set_last_id") == callers.pop("guard_set_fetched") == {"recording_read.c"}
     assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in inputs - {"guard_set_last_id", "guard_set_fetched"}}

@@ -41,7 +41,7 @@ def test_a_hold_is_kept_over_a_reload(s, world, worker):
     s.reports(CHANGED)
     s.observes()
     assert s.now() == "evicted" and s.worker()["hold"] == "evicted"
-    with Contender(world, 8 * GIB):  # it is ignored now
+    with Contender(world, 8 * GIB):  # a rule of the new configuration ignores it
         s.guard("release", "ollama")
         s.until("active")
         s.observes()

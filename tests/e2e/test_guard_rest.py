@@ -198,7 +198,7 @@ def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tm
         where = got.headers["Location"]
         assert got.json()["operation"]["state"] == "running"
         again = s.post(OLLAMA + "/evict", token=True)
-        assert again.headers["Location"] == where, "to ask again is not to begin again"
+        assert again.headers["Location"] == where, "the second request returns the operation of the first"
         s.wait(lambda: s.get(where).json()["state"] != "running")
         done = s.get(where).json()
         assert (done["state"], done["what"], done["worker"]) == ("done", "evict", "ollama"), done
@@ -268,7 +268,7 @@ def test_a_reservation_that_is_impossible_is_refused_with_numbers(calm):
     assert got.status_code == 409 and doc["code"] == "insufficient_vram"
     assert doc["needed"] == 90 * GIB > doc["available_at_most"] >= doc["available"]
     assert doc["never"] and doc["detail"] == "90.0 GiB requested, but the largest GPU has only 24.0 GiB"
-    assert doc["retry_after_s"] is None and "Retry-After" not in got.headers, "it is no matter of time"
+    assert doc["retry_after_s"] is None and "Retry-After" not in got.headers, "waiting does not help"
     assert calm.get(GUARD).json()["reservations"] == []
 
 

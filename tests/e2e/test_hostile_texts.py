@@ -36,7 +36,7 @@ def poisoned(value, mode, key=None):
 
 
 class Liar:
-    """Forwards each request to a service and adds POISON to texts of the reply: to all ("all"), or not to words ("texts")."""
+    """Forwards each request to a service and adds POISON to texts of the reply: to all ("all"), or to all except words ("texts")."""
 
     def __init__(self, service, mode):
         self.asked = []

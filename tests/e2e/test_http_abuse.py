@@ -371,7 +371,7 @@ def test_request_headers_in_pieces_or_with_unusual_syntax_are_read(server):
             for i in range(0, len(text), step):
                 s.sendall(text[i:i + step])
             assert parse(drain(s)).status == 200
-    with server.connect() as s:  # what the library has read already is moved for the next request
+    with server.connect() as s:  # libmicrohttpd has already read a part of the next request, and moves it to the front of its buffer
         s.sendall(long.replace(b"Connection: close\r\n", b"") * 5 + odd)
         assert drain(s).count(b"HTTP/1.1 200") == 6
 
@@ -446,7 +446,7 @@ def test_a_body_of_chunks_that_never_ends_is_413(server):
         try:
             for _ in range(4000):  # 64 MB, if the server accepted them
                 s.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
-            pytest.fail("it took everything")
+            pytest.fail("the server accepted the whole body")
         except ConnectionError:
             got = drain(s)
     assert got == b"" or parse(got).status == 413
@@ -772,7 +772,7 @@ def test_a_client_that_never_ends_the_handshake_is_cut_and_costs_little(certific
         while ask_tls(s, cert, request).body == first.body:
             assert time.monotonic() < end, "other timers wait for ever"
         for c in half:
-            assert drain(c) == b"" and time.monotonic() < end, "it is still there"
+            assert drain(c) == b"" and time.monotonic() < end, "the connection is still open"
         assert SANITIZED or cpu_seconds(s) - before < 1.5  # a loop without a pause would use two seconds
         for c in half:
             c.close()
@@ -836,7 +836,7 @@ def test_many_connections_at_once_do_not_exceed_the_limit():
         for c in streams:
             events(c, b"retry")
         s.process.send_signal(signal.SIGSTOP)  # so that all are accepted together
-        probes = [socket.create_connection(s.address, TIMEOUT, ("127.0.0.2", 0)) for _ in range(19)]  # another peer
+        probes = [socket.create_connection(s.address, TIMEOUT, ("127.0.0.2", 0)) for _ in range(19)]  # from another address
         for c in probes:
             c.sendall(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         s.process.send_signal(signal.SIGCONT)

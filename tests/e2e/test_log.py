@@ -352,7 +352,7 @@ def test_a_driver_that_hangs_does_not_hang_it(scenario, tmp_path):
     assert "truncated" in err
 
 
-# An nvidia-smi with one GPU of 100 W.  Each start leaves a line in starts; with -lms it prints until it is silent.
+# An nvidia-smi with one GPU of 100 W.  Each start adds a line to the file `starts`.  With -lms it prints lines for `silent` seconds.
 FAKE_SMI = """\
 #!/usr/bin/python3
 import datetime, sys, time

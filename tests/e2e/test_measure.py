@@ -233,7 +233,7 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
     assert "counted as" not in text  # the interval contains 0, so the baseline is not wrong
     assert "baseline-stale" not in codes(doc["runs"][0])
-    # Both in the unit of the larger value, without insignificant digits.
+    # Value and uncertainty have the unit of the larger one, and no insignificant digits.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
     # In a run that is shorter than a sample, the net energy is no more certain than the gross energy.
     _, doc = measure([idle], "true", env=environment(**cache))
@@ -258,7 +258,7 @@ def test_a_baseline_that_does_not_fit_is_used_only_if_asked_and_reported(measure
     assert "baseline-stale" in device["codes"] and run["validity"] == "suspect"
     assert "degrees Celsius" in codes(run)["baseline-stale"]["evidence"]
     assert "GPU 0 has no suitable baseline: the stored baseline was taken at" in done.stderr
-    # A baseline of this state causes no warning.
+    # A baseline that was taken at this temperature causes no warning.
     _, doc = measure([cool, "--baseline=kept"], "sleep", "0.2", env=env)
     assert "baseline-stale" not in codes(doc["runs"][0])
 
@@ -640,7 +640,7 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
     assert 1 <= len(lines) <= 2
 
 
-RELOAD = '[[timeline]]\nat = 33\ndo = "reload"\nlength = 1\n'  # long enough that a busy machine reads the GPU in it, too
+RELOAD = '[[timeline]]\nat = 33\ndo = "reload"\nlength = 1\n'  # one second, so that even a busy machine reads the GPU during the reload
 
 
 @pytest.mark.parametrize("reload, code, seconds", [

@@ -228,7 +228,7 @@ def given_back(s, **kw):
 
 
 def too_many_games(s):
-    """Registers a game for each of many processes: those of this machine, and further ones that are started if needed."""
+    """Starts processes and registers each as a game, until the service refuses one. Returns the refusal."""
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             child = stack.enter_context(subprocess.Popen(["/bin/sleep", "600"]))
@@ -236,7 +236,7 @@ def too_many_games(s):
             got = s.post(GAMES, token=True, json={"pid": child.pid})
             if got.status_code != 201:
                 return got
-    raise AssertionError("there is no end to games")
+    raise AssertionError("the service accepts any number of games")
 
 
 def played(s, **kw):
@@ -321,7 +321,7 @@ CHANGES = {  # (operation, status): how
     ("resume", 400): lambda s: s.post("/api/v1/resume?x=1", token=True),
     ("resume", 401): lambda s: s.post("/api/v1/resume"),
 }
-# Paths of the guard that answer 200 if it knows a worker, and 503 before it has begun.
+# Paths of the guard that answer 200 if the guard knows a worker, and 503 before the guard has begun.
 GUARD_GETS = {
     "getGuard": "/api/v1/guard",
     "getGuardGpu": "/api/v1/guard/gpus/0",
@@ -479,7 +479,7 @@ def test_every_promised_status_is_real(document, live, stuck, watched, early):
     with concurrent.futures.ThreadPoolExecutor() as pool:  # these wait until their time limit
         waiting = {("letGo", 503): pool.submit(early.post, "/api/v1/let-go", token=True),
                    ("resume", 503): pool.submit(early.post, "/api/v1/resume", token=True)}
-        # Cases that need a service without readings come first: it has no readings for a minute.
+        # Cases that need a service without readings come first, because `early` has its first reading after a minute.
         for name, status, how in sorted(cases(document, live, early, stuck, watched), key=lambda c: c[1] != 503):
             if name not in operations or (name in MANAGE and str(status) not in operations[name]["responses"]):
                 continue

@@ -325,7 +325,7 @@ def test_holes_stay_holes_and_readings_are_gathered_into_steps(page, demo):
     assert got["loaded"] == [0, 10, 20, None, 100, 110]
     assert got["more"] == [123, 121, 125]
     assert got["hole"] == [123, None, 300]
-    assert got["left"] == 2, "what is older than the range goes"
+    assert got["left"] == 2, "readings that are older than the range are removed"
     assert got["slow"] == [0, 10, 20, 30], "a service that reads every 10 s has no holes"
 
 
@@ -824,7 +824,7 @@ def test_nothing_moves_when_figures_change(page, demo):
     page.open(demo.url).live()
     open_first(page)
     wait(lambda: page.js("document.fonts.status") == "loaded", "the fonts")
-    for _ in range(2):  # and the first figures
+    for _ in range(2):  # also waits for the first figures
         seen = page.text("#rows")
         wait(lambda: page.text("#rows") != seen, "a figure to change")
     page.driver.execute_script(

@@ -129,8 +129,8 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
         panel.until("evicted")
         wait(lambda: panel.text(f"{ROW} .reason .badge") == "contention", "the reason")
         assert f"pid {game.pid} sleep" in panel.cell(3)
-        assert "GPU-" not in panel.cell(3), "a UUID where the number of the GPU is meant"
-        wait(lambda: panel.text("#announce").startswith("ollama: evicted."), "it to be said")
+        assert "GPU-" not in panel.cell(3), "the reason has a UUID instead of the number of the GPU"
+        wait(lambda: panel.text("#announce").startswith("ollama: evicted."), "the announcement")
         wait(lambda: panel.text("#guard-processes .badge") == "contender", "the contender in the list")
         assert panel.cell(4).startswith("0/ 10.0 GiB")
         assert panel.text("#total-guard") == "ollama evicted"
@@ -147,7 +147,7 @@ def test_a_contender_changes_the_state_on_the_open_page(panel, guarded, world):
     wait(lambda: re.search(r"ollama is back on GPU 0 after [\d.]+ m?s: 10240 MiB", panel.text("#guard-decisions li")), "the return as another line")
     active = [d["time_utc"] for d in guarded.decisions() if d["to"] == "active"][-1]
     assert panel.js("Date.parse(document.querySelector('#guard-decisions li time').dateTime)") == panel.js(f"Date.parse('{active}')")
-    assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "what the user unfolded was closed"
+    assert panel.shown("#guard-decisions li:nth-child(2) .steps"), "a move that the user had unfolded was closed"
     wait(lambda: re.match(r"[1-9]\d* × evicted, [1-9]\d* × returned", panel.cell(6)), "what it did")
 
 
@@ -214,7 +214,7 @@ def test_evict_and_resume_with_the_token(panel, guarded):
     assert not panel.shown("#request-token")
     panel.find("#request button[value=cancel]").click()
     guarded.observes(0.3)
-    assert not panel.shown("#guard-note") and guarded.now() == "active", "what was cancelled was done"
+    assert not panel.shown("#guard-note") and guarded.now() == "active", "a cancelled request was carried out"
     panel.press("Evict")
     panel.confirm()
     wait(lambda: re.match("Accepted: evict ollama. Its state is |Done: evict ollama", panel.text("#guard-note")), "the answer")
@@ -267,7 +267,7 @@ def test_without_a_configured_token_the_page_shows_how_to_set_one(panel, world, 
         panel.open(s.url)
         assert panel.text("#guard-mode") == "dry run"
         assert panel.text("#guard-mark").startswith("Dry run: ")
-        assert panel.shown("#guard-read-only") and not panel.shown("#guard-token"), "a token that cannot be entered"
+        assert panel.shown("#guard-read-only") and not panel.shown("#guard-token"), "the page asks for a token, although the service has none"
         assert "This service is read-only" in panel.text("#guard-read-only") and "/etc/gpuward/token" in panel.text("#guard-read-only pre")
         panel.press("Evict")
         assert "no worker is moved" in panel.text("#request-what")
@@ -356,7 +356,7 @@ def test_nothing_moves_when_seconds_are_counted(panel, twelve):
         seen = panel.cell(2)
     assert panel.js("window.shift") < 0.01
     before = panel.text("#guard-decisions li")
-    assert panel.js("window.gone") == 0 or panel.js("window.item.textContent") != before, "items were taken out for nothing"
+    assert panel.js("window.gone") == 0 or panel.js("window.item.textContent") != before, "items were replaced although nothing changed"
 
 
 def test_every_control_has_a_name_and_no_id_comes_twice(panel, twelve):
@@ -366,7 +366,7 @@ def test_every_control_has_a_name_and_no_id_comes_twice(panel, twelve):
         "[...document.querySelectorAll('input, select, button')].filter(e => !(e.labels?.length"
         "|| e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)") == []
     labels = panel.js(f"[...document.querySelectorAll('{ROW} button')].map(b => b.ariaLabel)")
-    assert len(set(labels)) == 24, "buttons that say the same of different workers"
+    assert len(set(labels)) == 24, "buttons of different workers have the same label"
     ids = panel.js("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(ids) == len(set(ids))
     assert panel.count("[aria-live]") == 1

@@ -102,7 +102,7 @@ def test_every_series_of_the_page_is_stored(service, prometheus):
 
 def test_types_and_help_arrive(prometheus):
     known = eventually(lambda: prometheus("metadata"), "metadata")
-    # It asks for OpenMetrics, which names a counter without its suffix.
+    # Prometheus requests OpenMetrics, which names a counter without its suffix.
     energy = known.get("gpuward_energy_joules_total") or known["gpuward_energy_joules"]
     assert energy[0]["type"] == "counter" and energy[0]["help"]
 

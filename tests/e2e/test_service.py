@@ -623,7 +623,7 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
     with Service(scenario(tmp_path, text)) as s:
         s.wait(lambda: s.get("/readyz").status_code == 503)
         driver, up = s.get("/api/gpu/driver").json(), set(metric(s, "gpuward_gpu_up").values())
-        if s.get("/readyz").status_code == 503:  # during the whole time
+        if s.get("/readyz").status_code == 503:  # the driver was unloaded during both requests above
             assert driver["driver_version"] is None and driver["error_message"]
             assert up == {0}
         s.wait(lambda: s.get("/readyz").status_code == 200)

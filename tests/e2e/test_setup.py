@@ -390,7 +390,7 @@ def test_interrupted_at_each_step_nothing_is_half_written_and_undo_works(full):
 MACHINE = ["unshare", "--mount", "--pid", "--net", "--fork", "--mount-proc", "--kill-child", "sh", "-c", """
 for d in etc home sys; do mount --rbind "$0/$d" "/$d" || exit 99; done
 mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system || exit 99
-"$@"  # not exec: the first process of the namespace could not be killed
+"$@"  # no exec, because the first process of a pid namespace cannot be killed from inside
 """]
 SYSTEMCTL = """#!/bin/sh
 # systemctl of a machine on which "enable" fails or setup is killed; HOW says which.  The file units has what is enabled.

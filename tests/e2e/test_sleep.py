@@ -140,7 +140,7 @@ def test_a_bus_that_sends_garbage_is_disconnected(tmp_path, said):
             assert b"AUTH EXTERNAL" in peer.recv(4096)
             peer.sendall(said)
             try:
-                assert peer.recv(4096) == b"", "it hangs up"
+                assert peer.recv(4096) == b"", "the service closes the connection"
             except ConnectionResetError:
                 pass
             assert s.get("/readyz").status_code == 200

@@ -192,7 +192,7 @@ BROKEN = {
     "a missing figure": lambda d: d.pop("gpu_vram_gb"),
     "a null without a reason": lambda d: d["devices"][0].update(power_watts=None),
     "a reason without a null": lambda d: d["devices"][0]["absent"].update(power_watts="lost"),
-    "a reason that is none": lambda d: d["devices"][0]["absent"].update(fan_speed_ratio="shy"),
+    "an unknown reason": lambda d: d["devices"][0]["absent"].update(fan_speed_ratio="shy"),
     "a placeholder": lambda d: d["devices"][0].update(power_watts=4294967.295),
     "a number as text": lambda d: d["devices"][0].update(power_watts="70 W"),
     "an unknown key": lambda d: d["devices"][0].update(power_wats=1.0),

@@ -85,8 +85,8 @@ static void pause_for(double s)
 	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + (uint64_t)(s * 1e9));
 }
 
-/* Number, length and spacing of the windows (0: consecutive, with pauses of up to a tenth of
- * a second, so that they begin at any phase of the sensors). */
+/* Number, length and spacing of the windows. Spacing 0: the windows are consecutive, with
+ * pauses of up to a tenth of a second, so that they begin at any phase of the sensors. */
 struct plan {
 	unsigned count;
 	double seconds, warm, every;

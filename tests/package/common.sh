@@ -49,7 +49,7 @@ inside() {
 }
 
 # Makes a Debian 12 with the libraries that the package needs.  No systemd runs in it: its systemctl
-# writes what it is asked for into /systemctl.log.
+# only writes its arguments into /systemctl.log.
 clean_root() {
 	timeout 400 mmdebstrap --variant=minbase \
 		--include=systemd,procps,man-db,python3,libmicrohttpd12,libsqlite3-0,zlib1g,libjansson4,libncursesw6,libcurl4 \
@@ -59,10 +59,10 @@ clean_root() {
 	# shellcheck disable=SC2016 # the program's own arguments
 	printf '#!/bin/sh\necho "$*" >>/systemctl.log\n' >"$root/usr/bin/systemctl"
 	: >"$root/systemctl.log"
-	# The package systems search these folders for libraries, Debian does not.
+	# The distributions of these packages search these folders for libraries; Debian does not.
 	printf '/usr/lib64\n/usr/lib\n' >"$root/etc/ld.so.conf.d/package.conf"
 	inside ldconfig
-	mkdir -p "$root"/usr/{lib64/pkgconfig,share/licenses} # folders of their base systems
+	mkdir -p "$root"/usr/{lib64/pkgconfig,share/licenses} # folders that their base systems have
 	inside systemd-sysusers # makes the users of Debian's packages
 	files >"$work/before"
 }

@@ -181,7 +181,7 @@ static inline void forget(void *engine, const char *kind, const char *id)
 		stored_key.id[0] = '\0';
 }
 
-static unsigned unstored; /* number of calls after which everything is stored */
+static unsigned unstored; /* number of calls of is_stored() after which everything is stored */
 
 static inline bool is_stored(void *engine)
 {

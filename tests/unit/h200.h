@@ -115,7 +115,7 @@ struct bounds {
 
 struct score {
 	struct differences average, instant, counter, any;
-	/* Counts the edges of the instant value that a possible timing explains: `between`
+	/* Numbers of edges at which a possible timing explains the instant value: `between`
 	 * within the bound, `close` within 5 %. */
 	int between, close;
 };

@@ -26,8 +26,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* Checks the report of n runs with these residuals, joined to one line: it has this text, and the
- * other text only if `inconclusive`. The two runs of a pair are adjacent. */
+/* Checks the report of n runs with these residuals, joined to one line: it contains `want`, and
+ * "too short to compare" only if `inconclusive`. The two runs of a pair are adjacent. */
 static void check(const double *residual, unsigned n, uint64_t codes, const char *want,
 		  bool inconclusive)
 {

@@ -188,7 +188,7 @@ TEST(fits_cover_the_truth_with_correlated_errors)
 {
 	static const struct {
 		double alike_w, rho, noise_w, seconds;
-		unsigned least; /* of 200 */
+		unsigned least; /* of 200 fits, the number that must cover the truth */
 	} rows[] = {
 		{ 8, 0, 0, 120, 180 },
 		{ 8, 0.5, 0, 120, 180 },

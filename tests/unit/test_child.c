@@ -95,7 +95,7 @@ CHILD_TEST(returns_the_exit_status)
 	assert_int_equal(child_start(&c, SH("exit 3"), NULL), 0);
 	assert_int_equal(child_wait(&c, in_s(10), &status), 0);
 	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
-	assert_int_equal(child_wait(&c, in_s(10), &status), 0); /* and again */
+	assert_int_equal(child_wait(&c, in_s(10), &status), 0); /* waiting twice works */
 	child_stop(&c);
 	assert_int_equal(child_run(SH("exit 200"), in_s(10), out, sizeof(out)), 200);
 	assert_int_equal(child_run(SH("kill -TERM $$"), in_s(10), out, sizeof(out)),

@@ -173,7 +173,7 @@ static const struct {
 	{ CALL_clear_ecc, F_SET + MANAGE_CLEAR_ECC },
 };
 
-/* Calls without which there is no GPU, or no GPU that an order can name. */
+/* Calls without which there is no GPU, or an order cannot find its GPU. */
 static const enum nvml_call costs_all[] = { CALL_init, CALL_count, CALL_by_index,
 					    CALL_by_uuid };
 
@@ -689,8 +689,8 @@ static void figures_load(const struct cell_case *c)
 	sim_step(120 * NS_PER_S); /* the power ring is full, and temperatures are steady */
 }
 
-/* What the driver refused for good, and what is read once, comes back when the driver is
- * opened again. */
+/* Opens the driver again if the figures of this case would otherwise stay absent: they are not
+ * read again after a refusal, or they are read only once. */
 static void driver_open_again(const struct cell_case *c, int code)
 {
 	if (nvml_meaning(code)->reaction != REACT_FORGET && !reason_not_made(c->call, STEADY))

@@ -584,7 +584,7 @@ TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
 		struct guard_order d;
 
 		world_init(&o, 1, 1);
-		o.p.standard.budget_ns = 5 * S; /* a call may take 10 s */
+		o.p.standard.budget_ns = 5 * S; /* an order usually gets 10 s (CALL_NS) */
 		o.p.worker[0].kind = checkpoint ? WORKER_CHECKPOINT : WORKER_OLLAMA;
 		world_begin(&o);
 		world_step(&o);

@@ -25,7 +25,7 @@ static struct gw_guard *guard;
 static struct {
 	int evict_answer, resume_answer;
 	bool keeps;        /* reports success but frees nothing */
-	atomic_bool waits; /* until `go` */
+	atomic_bool waits; /* waits for `go` */
 	bool stops;        /* tries to stop its own guard */
 	int stopped;
 	atomic_uint evicted, resumed;

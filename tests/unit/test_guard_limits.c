@@ -425,7 +425,7 @@ GUARD_TEST(games_count_against_the_limit_of_their_user)
 		world_run(o, 10 * S);
 		assert_false(o->w[0].resident);
 		guard_set_requester(o->g, 1000);
-		guard_set_games(o->g, 2, ""); /* no worker is left that could leave */
+		guard_set_games(o->g, 2, ""); /* no worker is on the GPU */
 		guard_set_games(o->g, 0, "");
 		world_run(o, 200 * S);
 		assert_true(o->w[0].resident);

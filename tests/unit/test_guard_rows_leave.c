@@ -175,7 +175,7 @@ GUARD_ROW("13", a_hold_active_masks_contention_and_reports_it_but_never_masks_he
 	world_until(o, 5 * S);
 	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, 3600 * S), 0);
 	world_until(o, 60 * S);
-	assert_decided(o, 2, ANY, ANY, "hold active"); /* asked, masked */
+	assert_decided(o, 2, ANY, ANY, "hold active"); /* requested; masks contention */
 	assert_state(o, STATE_ACTIVE);
 	assert_decided(o, 0, ANY, STATE_SUSPECT, NULL);
 	assert_has(world_last(o, "hold active")->evidence, "masks contention");
@@ -209,7 +209,7 @@ GUARD_ROW("13", every_reason_that_a_hold_masks_is_reported_once)
 	o->p.worker[0].ac_only = true;
 	begin(o);
 	ask_run(o, REQUEST_HOLD_ACTIVE, UINT64_MAX, 2 * S);
-	assert_decided(o, 1, ANY, ANY, "hold active"); /* asked */
+	assert_decided(o, 1, ANY, ANY, "hold active"); /* requested */
 	o->host.on_battery = true;
 	guard_set_reason(o->g, "GPU-0", REASON_BUDGET, true, "over 300 W", o->now);
 	world_run(o, 5 * S);
@@ -437,7 +437,7 @@ GUARD_ROW("18, 19", a12_no_process_is_signalled_unless_killing_is_allowed)
 		assert_int_equal(o->w[0].levels[5] > 0, kill == 2);
 		assert_int_equal(o->w[0].levels[6], kill == 2);
 		assert_state(o, kill == 2 ? STATE_ABSENT : STATE_STUCK);
-		assert_int_equal(world_status(o, 0).evictions, kill == 2); /* and proven */
+		assert_int_equal(world_status(o, 0).evictions, kill == 2); /* verified */
 	}
 }
 
@@ -617,7 +617,7 @@ GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 {
 	static const struct {
-		bool memory, lists, bytes; /* are reported */
+		bool memory, lists, bytes; /* false: the driver does not report it */
 		enum guard_state then;
 	} rows[] = {
 		/* the first row represents a GPU that shares the machine's memory */
@@ -738,7 +738,7 @@ GUARD_ROW("orders", a_checkpoint_order_is_issued_only_after_its_processes_are_re
 		assert_int_equal(r.put_away[i].pid, order.target[i].id.pid);
 }
 
-/* Its second process has another start time. */
+/* After the restart, the worker's process has another start time. */
 GUARD_ROW("48", a_worker_that_restarts_during_an_eviction_keeps_its_first_identity)
 {
 	struct guard_record r;

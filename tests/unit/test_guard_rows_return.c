@@ -224,7 +224,7 @@ GUARD_ROW("32", no_worker_returns_to_a_warm_gpu)
 	assert_state(o, STATE_ACTIVE);
 }
 
-/* A loader needs 256 MiB of host memory; 100 MiB are free. */
+/* To load its model, a worker needs 256 MiB of host memory; 100 MiB are free. */
 GUARD_ROW("32", host_memory_is_required_only_for_kinds_that_need_it_to_load)
 {
 	static const struct {

@@ -181,8 +181,8 @@ GUARD_ROW("47", at_the_end_workers_return_if_configured_and_if_they_fit)
 	}
 }
 
-/* Two workers of 6 GiB and 2 GiB of headroom: both fit again on a board of 16 GiB, only one on
- * a board of 12 GiB. */
+/* Two workers of 6 GiB each, and 2 GiB of headroom. On a board of 16 GiB both workers fit
+ * again; on a board of 12 GiB only one fits. */
 static const struct {
 	uint64_t total;
 	unsigned back;

@@ -13,7 +13,7 @@ static struct {
 	bool slow;        /* the disk has not written anything yet */
 	bool lags;        /* after each write, the next write is slow again */
 	bool fails;       /* accepted records cannot be written */
-	char last[8192];  /* record */
+	char last[8192];  /* the last record */
 	/* `learns`: an order collects restore data; `learnt`: this data waits to be stored */
 	bool learns, learnt;
 	bool then_slow; /* the disk becomes slow when an eviction collects restore data */

@@ -196,7 +196,7 @@ static bool has_member(const char *table, const char *part, const char *name, si
 	return false;
 }
 
-/* Returns what is between two words of text, as a pointer into text. Writes a NUL after it. */
+/* Returns the text between head and end, as a pointer into text. Writes a NUL after it. */
 static char *between(char *text, const char *head, const char *end)
 {
 	char *at = strstr(text, head), *last = at ? strstr(at, end) : NULL;
@@ -208,9 +208,10 @@ static char *between(char *text, const char *head, const char *end)
 }
 
 /* A recording that begins while the guard runs starts with the guard's state, which
- * guard_state.c lists in rows. A member without a row would be missing in the recording. */
-/* Checks that each member of struct `of` has a row. part: the prefix of `of` within struct
- * `whole_of`. but: members without a row. */
+ * guard_state.c lists in rows. A member without a row would be missing in the recording.
+ *
+ * Checks that each member of struct `of` has a row. part: the prefix of `of` within struct
+ * `whole_of`. but: members that need no row. */
 static void has_part(const char *file, const char *of, const char *whole_of, const char *part,
 		     const char *but)
 {
@@ -387,7 +388,7 @@ TEST(the_table_has_every_row_once_and_in_order)
 		snprintf(row, sizeof(row), "\n| %u | ", i);
 		at = strstr(at, row);
 		if (!at || strstr(at + 1, row))
-			fail_msg("row %u is not there, or twice", i);
+			fail_msg("row %u is missing or occurs twice", i);
 	}
 	free(text);
 }

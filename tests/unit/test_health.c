@@ -22,7 +22,7 @@ static struct {
 	uint8_t why[GW_QUANTITIES];
 	uint64_t now;
 	struct health_status s;
-	unsigned changes; /* changes of thermal */
+	unsigned changes; /* how often s.thermal changed */
 } t;
 
 static void set(unsigned q, double v)

@@ -31,10 +31,10 @@ static int setup(void **state)
 	tree_init(&t);
 	process(1, "4194560", 0, "1");
 	process(7, "2129984", 0, "7");             /* kworker */
-	process(50, "4194560", 1000, "50");        /* a user's */
-	process(60, "4194560", 1001, "60");        /* another's */
+	process(50, "4194560", 1000, "50");        /* of a user */
+	process(60, "4194560", 1001, "60");        /* of another user */
 	process(70, "4194560", 1000, "70\t7");     /* in a container; its pid there is 7 */
-	process(80, "4194560", 1000, "80\t12\t1"); /* nested containers; pid 1 there */
+	process(80, "4194560", 1000, "80\t12\t1"); /* in nested containers: pid 12, then 1 */
 	return 0;
 }
 

@@ -16,7 +16,7 @@ static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 static struct tree t;
 static struct rapl r;
 
-/* What the fake PMU was asked for, and its counters. */
+/* The events that were opened on the fake PMU, and their counters. */
 static struct {
 	uint32_t type;
 	uint64_t config;

@@ -13,7 +13,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-/* What a test writes and reads. */
+/* The policy and the scene that a test writes and reads. */
 static struct policy *p;
 static struct scene *s;
 static struct buf out;
@@ -249,7 +249,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	assert_int_equal(room.id, 0);
 }
 
-/* A worker that only the second configuration has begins there, with its recorded state. */
+/* A worker that only the second configuration has begins with it, in its recorded state. */
 TEST(a_worker_that_came_with_another_configuration_begins_there)
 {
 	static const char *const lines[] = {
@@ -870,7 +870,7 @@ TEST(a_policy_is_read_as_it_was_written_but_for_secrets)
 	free(back);
 }
 
-/* Reads the same file without a policy, and lines with only a part of the earlier state. */
+/* Reads a recording without a policy, and invalid lines of the state. */
 TEST(an_incomplete_earlier_state_is_refused)
 {
 	static const char *const bad[] = {
@@ -896,7 +896,7 @@ TEST(an_incomplete_earlier_state_is_refused)
 		assert_int_equal(recording_reader_policy(t)->workers, p->workers);
 		assert_int_equal(recording_read(t, "state\tbegin"), 0);
 		if (recording_read(t, bad[i]) != -GW_E_PARSE)
-			fail_msg("'%s' was taken", bad[i]);
+			fail_msg("'%s' was accepted", bad[i]);
 	}
 }
 

@@ -34,13 +34,13 @@ TEST(short_runs_are_kept_as_they_are)
 	struct run_trace *s = run_trace_new(1);
 	struct run_trace_copy c;
 
-	for (unsigned i = 0; i < 200; i++) /* four seconds before it */
+	for (unsigned i = 0; i < 200; i++) /* four seconds before the run */
 		feed_power(s, BEGIN - 4 * NS_PER_S + i * 20 * NS_PER_MS, 50);
 	run_trace_begin(s, BEGIN);
 	for (unsigned i = 0; i < 150; i++)
 		feed_power(s, BEGIN + i * 20 * NS_PER_MS, 100 + i);
 	assert_int_equal(run_trace_copy(s, 0, BEGIN + NS_PER_S, &c), 0);
-	assert_true(c.power[0].t_ns == BEGIN - NS_PER_S); /* a second before ... */
+	assert_true(c.power[0].t_ns == BEGIN - NS_PER_S); /* a second before the run ... */
 	assert_true(c.power[c.powers - 1].t_ns == BEGIN + 2 * NS_PER_S); /* ... and after */
 	assert_int_equal(c.powers, 50 + 101);
 	assert_float_equal(c.power[50].w, 100, 0);

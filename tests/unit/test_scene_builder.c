@@ -739,7 +739,7 @@ TEST(a_pid_followed_by_a_nul_is_invalid)
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-/* No descriptor is free: nothing can be opened, and what was known stays valid. */
+/* No descriptor is free, so no file can be opened. The workers that were found are kept. */
 TEST(without_free_descriptors_no_worker_is_lost)
 {
 	static int taken[1 << 16];

@@ -438,8 +438,8 @@ struct truth {
 	double period_ms;                         /* of instant and average */
 	enum sensor_model model;                  /* of instant     */
 	double instant_ms, instant_lag_ms;        /* 0: no instant value */
-	double average_ms, average_lag_ms;        /* 0: no instant value */
-	double ring_gap_ms, ring_ms, ring_lag_ms; /* 0: no instant value */
+	double average_ms, average_lag_ms;        /* 0: not checked */
+	double ring_gap_ms, ring_ms, ring_lag_ms; /* 0: no ring */
 	double counter_lag_ms;                    /* -1: no counter */
 	double lag_within_ms;
 };

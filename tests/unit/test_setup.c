@@ -257,7 +257,7 @@ TEST(without_systemd_or_with_a_second_instance_nothing_is_started_and_a_note_say
 		enum setup_manager manager;
 		int64_t port_user;
 		const char *note;
-		enum setup_what last; /* step */
+		enum setup_what last; /* the last step */
 	} row[] = {
 		{ SETUP_NO_SYSTEMD, -1, "sudo gpuward serve", STEP_USER_FILE },
 		{ SETUP_NO_UNIT, -1, "not installed", STEP_USER_FILE },

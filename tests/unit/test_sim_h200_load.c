@@ -92,7 +92,7 @@ static void counter_load(const struct subject *s)
 		step_load(&load);
 }
 
-/* Adds a point to the load at which the power does not change yet. */
+/* Splits the load at at_s: adds a point with the power of the point before it. */
 static void cut(double at_s)
 {
 	int i = load.n;

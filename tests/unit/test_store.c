@@ -1530,7 +1530,7 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	}
 	assert_true(ask(t + HOUR, t + 2 * HOUR, 0) >= 540);
 	open_clean();
-	add(t + HOUR + 700 * S, 5); /* later rows do not block this one */
+	add(t + HOUR + 700 * S, 5); /* rows with later times do not block it */
 	assert_int_equal(ask(t + HOUR + 700 * S, t + 2 * HOUR, 0), 1);
 	assert_true(points[0].mean == 5);
 }

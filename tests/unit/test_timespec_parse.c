@@ -87,7 +87,7 @@ TEST(invalid_times_are_refused)
 		uint64_t got = 7;
 
 		if (timespec_parse(rows[i], NOW_NS, &got) != -GW_E_PARSE || got != 7)
-			fail_msg("\"%s\" was taken: %llu", rows[i], (unsigned long long)got);
+			fail_msg("\"%s\" was accepted: %llu", rows[i], (unsigned long long)got);
 	}
 }
 

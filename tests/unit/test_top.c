@@ -291,7 +291,7 @@ TEST(each_character_takes_the_columns_that_the_terminal_uses)
 {
 	static const struct {
 		const char *text;
-		unsigned columns; /* columns of the text without the next letter */
+		unsigned columns; /* columns of the text, without the Z that follows it */
 		uint32_t first;
 	} rows
 		[] = {

@@ -62,7 +62,7 @@ TEST(unknown_uncertainty_stays_unknown)
 	run_mean_add(&m, 9, 1, 2);
 	run_mean_add(&m, 11, NAN, NAN);
 	assert_true(isnan(run_mean_reach(&m)));
-	/* the scatter is known all the same */
+	/* the scatter is still known */
 	near(run_mean_reach_own(&m), 12.7062047 * sqrt(2) / sqrt(2), 1e-5);
 }
 

@@ -1,5 +1,5 @@
-/* Tests that the energy of all workloads and rests adds up to the counter of the GPU, whatever
- * the processes, the counter and the service do. */
+/* Tests that the energy of all workloads and of the other parts, such as idle energy, adds up
+ * to the counter of the GPU, whatever the processes, the counter and the service do. */
 #include "seed.h"
 
 #include "measure/process_energy.h"

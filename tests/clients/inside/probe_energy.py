@@ -21,7 +21,7 @@ except ModuleNotFoundError as e:
     print(json.dumps({"missing": e.name}))
     sys.exit(0)
 
-sim = ctypes.CDLL("libnvidia-ml.so.1")  # the library that the others loaded, so that all see the same simulated machine
+sim = ctypes.CDLL("libnvidia-ml.so.1")  # gpuward and the other program load the same library, so that all see one simulated machine
 sim.gpuward_sim_true_joules.restype = ctypes.c_double
 
 
