@@ -156,8 +156,8 @@ struct gw_guard_options {
 	/* Memory that stays free next to the worker. 0: the larger of 2 GiB and 10 %. */
 	uint64_t headroom_bytes;
 	/* The worker must leave when another process has needed the GPU for this time. 0:
-	 * 300 ms. A process in contend_now counts at once, and one that keeps the GPU busy
-	 * after 1 s. */
+	 * 300 ms. A process in contend_now counts at once; a process that keeps the GPU busy
+	 * counts after 1 s. */
 	uint64_t debounce_ns;
 	/* resume is called when no process has needed the GPU for this time. 0: 30 s. From the
 	 * third eviction in 15 min on, each eviction doubles the time, up to 10 min. */
@@ -221,7 +221,7 @@ GW_API int gw_guard_allowed(const struct gw_guard *guard);
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {
-	GW_REQUEST_EVICT,        /* leave for ttl_ns, or until GW_REQUEST_RESUME if it is 0 */
+	GW_REQUEST_EVICT,        /* leave for ttl_ns; if ttl_ns is 0, until GW_REQUEST_RESUME */
 	GW_REQUEST_RESUME,       /* return when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted for ttl_ns */
 	GW_REQUEST_HOLD_ACTIVE, /* stay active for ttl_ns, unless a GPU is hot or not healthy */
@@ -250,7 +250,7 @@ struct gw_guard_status {
 	int overdue;               /* 1: this callback has not returned by its deadline */
 	int allowed;               /* the result of gw_guard_allowed() */
 	int dry;   /* 1: decisions are only reported, by mode or because a GPU is simulated */
-	int blind; /* 1: a GPU of the worker cannot be read, or no GPU at all */
+	int blind; /* 1: a GPU of the worker cannot be read, or no GPU can be read */
 	int hung;  /* 1: a driver call has not returned */
 	int quarantine;    /* 1: one of the worker's GPUs is lost or has a fault */
 	uint64_t since_ns; /* when this state began */
@@ -262,7 +262,7 @@ struct gw_guard_status {
 	uint64_t residue_bytes; /* memory that the worker still holds while it is evicted */
 	double backoff_ratio;   /* factor by which the quiet time is multiplied */
 	uint64_t observations;  /* number of observations since the start */
-	unsigned evictions, resumes; /* completed ones since the start */
+	unsigned evictions, resumes; /* completed since the start */
 	unsigned would_evict;        /* evictions since the start that were only reported */
 	/* Why the worker is in this state: the last decision (such as "is back: 8192 MiB"), or a
 	 * sentence if no GPU can be observed or a callback is overdue. The text is for people and

@@ -41,7 +41,7 @@
  *   frees an object accepts NULL.
  * - A machine without GPUs, without a driver or with a broken driver is not an error: a
  *   snapshot then has no devices. gw_snapshot_status() returns the cause, and gw_cause_info()
- *   what to do.
+ *   says what to do.
  * - Unknown is never 0, except for points in time. In a struct an unknown double is NAN, an
  *   unknown pointer is NULL, an unknown char array is "", an unknown signed integer is -1 and
  *   an unknown point in time (_ns, _ticks) is 0; no other member can be unknown. If the library
@@ -510,7 +510,7 @@ struct gw_process {
 	const char *cgroup;
 	const char *container; /* short id or name of the container; NULL: not in a container */
 	int orphan;            /* 1: the driver lists the process, but /proc does not have it */
-	int mig_gpu_instance;  /* id of the MIG GPU instance; -1: the process is on none */
+	int mig_gpu_instance;  /* id of the process's MIG GPU instance; -1: none */
 	enum gw_absence memory_absence;
 	int64_t memory_bytes;
 	const char *unit;   /* systemd service or scope; NULL: none, or inside a container */

@@ -40,7 +40,7 @@ static const struct parameter {
 	{ "query", "to", "{\"type\":\"string\",\"default\":\"now\"}", "\"now\"",
 	  "End of the range, in the same format as from." },
 	{ "query", "step", "{\"type\":\"string\"}", "\"10s\"",
-	  "Distance between points, such as 10s or 1m; default: one that gives at most 1000 "
+	  "Time between points, such as 10s or 1m; default: a step that gives at most 1000 "
 	  "points." },
 	{ "query", "tier",
 	  "{\"type\":\"string\",\"enum\":[\"auto\",\"second\",\"minute\",\"hour\"]}",
@@ -54,8 +54,8 @@ static const struct parameter {
 	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10",
 	  "Maximum number of entries." },
 	{ "query", "since", "{\"type\":\"string\"}", "\"-1d\"",
-	  "Only what ended at or after this time: RFC 3339, seconds since 1970, or relative to "
-	  "now such as -1d." },
+	  "Only workloads that ended at or after this time: RFC 3339, seconds since 1970, or "
+	  "relative to now such as -1d." },
 	{ "query", "kind", "{\"$ref\":\"" SCHEMA_REF "common_workload_kind\"}", "\"slurm\"",
 	  "Only this kind of workload; none: processes without a workload." },
 	{ "query", "name", "{\"type\":\"string\"}", "\"train-*\"",
@@ -118,7 +118,7 @@ static const struct {
 	{ "energy", "Energy windows and sensors" },
 	{ "events", "Events" },
 	{ "health", "Liveness and readiness" },
-	{ "metrics", "For Prometheus" },
+	{ "metrics", "Metrics for Prometheus" },
 	{ "service", "The service itself" },
 	{ "manage", "GPU settings, if the service may change them" },
 	{ "guard", "Workers and reservations, health and capacity" },
@@ -447,7 +447,7 @@ static void write_info(struct json *j)
 	json_string(j, "summary", "State, energy and control of this machine's GPUs");
 	json_string(j, "description",
 		    "Every GET route also supports HEAD. Unknown values are null, with the "
-		    "reason in \"absent\" next to them; the unit ends the key. Errors are "
+		    "reason in \"absent\" next to them. A key ends with its unit. Errors are "
 		    "application/problem+json. Keys may be added at any time; removing or "
 		    "redefining one increases schema_version.");
 	json_raw(j, "license", "{\"name\":\"Apache-2.0\",\"identifier\":\"Apache-2.0\"}");
