@@ -105,7 +105,7 @@ int main(void)
 	       "in the Prometheus text format, or in OpenMetrics if the client "
 	       "requests it. The type and the labels are in brackets. An unknown value "
 	       "has no sample; a GPU that does not answer has only its state and its "
-	       "counts.\n\nBy default, the metrics are those that dashboards and alerts "
+	       "counters.\n\nBy default, the metrics are those that dashboards and alerts "
 	       "need: at most 60 series per GPU and 60 per machine. The settings "
 	       "metrics.include and metrics.exclude of *gpuward.toml*(5) change that. Both "
 	       "are lists of groups, names, and names with \\*. A name has priority over a "

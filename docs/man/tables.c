@@ -48,7 +48,7 @@ static void heading(const char *title, const char *intro)
 #define SLOW       "at most once per second"
 #define ENERGY     "at most once per second, expensive"
 #define HEALTH     "at most every ten seconds"
-#define LIMITS     "at most every ten seconds; at the edges of energy windows"
+#define LIMITS     "at most every ten seconds; also when an energy window begins or ends"
 #define ON_REQUEST "only on request"
 #define PROFILE    "only on request"
 
@@ -59,10 +59,11 @@ static void heading(const char *title, const char *intro)
 static void quantities(void)
 {
 	heading("FIGURES OF A GPU",
-		"The unit ends the name. Ratios are 0 to 1. A counter grows as long as "
-		"the driver stays loaded. A word is one of a set of names. The text "
-		"after the kind says how often gpuward reads the figure from the "
-		"driver; in between, the last reading is used.");
+		"A name ends with its unit. Ratios are 0 to 1. A counter grows as long as "
+		"the driver stays loaded. The value of a word is one of several names, "
+		"and words are a set of such names. The text after the kind says how "
+		"often gpuward reads the figure from the driver; in between, the last "
+		"reading is used.");
 #define Q(symbol, key, kind, tier, help) entry(key, kind, tier, help);
 #include <gpuward/quantity.def>
 #undef Q
