@@ -7,9 +7,10 @@
  * driver, which it loads at run time. Uses the memory ten times per second, for SECONDS or until
  * Ctrl-C. To see an eviction, start another program that needs more memory than is free.
  *
- * A simulated GPU reads FOLDER, in which the program writes the number of its bytes to a file. In
- * the build tree the program is build/examples/guarded. Only the source is installed: compile it
- * as above, and use ./guarded and the installed folder gpuward/sim instead of build/sim.
+ * FOLDER is for a simulated GPU, which reads there how much memory each process uses: the
+ * program writes its number of bytes to a file in FOLDER. In the build tree the program is
+ * build/examples/guarded. A package has only its source: compile it as above, and use ./guarded
+ * and the installed folder gpuward/sim instead of build/sim.
  *
  *     mkdir /tmp/held
  *     printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
@@ -35,10 +36,10 @@
 
 struct worker {
 	uint64_t bytes;
-	pthread_mutex_t lock; /* a step holds it, so an eviction waits for the step */
+	pthread_mutex_t lock; /* a step holds it, so evict() waits for the end of the step */
 	int loaded;
 	unsigned steps;
-	const char *held; /* folder of a simulated GPU; NULL: CUDA */
+	const char *held; /* FOLDER, for a simulated GPU; NULL: use CUDA */
 	/* Functions of the CUDA driver API, which has had them since 2010. */
 	void *context;
 	unsigned long long memory;
@@ -79,8 +80,8 @@ static int open_cuda(struct worker *w)
 	return init(0) || retain(&w->context, 0) ? -1 : 0;
 }
 
-/* A simulated GPU reads from a file how much memory the process uses. The file is written under
- * another name and renamed, so that the GPU never reads half a number. */
+/* Writes how much memory the process uses to the file that the simulated GPU reads. The file is
+ * written under another name and renamed, so that the GPU never reads half a number. */
 static int write_held(const struct worker *w, uint64_t bytes)
 {
 	char path[512], part[520];
@@ -134,7 +135,7 @@ static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
 	struct worker *w = arg;
 	int err = 0;
 
-	(void)deadline_ns; /* far away: waiting for a step takes a tenth of a second */
+	(void)deadline_ns; /* not needed: a step holds the lock for a tenth of a second */
 	pthread_mutex_lock(&w->lock);
 	if (w->loaded)
 		err = unload(w);
@@ -221,8 +222,8 @@ int main(int argc, char **argv)
 	pthread_mutex_init(&w.lock, NULL);
 	if ((!w.held && open_cuda(&w)) || load(&w)) {
 		fprintf(stderr,
-			"guarded: CUDA is missing, or the first GPU does not have %llu MiB "
-			"free\n",
+			"guarded: CUDA is missing, the first GPU does not have %llu MiB free, "
+			"or FOLDER cannot be written\n",
 			(unsigned long long)(w.bytes / MIB));
 		return 1;
 	}

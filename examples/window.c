@@ -1,4 +1,4 @@
-/* Measures the energy of some work in one window, and the energy of its second half in another one.
+/* Measures the energy of some work in one window, and of its second half in another window.
  *
  *	cc window.c $(pkg-config --cflags --libs gpuward) -lm -o window && ./window
  *

@@ -3,7 +3,7 @@
 
     PYTHONPATH=python python3 python/examples/generate.py MODEL [--engine vllm|transformers] [--tokens 128]
 
-Uses vLLM if it is installed, otherwise Transformers. The load of the model and one warm-up run are outside the window.
+Uses vLLM if it is installed, otherwise Transformers. The loading of the model and one warm-up run are outside the window.
 """
 import argparse
 import sys

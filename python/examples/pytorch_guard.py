@@ -28,12 +28,12 @@ class Worker:
         with self.lock:
             self.weights = self.weights.cpu()
             torch.cuda.empty_cache()  # without this call, PyTorch keeps the freed memory for itself
-        print("left: about %d MiB" % (size >> 20), flush=True)
+        print("moved to host memory: about %d MiB" % (size >> 20), flush=True)
 
     def resume(self, seconds):
         with self.lock:
             self.weights = self.weights.cuda()
-        print("back after %d steps" % self.steps, flush=True)
+        print("moved back to the GPU, after %d steps" % self.steps, flush=True)
 
     def step(self):
         with self.lock:

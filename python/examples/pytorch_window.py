@@ -3,9 +3,9 @@
 
     PYTHONPATH=python python3 python/examples/pytorch_window.py [--seconds 15]
 
-A useful figure needs three things.  The warm-up is outside the window, because kernels are chosen and clocks and
-temperature rise.  The program waits for the GPU before the window ends, because calls return before their work is
-done.  The window is long enough for the sensor (10 s or more).
+A useful figure needs three things.  The warm-up is outside the window, because the first calls choose kernels, and
+clocks and temperature rise.  The program waits for the GPU before the window ends, because calls return before their
+work is done.  The window is long enough for the sensor (10 s or more).
 """
 import argparse
 import sys

@@ -21,7 +21,7 @@ class Net(NamedTuple):
     interval: Optional[Interval]  # may be below 0; None: unknown
     adjusted: Optional[float]  # the best value, never below 0
     floored: bool  # True: the best value was below 0
-    baseline_joules: Optional[float]  # energy that the idle GPU would have used
+    baseline_joules: Optional[float]  # energy that the idle GPU would have used in the same time
 
     @property
     def joules(self) -> Optional[float]:
@@ -158,7 +158,7 @@ def load_baseline(gpu: Union[int, str] = 0, kind: str = "no-context", max_age: f
 
 
 def apply(meter: Any, ctx: Any, energy: Any, before: Baseline, after: Optional[Baseline]) -> Net:
-    """Returns the energy above one or two baselines. energy is a copy of a struct gw_energy."""
+    """Returns the energy above a baseline, or above the mean of two.  energy is a copy of a struct gw_energy."""
     lib = _native.library()
     c = _native.NetEnergy(size=sizeof(_native.NetEnergy))
     lib.check(lib.baseline_apply(meter, energy, before._handle, after._handle if after else None, byref(c)),

@@ -137,7 +137,7 @@ class _Running:
         return -_native.E_STATE if answer is False else 0
 
     def use(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Calls a function of the library on the guard; None if the guard has ended."""
+        """Calls a function of the library on the guard.  Returns None if the guard has ended."""
         if self.pid != os.getpid():
             return None  # this is a forked child; the guard belongs to the parent
         with self.free:
@@ -153,7 +153,7 @@ class _Running:
                 self.free.notify_all()
 
     def stop(self, seconds: Optional[float]) -> bool:
-        """Stops the guard.  Returns False if a callback has not returned; the guard then stays in use."""
+        """Stops the guard.  Returns False if a callback has not returned; the library then still uses the guard."""
         lib = _native.library()
         if self.pid != os.getpid():
             return True
@@ -188,10 +188,11 @@ class Guard:
     decided(text)         is called with a sentence about each decision
     name                  name of the worker in decisions
     gpus                  GPUs on which the program is guarded: index, UUID or its beginning, PCI id, ...; None: all
+                          GPUs on which the program holds memory
     mode                  "enforce", "dry-run" or "observe"
     any                   True: every other process is a contender, however little memory it uses
     named                 True: only processes in contend and contend_now are contenders
-    unattributed          True: memory that no visible process owns counts as a contender; for containers
+    unattributed          True: memory that no visible process owns counts as a contender; useful in a container
     leave_blind           True: leave a GPU that cannot be read
     health                True: leave a GPU that is too hot or needs a reset
     simulated             True: also act on simulated GPUs

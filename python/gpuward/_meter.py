@@ -39,13 +39,13 @@ class Energy:
 
     joules            energy
     low, high         ends of the 95 % interval of the energy
-        interval          an Interval with low, best and high
+    interval          an Interval with low, best and high
     relative          an Interval without the error of the board's sensor, to compare runs on this board
     watts             energy divided by time
     validity          "valid", "suspect", "invalid" or "no-result"
     codes             what is wrong or worth knowing, as words
     why               {code: sentence}
-    meter             the reading that the energy is based on
+    meter             the meter that gave the energy
     rung              the sources that the GPU offers
     verdict           whether the energy counter and the power samples agree
     budget            {contribution: joules} to the uncertainty
@@ -76,8 +76,8 @@ class Energy:
         raise AttributeError("struct gw_energy has no member %s" % name)
 
     def net(self, before: Baseline, after: Optional[Baseline] = None) -> Net:
-        """Returns the energy above the baseline that was taken before the window. If `after` is given, a baseline that was
-        taken after the window, uses the mean of both. Call it before the meter is stopped."""
+        """Returns the energy above a baseline.  `before` was taken before the window; `after`, if given, was taken after
+        it, and the mean of both is used.  Call net() before the meter is stopped."""
         with self._running.lock:
             if self._running.stopped or self._running.pid != os.getpid():
                 raise GpuwardError("the meter was stopped; call net() while it runs")
@@ -131,8 +131,8 @@ class Result:
 class Window:
     """A time interval in which energy is measured; made by Meter.window().
 
-    A window begins with its `with` block (or begin()) and ends with the block (or end()).  Both return at
-    once; the first access to a figure waits for the last sample.
+    A window begins with its `with` block (or begin()) and ends with the block (or end()).  Begin and end do
+    not wait; the first access to a figure waits for the last sample.
 
     joules, low, high   energy of all GPUs of the meter together, and its 95 % interval; None if unknown, never 0
     seconds             length of the window

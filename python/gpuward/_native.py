@@ -516,7 +516,7 @@ class Library:
             setattr(self, name[3:], self._function(name, result, arguments))
 
     def __getattr__(self, name: str) -> Any:  # only for names that __init__ did not set
-        raise AttributeError("the table FUNCTIONS of this module has no gw_%s" % name)
+        raise AttributeError("defect of the gpuward module: its table FUNCTIONS has no gw_%s" % name)
 
     def _function(self, name: str, result: Any, arguments: List[Any]) -> Any:
         try:
@@ -536,8 +536,8 @@ class Library:
         return refuse
 
     def check(self, result: int, what: str, ctx: Any = False) -> int:
-        """Raises GpuwardError if the result is negative.  Its text is `what` and a sentence: the last error of ctx; the
-        error of gw_open() if ctx is None; or the phrase for the error code if ctx is False."""
+        """Raises GpuwardError if the result is negative.  The text of the error is `what` and a sentence: the last error
+        of ctx; if ctx is None, the error of gw_open(); if ctx is False, the phrase for the error code."""
         if result < 0:
             sentence = "" if ctx is False else text(self.ctx_error(ctx))
             raise GpuwardError("%s: %s" % (what, sentence or text(self.strerror(result))))

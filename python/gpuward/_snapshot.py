@@ -56,7 +56,7 @@ def _value(lib: Any, quantity: int, kind: int, value: float) -> Any:
     if kind not in (KIND_ENUM, KIND_MASK):
         return int(value) if value == int(value) and abs(value) >= 2**31 else value
     out = create_string_buffer(256)
-    lib.check(lib.quantity_name(quantity, value, out, len(out)), "a value has no name")
+    lib.check(lib.quantity_name(quantity, value, out, len(out)), "the library has no name for the value of a figure")
     words = out.value.decode()
     return words if kind == KIND_ENUM else [w for w in words.split(",") if w]
 
@@ -238,7 +238,7 @@ class Process(NamedTuple):
     orphan: bool  # True: the driver lists the process, but /proc does not have it
     gpu_instance: Optional[int]  # id of the MIG GPU instance
     memory_bytes: Optional[int]  # GPU memory of the process
-    utilization_sm_ratio: Optional[float]  # 0 to 1; mean since the previous call, of at least 3 s and at most 60 s
+    utilization_sm_ratio: Optional[float]  # 0 to 1; mean since the previous call, over at least 3 s and at most 60 s
     cpu_used_cores: Optional[float]  # CPU time per second since the previous call; 1 is one busy core
     run_seconds: Optional[float]  # time since the process started
     absent: Dict[str, str]
