@@ -445,7 +445,7 @@ GUARD_ROW("36", a_smaller_return_is_reported_and_not_evicted_again)
 	assert_state(o, STATE_VERIFY_UP);
 	world_run(o, 30 * S);
 	assert_decided(o, 1, STATE_VERIFY_UP, STATE_ACTIVE, "is back");
-	assert_has(world_last(o, "is back")->evidence, "only 2048 of 8192 MiB are back");
+	assert_has(world_last(o, "is back")->evidence, "it holds only 2048 of 8192 MiB");
 	world_run(o, 300 * S);
 	assert_orders(o, 1, EVICT);
 	assert_orders(o, 1, RESUME);
