@@ -311,7 +311,8 @@ TEST(a_new_series_counts_whole_unless_it_is_older_than_the_run)
 		  "server's clock says that it started 600 s before the run" },
 		/* restarted, and already higher than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
-		  "the counter was restarted during the run; its count from before the restart (100) is lost" },
+		  "the counter was restarted during the run; its count from before the restart "
+		  "(100) is lost" },
 		/* nothing new; an unreadable line is ignored */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },
