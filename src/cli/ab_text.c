@@ -253,8 +253,8 @@ static void print_interval(const struct ab_report *r)
 	    100 * (1 - e->alpha));
 	if (!isnan(r->result.aa[deciding_metric(r)].sd_log))
 		snprintf(expected, sizeof(expected),
-			 " (expected before the first pair: %.2g %% with %u pairs, from A "
-			 "compared with itself)",
+			 " (before the first pair, the comparison of A with itself predicted "
+			 "%.2g %% for %u pairs)",
 			 100 * r->result.mde_budget_ratio, r->config->pairs_max);
 	row("Resolution",
 	    "the smallest effect that these %u pairs detect with 80 %% probability is %.2g "

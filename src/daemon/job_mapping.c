@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FILES_MAX 512 /* One per GPU and MIG instance: 64 GPUs with 7 instances each. */
+#define FILES_MAX 512 /* One file per GPU and one per MIG instance: 64 x (1 + 7). */
 #define FILE_MAX  4096
 #define ID_MAX    32
 #define AGE_NS    NS_PER_S

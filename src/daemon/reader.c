@@ -52,12 +52,12 @@ struct reader {
 	unsigned jobs;
 	uint64_t interval_ns;
 	bool profile; /* Each round also reads GW_TIER_PROFILE. */
-	/* What clients need; reader_look() and reader_watch() set it. */
+	/* What clients need. */
 	struct {
-		/* Monotonic times that the last reader_look() and reader_watch() set. */
-		uint64_t look_until_ns, until_ns;
-		bool due_now; /* A full round is due at once. */
-		bool repaced; /* The time of the next round must be computed again. */
+		uint64_t look_until_ns; /* Monotonic time; reader_look() sets it. */
+		uint64_t until_ns;      /* Monotonic time; reader_watch() sets it. */
+		bool due_now;           /* A full round is due at once. */
+		bool repaced;           /* The time of the next round must be computed again. */
 		bool sm_read; /* The last round read the SM utilisation of every process. */
 	} watch;
 	/* Used by the main thread only. */

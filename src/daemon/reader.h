@@ -103,19 +103,20 @@ int reader_send_request(struct reader *r, enum reader_request what);
  * the queue is full. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
-/* Until this monotonic time, each full round also reads the SM utilisation of every process.
- * Other rounds read it only on GPUs with several processes. If `now` is true and the last
+/* Until the monotonic time until_ns, each full round also reads the SM utilisation of every
+ * process. Other rounds read it only on GPUs with several processes. If `now` is true and the last
  * round did not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
-/* While no client uses the readings, a round comes only every READER_REST_NS and reads only
- * the cheap tiers. The expensive tiers are then read every READER_REST_HEALTH_NS. After
- * reader_watch(), the rounds are full and come at the interval, until this monotonic time.
- * If `now` is true, a full round begins at once, even if until_ns is in the past. */
-#define READER_REST_NS (10 * NS_PER_S)
 /* For this time after the start, every round is full. */
-#define READER_START_NS       (5 * NS_PER_S)
+#define READER_START_NS (5 * NS_PER_S)
+/* While no client uses the readings: time between rounds, which read only the cheap tiers, and
+ * time between readings of the expensive tiers. */
+#define READER_REST_NS        (10 * NS_PER_S)
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)
+
+/* Makes the rounds full, at the configured interval, until the monotonic time until_ns. If
+ * `now` is true, a full round begins at once, even if until_ns is in the past. */
 void reader_watch(struct reader *r, uint64_t until_ns, bool now);
 
 /* Returns the energy of device i in joules. *ret_seconds is the measured time. */

@@ -243,8 +243,8 @@ static void refuse_foreign(struct manage_job *job)
 	job->r.outcome = MANAGE_FOREIGN;
 	manage_refuse(&job->r, -GW_E_STATE,
 		      "set the value again if you want to change it; otherwise do nothing",
-		      "%s is %s; someone else changed it after gpuward set %s, so it is left "
-		      "unchanged",
+		      "%s is %s; someone else changed it after gpuward set it to %s, so it is "
+		      "left unchanged",
 		      infos[job->o.what].name, now, ours);
 }
 

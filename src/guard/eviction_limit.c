@@ -202,8 +202,8 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 	return false;
 }
 
-/* If the user of demand c must wait, replaces c by the strongest demand of other users, if there
- * is one. Otherwise c would hide their demand. */
+/* If the user of demand c must wait, replaces c with the strongest demand of the users who need
+ * not wait, so that c does not hide it. If they have no demand, c stays as it is. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {

@@ -143,7 +143,7 @@ static const struct {
 	  "Start the failed program again." },
 	{ ABI_EVENT_POISON_FATAL, SEVERITY_ACTION_OR_QUARANTINE,
 	  "Poisoned data was not contained",
-	  "Stop the programs on the GPU, then reset the GPU; results since then may be "
+	  "Stop the programs on the GPU, then reset the GPU; results since the error may be "
 	  "wrong." },
 	{ ABI_EVENT_GPU_UNAVAILABLE, SEVERITY_QUARANTINE,
 	  "The driver reports the GPU as unavailable",

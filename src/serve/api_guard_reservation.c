@@ -229,7 +229,7 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 		json_request_wrong(
 			b,
 			"\"ttl_s\" must be above 0 and at most %.0f; with \"pid\" it may be "
-			"0: until that process exits",
+			"0, and the reservation then ends when that process exits",
 			GUARD_TTL_MOST_S);
 	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
 		json_request_wrong(b, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);

@@ -134,7 +134,7 @@ def test_a_is_compared_with_itself_first(load):
     assert said.count("of A compared with itself varies by") == 1  # the result of A compared with itself is printed once
     assert said.count("the smallest effect that 6 pairs can show") == 1
     assert said.count("the smallest effect that these") == 1
-    assert re.search(r"is \S+ % \(expected before the first pair: \S+ % with 6 pairs, from A compared with itself\)", said)
+    assert re.search(r"is \S+ % \(before the first pair, the comparison of A with itself predicted \S+ % for 6 pairs\)", said)
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
     assert quiet.stderr == "" and "energy" in quiet.stdout
 

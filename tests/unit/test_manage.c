@@ -319,7 +319,7 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 			 0); /* another program changes the limit */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
 	assert_true(got.outcome == MANAGE_FOREIGN);
-	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
+	assert_says("is 500 W; someone else changed it after gpuward set it to 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
 	/* The change to 400 W was recorded, but not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
