@@ -206,8 +206,8 @@ double energy_watts(const struct energy *e, uint64_t t_ns);
 /* The energy of one GPU since a given time, as a counter that never falls. The sum is the
  * hardware counter up to its last reading plus the power samples after that reading; without a
  * counter, only samples. A gap between samples is not bridged: its energy and its time are
- * missing, unless the next counter reading adds both. Samples and readings that are impossible
- * are ignored; instead of such a reading, the samples since the last good reading count. */
+ * missing, unless the next counter reading adds both. An impossible sample is ignored. If the
+ * step between two counter readings is impossible, the sum uses the samples of that time. */
 struct energy_total {
 	struct energy_setup set;
 	uint64_t begin_ns;   /* energy before this monotonic time is not included */
