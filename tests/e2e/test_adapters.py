@@ -673,7 +673,7 @@ def test_a_server_that_forgot_its_models_is_not_reported_as_back(kind):
     w, _ = worker_of(kind, models=[])
     with w:
         lost = order("resume", kind=kind, url=w.url, bytes=1 << 30)
-        assert not lost["ok"] and "set model" in lost["message"], lost
+        assert not lost["ok"] and "set the key model" in lost["message"], lost
         assert order("resume", kind=kind, url=w.url, bytes=0)["ok"], "with bytes=0, no memory is missing"
         empty = order("evict", kind=kind, url=w.url, bytes=1 << 30)
         assert order("resume", kind=kind, url=w.url, bytes=1 << 30, notes=empty["notes"])["ok"]

@@ -86,7 +86,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     (PAGE, "Stop waiting for a driver call after this time (default: {}s;",
      lambda: found("src/cli/cli.c", r"o\.deadline_ns = (\d+) \* NS_PER_S")),
     (MEASURE, "The first {} parts are measured", lambda: define("cli/progress_marks.h", "PROGRESS_MARKS_WINDOWS")),
-    (LOG, "they wait at most {} ms for a GPU that is late", lambda: define("cli/cmd_log.c", "HOLD_NS", MS)),
+    (LOG, "the command waits at most {} ms for a GPU that is late", lambda: define("cli/cmd_log.c", "HOLD_NS", MS)),
     (LOG, "Write a line every _TIME_ (default: {}ms", lambda: define("cli/cmd_log.c", "INTERVAL_NS", MS)),
     ("docs/GUARD.md", "times per hour ({}; 0: no limit)", lambda: setting("guard", "user_evictions")),
     ("docs/ARCHITECTURE.md", "HEALTH and LIMITS every {} seconds", lambda: found("src/device/backend.c", r"(\d+) \* NS_PER_S, /\* HEALTH")),

@@ -47,10 +47,7 @@ def test_a11_a_hold_outlives_the_service(s, worker):
 
 
 def test_times_do_not_grow_when_the_clock_is_set_back(world, worker):
-    shim = f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1"
-    if not os.path.exists(shim):
-        pytest.skip("faketime is not installed")
-    month = {"LD_PRELOAD": shim, "FAKETIME": "+30d", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+    month = support.other_clock("+30d")
     with Guarded(world, configure(("ollama", worker)), env=month) as s:
         room = {"gpu": 0, "bytes": GIB, "ttl_s": 300}  # refused until the GPU is found
         s.wait(lambda: s.post("/api/v1/guard/reservations", token=True, json=room).status_code == 201)
