@@ -521,7 +521,8 @@ static const struct option options[] = {
 		   "ca_file in [fleet], else the certificates of the system)"),
 	OPTION_ROW(TEXT, 0, "job", AT(job), "REGEX",
 		   "only Prometheus jobs with a name that matches REGEX (default: job in "
-		   "[fleet], else all jobs with a name that ends with gpuward)"),
+		   "[fleet], else the job gpuward and all jobs with a name that ends with "
+		   "/gpuward)"),
 	OPTION_ROW(TEXT, 0, "node", AT(node), "REGEX",
 		   "only nodes with a match for REGEX in the label \"instance\""),
 	OPTION_ROW(TEXT, 0, "range", AT(range), "TIME",
