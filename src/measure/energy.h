@@ -184,9 +184,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
 /* Widens the interval if the program ran for `seconds` less than the window, and it is unknown
- * in which part of the window it ran. The interval grows on each side by the highest power of
- * the window x `seconds`. Adds the code late-edges if this growth is more than r->relative.best
- * - r->relative.low. */
+ * in which part of the window it ran. The highest power of the window x `seconds` is added in
+ * quadrature on each side of the interval. If it is more than r->relative.best -
+ * r->relative.low, adds the code late-edges. */
 void energy_late(struct gw_energy *r, double seconds);
 
 /* Returns the worst level of a set of codes, by code.def. */
