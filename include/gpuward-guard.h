@@ -249,7 +249,7 @@ struct gw_guard_status {
 	uint64_t call_deadline_ns; /* deadline of this callback */
 	int overdue;               /* 1: this callback has not returned by its deadline */
 	int allowed;               /* the result of gw_guard_allowed() */
-	int dry;   /* 1: decisions are only reported, by mode or because a GPU is simulated */
+	int dry;   /* 1: decisions are only reported, because of the mode or a simulated GPU */
 	int blind; /* 1: a GPU of the worker cannot be read, or no GPU can be read */
 	int hung;  /* 1: a driver call has not returned */
 	int quarantine;    /* 1: one of the worker's GPUs is lost or has a fault */
