@@ -607,8 +607,8 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		energy_take_read(e, w->end_ns, &w->end);
 		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
-		/* If more than a tenth of the window is missing, its energy is not estimated,
-		 * and the interval includes the energy that the gaps may contain. */
+		/* If more than a tenth of the window is missing, the energy of the gaps is not
+		 * estimated; the interval includes what they may contain. */
 		r->gap_joules = r->coverage_ratio >= COVERAGE_FILL ? gap_energy(w) : 0;
 		w->period_s = energy_period(e, w);
 		r->load_period_seconds = w->period_s;

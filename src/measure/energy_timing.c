@@ -47,7 +47,7 @@ static int fault_of(const struct energy *e, const struct energy_read *last,
 }
 
 /* Returns the time of the last counter update before a reading at t, minus the lag of the
- * counter, if the updates have this phase. */
+ * counter. phase_s is the phase of the updates. */
 static uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s)
 {
 	double tick = e->set.sensor.tick_s, t = (double)t_ns * 1e-9;
