@@ -1,6 +1,6 @@
 """Compares /metrics under load with nginx and the same bytes: requests per second, CPU per request and 99th percentile.
 
-The target is for requests per second of CPU time: on a busy machine, requests per second depend on what else runs during a
+The target is for requests per second of CPU time.  Requests per second of wall time depend on what else runs during a
 turn.  Both servers have one thread, so without other work both ratios should agree.
 
 Rows with "gzip" make the request that Prometheus makes.  nginx then sends a file that was compressed before (gzip_static, the

@@ -7,10 +7,10 @@
  * driver, which it loads at run time. Uses the memory ten times per second, for SECONDS or until
  * Ctrl-C. To see an eviction, start another program that needs more memory than is free.
  *
- * FOLDER is for a simulated GPU, which reads there how much memory each process uses: the
- * program writes its number of bytes to a file in FOLDER. In the build tree the program is
- * build/examples/guarded. A package has only its source: compile it as above, and use ./guarded
- * and the installed folder gpuward/sim instead of build/sim.
+ * FOLDER is for a simulated GPU: this program writes the number of bytes that it uses to a file
+ * in FOLDER, and the simulated GPU reads this file. In the build tree the program is
+ * build/examples/guarded. A package contains only the source: compile it as above, and use
+ * ./guarded and the installed folder gpuward/sim instead of build/sim.
  *
  *     mkdir /tmp/held
  *     printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml

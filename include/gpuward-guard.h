@@ -155,15 +155,15 @@ struct gw_guard_options {
 	uint64_t min_vram_bytes;
 	/* Memory that stays free next to the worker. 0: the larger of 2 GiB and 10 %. */
 	uint64_t headroom_bytes;
-	/* The worker must leave when another process has needed the GPU for this time. 0:
-	 * 300 ms. A process in contend_now counts at once; a process that keeps the GPU busy
+	/* The worker must leave when another process has needed the GPU for debounce_ns (0:
+	 * 300 ms). A process in contend_now counts at once; a process that keeps the GPU busy
 	 * counts after 1 s. */
 	uint64_t debounce_ns;
-	/* resume is called when no process has needed the GPU for this time. 0: 30 s. From the
-	 * third eviction in 15 min on, each eviction doubles the time, up to 10 min. */
+	/* resume is called when no process has needed the GPU for quiet_ns (0: 30 s). From the
+	 * third eviction in 15 min on, each eviction doubles this time, up to 10 min. */
 	uint64_t quiet_ns;
-	/* The worker stays at least this long after a resume, unless another process needs
-	 * memory that is not free. 0: 60 s. */
+	/* After a resume, the worker stays at least resident_ns (0: 60 s), unless another
+	 * process needs memory that is not free. */
 	uint64_t resident_ns;
 	/* Time between observations, at least 1 ms. 0: 100 ms, or 1 s while the worker holds no
 	 * memory. */
@@ -249,7 +249,7 @@ struct gw_guard_status {
 	uint64_t call_deadline_ns; /* deadline of this callback */
 	int overdue;               /* 1: this callback has not returned by its deadline */
 	int allowed;               /* the result of gw_guard_allowed() */
-	int dry;   /* 1: decisions are only reported, by mode or because a GPU is simulated */
+	int dry;   /* 1: decisions are only reported, because of the mode or a simulated GPU */
 	int blind; /* 1: a GPU of the worker cannot be read, or no GPU can be read */
 	int hung;  /* 1: a driver call has not returned */
 	int quarantine;    /* 1: one of the worker's GPUs is lost or has a fault */

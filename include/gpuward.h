@@ -515,9 +515,9 @@ struct gw_process {
 	int64_t memory_bytes;
 	const char *unit;   /* systemd service or scope; NULL: none, or inside a container */
 	double run_seconds; /* time since the process started; NAN: unknown */
-	/* SM utilisation from 0 to 1: the mean of the last 3 s or, if that is longer, of the
-	 * time since the list was last taken (at most 60 s). sm_absence is GW_ABSENT_NOT_READ
-	 * unless gw_process_list_want() requested the utilisation. */
+	/* SM utilisation from 0 to 1: the mean since the list was last taken, over at least 3 s
+	 * and at most 60 s. sm_absence is GW_ABSENT_NOT_READ unless gw_process_list_want()
+	 * requested the utilisation. */
 	enum gw_absence sm_absence;
 	double sm_ratio;
 	/* CPU time per second since the list was last taken. 1 is one busy core; a process with
@@ -753,8 +753,8 @@ GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *opt
 
 /* Ends the threads, then frees the meter and all windows of it that were not freed. No other
  * thread may use the meter during this call. NULL is allowed. Returns 0, or -GW_E_STATE if a
- * driver call has not returned; it still uses the meter and ctx, so do not use or free them any
- * more. */
+ * driver call has not returned. That call still uses the meter and ctx, so do not use or free
+ * them any more. */
 GW_API int gw_meter_stop(struct gw_meter *meter);
 
 /* gw_meter_device_count() returns the number of devices that the meter measures.

@@ -40,8 +40,8 @@ static double seconds_since(const struct piece *p, uint64_t t_ns)
 				: -(double)(p->at_ns - t_ns) * 1e-9;
 }
 
-/* Returns the output of a first-order filter: it was `from`, and the input has been `to` since
- * then, for this many seconds. */
+/* Returns the output of a first-order filter that had the output `from` and then the input `to`
+ * for this many seconds. */
 static double history_approach(double from, double to, double seconds, double constant_s)
 {
 	if (constant_s <= 0)

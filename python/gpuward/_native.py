@@ -2,7 +2,7 @@
 
 Everything that must agree with the C headers is here; tests/e2e/test_python.py compares the layouts
 with those of a C compiler.  Codes, causes, quantities and the members of struct gw_energy are read
-from the tables of the library, so a newer library brings its own.
+from the tables of the library, so this module also works with the tables of a newer library.
 """
 from __future__ import annotations
 

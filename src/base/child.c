@@ -139,9 +139,8 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 	return 0;
 }
 
-/* True if the child has ended; writes its wait status. The child is not reaped here: as long as
- * the child is not reaped, no other process can get its pid, so its process group can be
- * signalled safely. */
+/* True if the child has ended; writes its wait status. Does not reap the child: until it is
+ * reaped, no other process can get its pid, so its process group can be signalled safely. */
 static bool has_ended(const struct child *c, int *ret_status)
 {
 	siginfo_t info = { 0 };

@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Linux writes up to PIPE_BUF bytes to a pipe in one piece, so that lines of several processes
- * do not mix, and a pipe that poll() reports as writable has room for them. */
+/* Linux writes up to PIPE_BUF bytes to a pipe in one piece, so lines of several processes do
+ * not mix. A pipe that poll() reports as writable has room for PIPE_BUF bytes. */
 #define LINE_SIZE PIPE_BUF
 
 /* Reserved for the end of the line: the mark that the line was cut, the brace and the

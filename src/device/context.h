@@ -54,7 +54,7 @@ struct slot {
 	/* The members below are for process_list.c. */
 	struct process_use *process_use; /* utilisation per process */
 	int uses; /* number of rows in process_use for this list, or a negative gw_error */
-	int used; /* as `uses`, from the last query of the utilisation */
+	int used; /* value of `uses` after the last query of the driver for utilisation */
 	uint64_t used_ns;         /* time of that query */
 	double listed_used_bytes; /* memory in use when `usage` was read */
 	uint64_t listed_ns;       /* when `usage` was read; 0: it must be read again */

@@ -155,9 +155,7 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			unknown = true;
 		} else if (gpu[i].ordinal == CUDA_VISIBLE_HIDDEN) {
 			gpu[i].ordinal = ordinal;
-			/* Otherwise the GPU was listed before, which is allowed for several MIG
-			 * instances of one GPU. */
-		} else {
+		} else { /* listed before: allowed for several MIG instances of one GPU */
 			twice |= !cuda_starts(e, "MIG-");
 		}
 		if (twice) { /* CUDA refuses the whole list */

@@ -187,7 +187,7 @@ void drm_client_use_free(struct client_use *use);
 /* Forgets the previous walk, because the GPU was suspended or replaced by another GPU. */
 void drm_client_use_restart(struct client_use *use);
 
-/* For a vendor library that opens all of its GPUs at once. If one GPU of the vendor is
+/* For a backend with a vendor library that opens all GPUs at once. If one GPU of the vendor is
  * suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU of the vendor, sets the
  * cause and returns true; the caller must then not open the library. Otherwise returns
  * false. */

@@ -124,9 +124,9 @@ static bool find_symbols(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* Writes the version of the driver that the library belongs to. The call needs no
- * initialisation; it reports the version after the number of the CUDA release: "13.580.159.04".
- * If the call fails, takes the version from the file name
+/* Writes the version of the driver that the library belongs to. nvmlSystemGetNVMLVersion needs
+ * no initialisation and returns the number of the CUDA release before the version:
+ * "13.580.159.04". If the call fails, takes the version from the file name
  * (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
 {

@@ -163,10 +163,10 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	return why;
 }
 
-/* Number of entries in the buffer of the first call. The driver requires memory for its whole
- * buffer (72 entries on an H200). A call without a buffer asks for the size, but then the driver
- * always returns 100. So the first call already passes a buffer. If that buffer is too small,
- * the second call uses the size that the driver has returned. */
+/* Number of entries in our buffer for the first call. The driver accepts only a buffer that has
+ * space for all entries it can store (72 on an H200). If a call passes no buffer to get this
+ * number, the driver always answers 100. So the first call already passes a buffer. If that
+ * buffer is too small, the second call uses the number that the driver has returned. */
 #define USE_FIRST_CAP 128
 #define USE_MAX       4096
 

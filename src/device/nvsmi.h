@@ -114,8 +114,8 @@ const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 /* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
  * may be started. Returns true if it runs.
  *
- * The process does not outlive us: we are the only reader of its pipe, so if we have ended,
- * SIGPIPE ends it when it writes its next line. PR_SET_PDEATHSIG is not used, because it would
+ * The process does not outlive us: if we have ended, its pipe has no reader, so SIGPIPE ends
+ * the process when it writes its next line. PR_SET_PDEATHSIG is not used, because it would
  * end the process together with the thread that started it. A process that hangs in the driver
  * stays until the driver returns. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,

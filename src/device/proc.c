@@ -87,8 +87,8 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	return 0;
 }
 
-/* True if the process has ended. /proc has only the state of its first thread, which is a
- * zombie if it has ended while other threads still run. */
+/* True if the process has ended. /proc has only the state of its first thread. That thread is a
+ * zombie after it has ended, even if other threads still run. */
 static bool has_ended(const struct stat_line *s)
 {
 	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;

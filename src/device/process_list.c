@@ -18,9 +18,9 @@
 #define LIST_NS  (500 * NS_PER_MS) /* maximum age of a list */
 /* For this long after a change of the memory in use, every call reads a new list. */
 #define CHANGED_NS NS_PER_S
-/* Utilisation is the mean over this time, or over the time since the list was last taken if
- * that is longer. A shorter time may contain no sample, because the driver publishes samples
- * late, and only for busy processes. */
+/* Utilisation is the mean since the list was last taken, over a time between these two limits.
+ * A shorter time may contain no sample, because the driver publishes samples late, and only for
+ * busy processes. */
 #define SM_WINDOW_NS     (3 * NS_PER_S)
 #define SM_WINDOW_MAX_NS (60 * NS_PER_S)
 /* For this long, other callers get the same utilisation again. */

@@ -97,7 +97,7 @@ bool ab_next(const struct ab *ab, struct ab_step *ret);
  * Returns -GW_E_STATE if the run is not the requested one. */
 int ab_add(struct ab *ab, enum ab_phase phase, enum ab_arm arm, const struct ab_run *run);
 
-/* Why the comparison ended. A comparison that ended as soon as a 95 % interval excludes 0 would
+/* Why the comparison ended. A comparison that ends as soon as a 95 % interval excludes 0 would
  * find a difference between a command and itself in 16 of 100 cases. Therefore the data are
  * analysed only after 6, 10, 16, 26, 40, 64, 100, 160 and 256 pairs (those below pairs_max),
  * and after pairs_max pairs. The intervals are wider, so that all analyses together are wrong

@@ -30,8 +30,8 @@
 #define BUSY_RATIO 0.02 /* a GPU with a higher utilisation is not idle */
 
 /* Clock reasons that count as throttling: slowdown, sync boost, thermal, brake. Idle,
- * application clocks and display are normal for an idle GPU. The power cap does not count: an
- * H200 reports it for a while after a load, when it uses only 80 W of its cap of 700 W, and a
+ * application clocks and display are normal for an idle GPU. The power cap does not count: for
+ * a while after a load, an H200 reports it although power is only 80 W and the cap is 700 W. A
  * GPU that is really at its cap is visibly busy. */
 #define THROTTLED UINT64_C(0xf8)
 

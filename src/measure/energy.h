@@ -22,7 +22,7 @@
 #define ENERGY_SAMPLES 4096 /* 82 s of samples, if they are 20 ms apart */
 #define ENERGY_READS   64
 #define ENERGY_NOTES   32
-#define ENERGY_BUCKETS 2800 /* power levels from 0.01 W to 10 kW, each 0.5 % wide */
+#define ENERGY_BUCKETS 2800 /* power levels from 0.01 W to 11.6 kW, each 0.5 % wide */
 
 /* The source of the power samples. */
 enum energy_shape {

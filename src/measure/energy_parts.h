@@ -50,7 +50,7 @@ double energy_swing(const struct energy *e, uint64_t t_ns, double reach_s);
  * window, whichever is longer. */
 double energy_reach_s(const struct energy *e);
 
-/* Returns the most energy that the counter can gain in this time, including one late update. */
+/* Returns the most energy that the counter can gain in `seconds`, including one late update. */
 double energy_most_joules(const struct energy_setup *set, double seconds);
 
 /* energy_middle() returns the time in the middle of the driver call. energy_nearest() returns the

@@ -24,9 +24,9 @@
 #define LAG_U_S      0.003 /* uncertainty of the lag of counters and samples */
 
 /* Some sensors update their value when they are polled. Such updates can get out of step with
- * the polls: then a value is read twice, or no value covers the time between two polls. With
+ * the polls: then a value is read twice, or no value covers the time between two polls. For
  * simulated square waves with periods of 0.15 to 0.3 s, the error was up to 0.2 standard
- * deviations of their power. */
+ * deviations of their power; half of this is the standard uncertainty. */
 #define SLIP_RATIO 0.1
 
 void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike)
@@ -145,8 +145,8 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			    b->before_ns < a->before_ns + ANCHOR_NS)
 				continue;
 			/* The first reading must be before the window. The second one must be
-			 * after the end of the window, or before it by at most the time between
-			 * the two readings. */
+			 * after the window, or not longer before the end of the window than the
+			 * time between the two readings. */
 			if (a->before_ns > w->begin_ns ||
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
@@ -607,8 +607,8 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		energy_take_read(e, w->end_ns, &w->end);
 		w->end.slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
 		power_figures(e, w, r);
-		/* If more than a tenth of the window is missing, its energy is not estimated,
-		 * and the interval includes the energy that the gaps may contain. */
+		/* If more than a tenth of the window is missing, the energy of the gaps is not
+		 * estimated; the interval includes what they may contain. */
 		r->gap_joules = r->coverage_ratio >= COVERAGE_FILL ? gap_energy(w) : 0;
 		w->period_s = energy_period(e, w);
 		r->load_period_seconds = w->period_s;

@@ -47,7 +47,7 @@ static int fault_of(const struct energy *e, const struct energy_read *last,
 }
 
 /* Returns the time of the last counter update before a reading at t, minus the lag of the
- * counter, if the updates have this phase. */
+ * counter. phase_s is the phase of the updates. */
 static uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s)
 {
 	double tick = e->set.sensor.tick_s, t = (double)t_ns * 1e-9;
@@ -163,9 +163,9 @@ void energy_find_phase(struct energy *e)
 	 * fits. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
-	/* No reading lies between the one with the largest age and, after the next update, the
-	 * one with the smallest age: the update is in this gap. Take its middle; its width gives
-	 * the uncertainty. */
+	/* The update lies in the gap between the largest age and the smallest age of the next
+	 * period, because no reading has an age in this gap. Use the middle of the gap; the
+	 * width of the gap gives the uncertainty. */
 	before = tick - age_max;
 	after = age_min;
 	e->phase_known = true;
@@ -254,9 +254,9 @@ void energy_take_read(const struct energy *e, uint64_t boundary_ns,
  * high. */
 #define HIDDEN_RATIO 0.4
 
-/* The same error for the ring buffer, whose sensor measures all the time, through a filter.
- * Errors with simulated square waves of 600 and 100 W: up to 19 % if the period was one spacing
- * of the samples, and up to 4 % if it was five spacings. */
+/* The same error for the ring buffer. Its sensor measures all the time, through a filter. With
+ * simulated square waves of 600 and 100 W, the error was up to 19 % if the period was one
+ * spacing of the samples, and up to 4 % if it was five spacings. 1.96 x 12 % covers both. */
 #define RING_HIDDEN_RATIO 0.12
 /* If the period of a load is longer than this many sample spacings, the samples show the load
  * completely. */
@@ -302,8 +302,8 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 			period = (double)n * spacing / (double)k;
 		}
 	}
-	/* A line is clear if it exceeds a fifth of total x n/4 x 3/8 (3/8: mean square of the
-	 * Hann window). */
+	/* A line is clear if it is above 0.2 x (total x n/4 x 3/8). 3/8 is the mean square of
+	 * the Hann window. */
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }
 

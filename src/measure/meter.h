@@ -65,8 +65,8 @@ const struct clock *meter_clock(const struct gw_meter *m);
 /* Returns true if the meter was started with GW_METER_PROCESSES. */
 bool meter_reads_processes(const struct gw_meter *m);
 
-/* Waits until this time. The threads of the meter sample meanwhile. For a manual meter, this call
- * takes the readings that are due. */
+/* Waits until until_ns. The threads of the meter sample meanwhile. For a manual meter, this
+ * call takes the readings that are due. */
 void meter_wait(struct gw_meter *m, uint64_t until_ns);
 
 /* Returns how device i is measured now. This can change: a missing counter is discovered at the

@@ -28,7 +28,7 @@ const char *model_direction_name(unsigned d); /* "prompt", "generated" */
 /* How energy was charged to a model. */
 enum model_method {
 	MODEL_NOTHING, /* Nothing was charged to the model yet. */
-	MODEL_ONLY,    /* The server has only this model. */
+	MODEL_ONLY,    /* Only this model of the server has no process of its own. */
 	MODEL_PROCESS, /* The model has a process of its own. */
 	/* The energy of a process is divided among its models by their tokens. */
 	MODEL_SPLIT,

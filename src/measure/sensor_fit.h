@@ -30,9 +30,9 @@ struct fit_period {
  * there are fewer than 4 times or no regular pattern. `work` needs n elements. */
 int fit_period(const double *t_s, unsigned n, double *work, struct fit_period *ret);
 
-/* The response of a sensor: the share of the load that its value at t shows, 0 to 1. The value at t
- * is the mean of the window that ended delay_s before t (SENSOR_BOXCAR), or the output of the
- * low-pass filter at that time. */
+/* The response of a sensor: the share of the load that its value at t shows, 0 to 1. With
+ * SENSOR_BOXCAR, the value is the mean of the window that ended delay_s before t. With
+ * SENSOR_LOWPASS, it is the output that the filter had delay_s before t. */
 struct fit_response {
 	enum sensor_model model;
 	double window_s; /* window of the mean, or time constant of the low pass */

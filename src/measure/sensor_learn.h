@@ -53,7 +53,7 @@ static inline double recorder_s(const struct recorder *w, uint64_t mono_ns)
 /* Clears the traces, but not the costs. */
 void recorder_clear(struct recorder *w);
 
-/* Takes all readings that are due until this time. */
+/* Takes all readings that are due until mono_ns. */
 void recorder_until(struct recorder *w, uint64_t mono_ns);
 
 /* Reads the ring buffer now. */

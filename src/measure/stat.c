@@ -458,8 +458,9 @@ static struct unknown of_trials(const struct moments *first, const struct moment
 }
 
 /* Computes the uncertainty if one arm has a single run. Assumes that this run scatters like the
- * others: s^2 / n for the mean of the others, plus s^2 for the single run. Adds the stated
- * uncertainty of the single run, because we do not know how much of it the scatter contains. */
+ * n runs of the other arm: the variance is s^2 / n for the mean of these runs, plus s^2 for the
+ * single run. Adds the stated uncertainty of the single run, because we do not know how much of
+ * it the scatter contains. */
 static struct unknown of_one_side(const struct moments *many, double u_once)
 {
 	return (struct unknown){ COMPARE_ONE_SIDE,

@@ -137,9 +137,9 @@ bool workload_energy_restore_row(struct workload_energy *e, const struct workloa
 /* Returns the joules of a rest. All rests and rows together add up to the counter. */
 double workload_energy_rest(const struct workload_energy *e, unsigned i,
 			    enum workload_rest rest);
-/* For metrics: returns the joules of GPU i that are in no series of a row. The counter is the
- * sum of this value, of joules - series_from_j of each row with a series, and of rest_j of the
- * GPU. None of these values decreases while its row exists. */
+/* For metrics: returns the joules of GPU i that are in no series of a row. Three parts add up
+ * to the counter: this value, (joules - series_from_j) of every row with a series, and every
+ * rest_j of the GPU. None of these values decreases while its row exists. */
 double workload_energy_series_other(const struct workload_energy *e, unsigned i);
 
 /* Returns the word for a rest, which JSON and metrics use. */
