@@ -5,7 +5,7 @@ import { $, put, unknown } from "./rows.js";
 import { Table } from "./table.js";
 
 const METHODS = {
-	"only model": "the server has only this model", "own process": "energy of the model's own process",
+	"only model": "the only model of the server that has no process of its own", "own process": "energy of the model's own process",
 	"split by tokens": "the energy of the process is divided among its models by their tokens", "no model": "no model is loaded, or it is unknown which one worked",
 	"sum of models": "the sum of the models without a row of their own",
 };

@@ -562,7 +562,8 @@ static int read_release(struct recording_reader *t, const struct words *w)
 static int read_games(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
-	const unsigned count = t->form < 6 ? 3 : 4; /* From version 6 on, a line names a game. */
+	const unsigned count =
+		t->form < 6 ? 3 : 4; /* From version 6 on, a line names a game. */
 	uint64_t v[2];
 
 	if (w->count != count || !read_numbers(w, at, 2, v) || v[1] > UINT32_MAX)
