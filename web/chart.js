@@ -172,7 +172,7 @@ export class Chart {
 
 	options() {
 		const main = css(`--${this.spec.hue}`), soft = css("--text-2");
-		const series = [{}], bands = [], drawn = []; // drawn: the series that are lines and can have an unwatched time
+		const series = [{}], bands = [], drawn = []; // drawn: indices of the series for which drawUnwatched() is called
 		for (const [, label, kind] of this.spec.series) {
 			const n = series.length, plain = { label, spanGaps: false, points: { show: false } };
 			const dots = (colour) => ({ show: false, size: 5, fill: colour, stroke: colour, filter: (u, i) => lonely(u, i, this.detail.past) });

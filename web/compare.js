@@ -120,7 +120,7 @@ export class Compare {
 			if (turn !== this.turn)
 				return;
 			this.keys = model.devices.map(keyOf);
-			// In this Past, each GPU is a column.
+			// The columns of this Past are GPUs, not quantities.
 			this.past = new Past(range.step, this.keys).load(series.map((s) => ({ ...s, quantity: keyOf({ uuid: s.gpu, index: s.index }) })));
 			this.note.hidden = true;
 			this.remake();

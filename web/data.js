@@ -153,7 +153,7 @@ function merge() {
 			if (live[key] !== null && key !== "absent")
 				delete absent[key];
 		const all = { ...d, ...live, absent }, was = d.temperature_gpu_celsius, is = live.temperature_gpu_celsius;
-		if (d.temperature_margin_celsius != null && was != null && is != null) // The stream has no margin: correct that of the snapshot.
+		if (d.temperature_margin_celsius != null && was != null && is != null) // The stream has no margin: correct the one of the snapshot.
 			all.temperature_margin_celsius += was - is;
 		return all;
 	});

@@ -19,7 +19,7 @@ export class Past {
 		this.step = step;
 		this.keys = keys;
 		this.time = [];
-		this.marks = new Set(); // times that were inserted with nulls, because nothing was measured between two readings
+		this.marks = new Set(); // inserted times without values: nothing was measured there
 		this.columns = new Map(); // key: { mean, min, max }
 	}
 

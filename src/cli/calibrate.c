@@ -353,9 +353,9 @@ static void alike_add(struct alike_sum *v, double weight)
 	v->near = v->rho * (v->near + weight);
 }
 
-/* Variances of the gain and of the power at the pivot, for errors with variance 1.  The
- * least-squares fit has the lag as a third unknown, so gain and power are weighted sums of the
- * points. */
+/* Variances of the gain and of the power at the pivot, for errors with variance 1.  Gain and
+ * power are weighted sums of the points: the result of a least-squares fit in which the lag is
+ * the third unknown. */
 struct variances {
 	double gain, pivot;
 };

@@ -63,7 +63,7 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
  *
  * gain, offset_w      true power = gain x reading + offset
  * gain_u, offset_u_w  their standard uncertainties; offset_u_w applies at pivot_w
- * pivot_w             mean of the sensor's readings at the points, in watts
+ * pivot_w             mean of the sensor's readings at the points, in watts; 0 if wider
  * lag_s               delay of the external meter relative to the sensor
  * correlation         correlation of the two series at lag_s; NAN: the power did not vary
  * residual_w          standard deviation of the points from the fitted line, in watts

@@ -38,8 +38,7 @@ struct held {
 	/* If HELD_BY_US: the requester of our hold, as the service reports it. Its text contains
 	 * our process id. */
 	char requested_by[256];
-	/* If HELD_BY_US: a time on the monotonic clock that is not later than the end of our
-	 * hold. */
+	/* If HELD_BY_US: our hold does not end before this time on the monotonic clock. */
 	uint64_t until_ns;
 };
 

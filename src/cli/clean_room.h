@@ -2,8 +2,8 @@
  * a hold from the service for each worker that may use such a GPU, as `gpuward guard hold`
  * does. Each hold is a short lease that a thread renews, so the hold ends soon if gpuward is
  * killed. A hold by someone else is never changed or released; when it ends, gpuward requests a
- * hold of its own. If someone else releases or changes gpuward's hold, gpuward does not request
- * it again. */
+ * hold of its own. If someone else releases gpuward's hold or holds the worker active, gpuward
+ * does not request its hold again. */
 #ifndef GW_CLI_CLEAN_ROOM_H
 #define GW_CLI_CLEAN_ROOM_H
 

@@ -357,8 +357,8 @@ static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts
 		return;
 	x->parts_reported[command] = true;
 	clear_line(x);
-	cli_error("command %c marked %u parts '%s'; the first is used", letters[command], parts,
-		  x->o->session.part);
+	cli_error("command %c marked %u parts named '%s'; the first is used", letters[command],
+		  parts, x->o->session.part);
 }
 
 static void keep_estimate(struct comparison *x)

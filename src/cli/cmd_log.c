@@ -281,9 +281,8 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* Returns true if `row` must wait, because another GPU may still have a row that comes before
- * it. `behind` is the number of the last written tick of that GPU, which has no row in its ring
- * now. */
+/* Returns true if `row` must wait, because another GPU may still get an earlier row. The ring
+ * of that GPU is empty now; `behind` is the number of its last written tick. */
 static bool is_row_awaited(const struct log_run *run, const struct row *row,
 			   unsigned long behind)
 {

@@ -247,7 +247,8 @@ static void warn_part(struct measurement *m, const struct measured_run *r)
 			  m->o->session.part);
 		m->part_missing = true;
 	} else if (r->parts > 1) {
-		cli_error("the command marked %u parts '%s'; the result is about the first",
+		cli_error("the command marked %u parts named '%s'; the result is about the "
+			  "first",
 			  r->parts, m->o->session.part);
 	}
 }

@@ -130,7 +130,7 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 	if (err)
 		return cli_fail("%s", message);
 	if (r->status == 409 && r->reply && json_doc_string(r->reply, "code"))
-		return EXIT_NO_ROOM; /* Another 409 is not about the free memory. */
+		return EXIT_NO_ROOM; /* A 409 without a code has another cause. */
 	if (r->status != 201 || !r->reply || !*reply_text(r->reply, "id", "")) {
 		remote_refusal(r, message, sizeof(message));
 		return cli_fail("cannot reserve memory: %s", message);

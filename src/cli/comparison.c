@@ -215,7 +215,7 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 	/* The user gives the size. It is not measured, so it has no interval. */
 	if (m == METRIC_SIZE)
 		whole = fair = NAN;
-	/* For net energy, comparisons use the absolute interval, too. */
+	/* Net energy has no separate interval for comparisons on one GPU. */
 	if (m == METRIC_NET)
 		fair = NAN;
 	*f = (struct comparison_figure){ .n = s->mean.moments.count,

@@ -180,7 +180,7 @@ static void parse_created(const char *text, const char *counter, struct counter_
 }
 
 /* Parses a whole reply.  If the reply has a longer name that begins with the selected name,
- * writes that name to `near`, for the error message. */
+ * writes the longer name to `near`, for the error message. */
 static void parse_text(const char *text, const struct selector *w, struct counter_reading *ret,
 		       char near[static 256])
 {

@@ -651,8 +651,8 @@ static void print_summary(const struct replay *r)
 		would += s.would_evict;
 	}
 	snprintf(text, sizeof(text),
-		 "%llu observations in %llu run%s of the service; last run: %u eviction%s, and "
-		 "%u that a dry run did not carry out",
+		 "%llu observations in %llu run%s of the service; last run: %u eviction%s "
+		 "carried out, and %u only decided in a dry run",
 		 (unsigned long long)n.scenes, (unsigned long long)n.runs,
 		 n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
 	term_error_line("", text);

@@ -58,9 +58,8 @@ struct progress_marks {
 	uint64_t bad;     /* Number of lines that are not marks. */
 	char reason[128]; /* What was wrong with the first line that is not a mark. */
 	uint64_t refused; /* Number of parts above the limit PROGRESS_MARKS_WINDOWS. */
-	/* Numbers in the first two neighbouring iteration lines between which the number does
-	 * not increase by one. Perhaps one line stands for several iterations. Both are 0 if
-	 * there is no such pair. */
+	/* The first two neighbouring iteration numbers of which the second is not the first
+	 * plus one: perhaps one line stands for several iterations. Both 0: none. */
 	uint64_t odd_before, odd_after;
 	/* Private: */
 	struct gw_meter *meter;

@@ -355,7 +355,7 @@ void remote_refusal(const struct remote *r, char *out, size_t size)
 	if (r->status == 401 || r->status == 403)
 		snprintf(out, size, "the service refuses the request: %s (%s)", remote_why(r),
 			 remote_hint(r));
-	/* the sentence of gpuward's service already says what prevents it */
+	/* gpuward's own sentence needs no status: it already says why */
 	else if (r->status == 409 || (r->status < 500 && is_from_gpuward(r)))
 		snprintf(out, size, "%s", remote_why(r));
 	else

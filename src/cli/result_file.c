@@ -299,8 +299,8 @@ static const struct field energy_fields[] = {
 
 #define FACTS_DEPTH 4
 
-/* Returns true if the key is not a fact about the environment: its value differs in each run,
- * it is elsewhere in the document, or it is the reason why a value is absent. */
+/* Returns true if the value of the key is not a fact about the environment: it differs in each
+ * run, is elsewhere in the document, or says why other values are absent. */
 static bool no_fact(const char *key)
 {
 	static const char *const skipped[] = {

@@ -46,7 +46,7 @@ int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_g
 /* Reads a regular file that is not a link.  Returns its size, or a negative errno. */
 long setup_read(int folder, const char *path, char *out, size_t size, struct stat *ret);
 
-/* Compares a file with two checksums, of which each may be NULL or "". Returns 0 if one of them
+/* Compares a file with two checksums; each may be NULL or "". Returns 0 if one of them
  * matches, ENOENT if there is no file, else SETUP_CHANGED. */
 int setup_compare(int folder, const char *name, const char *const sum[2]);
 

@@ -98,8 +98,8 @@ static void read_energy(const struct json_doc *o, struct gw_energy *e)
 			read_field(o, f, (char *)e + f->offset);
 }
 
-/* Returns GW_HAVE if the sensor has the power source that the row `why` is about. Otherwise
- * returns the absence reason of the first figure of this source. */
+/* The row `why` says whether the sensor has a power source. If it has, returns GW_HAVE.
+ * Otherwise returns the absence reason of the first figure of this source. */
 static enum gw_absence absence(const struct json_doc *o, const struct sensor_field *why)
 {
 	const struct sensor_field *figure = why;

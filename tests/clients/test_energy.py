@@ -12,8 +12,8 @@ import support
 
 pytestmark = pytest.mark.skipif(client_root.missing() is not None, reason=str(client_root.missing()))
 
-# The load is 50 ms on and 50 ms off, during ten of fifteen seconds. Both programs read the counter, which has a new
-# value every 100 ms: each end of a window may be wrong by the energy of one tick, 0.13 % of 75 s.
+# GPU 0 is busy for 50 ms of every 100 ms, GPU 1 for ten of every fifteen seconds. Both programs read the counter, which
+# has a new value every 100 ms. So each end of a window may be wrong by 100 ms, which is 0.13 % of 75 s.
 SECONDS = 75
 LOAD = """
 [time]

@@ -177,7 +177,7 @@ def test_of_several_parts_with_one_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
     assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.2
-    assert done.stderr.count("command A marked 2 parts 'work'; the first is used") == 1
+    assert done.stderr.count("command A marked 2 parts named 'work'; the first is used") == 1
 
 
 def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for(load):

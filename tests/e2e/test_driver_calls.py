@@ -80,7 +80,7 @@ def test_a_service_that_nobody_watches_needs_little_driver_time():
         assert "nvmlDeviceGetProcessUtilization" not in rates or rates["nvmlDeviceGetProcessUtilization"] < 0.05
         assert rates["nvmlDeviceGetMemoryInfo_v2"] < 0.4
 
-        def scrape():  # about every 20 s; the request of calls() counts, too
+        def scrape():  # with the request of calls(), the service gets a request about every 20 s
             for _ in range(2):
                 readings(s, 2)
                 begin = time.time()
@@ -156,9 +156,9 @@ def test_a_guarded_worker_is_observed_often_at_a_bounded_cost(tmp_path):
 
 
 def check_guarded(s):
-    # Calls ten times per second find warm caches, as on an idle card.
+    # At ten readings per second the caches are warm, so a call costs as little as on an idle card.
     total, rates = spent(s, lambda: readings(s, 10), loaded=False)
-    # Subtracts the utilisation, which is still read after the test requested the processes at the start.
+    # The test requested the processes at the start, so the utilisation is still read: subtract its cost.
     total -= rates["nvmlDeviceGetProcessUtilization"] * cost_table(0)("nvmlDeviceGetProcessUtilization")
     assert 8 < rates["nvmlDeviceGetMemoryInfo_v2"] < 14
     assert total <= 4500

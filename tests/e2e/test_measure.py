@@ -467,7 +467,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     done, doc = measure([load, "--part=work", "--iterations=21"], PYTHON, "-c", PARTS)
     assert done.returncode == 0
     run = doc["runs"][0]
-    assert "marked 2 parts 'work'; the result is about the first" in done.stderr
+    assert "marked 2 parts named 'work'; the result is about the first" in done.stderr
     assert whole["iterations"] == 21 and whole["tokens"] == 336
     assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
     # The part begins when its mark is read, which may be a little later than it was written.

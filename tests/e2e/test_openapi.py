@@ -406,7 +406,7 @@ EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries
          "getModels", "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Routes of the page, which a build may lack. Its files, and the management of GPUs, have their own tests.
 PAGE = {"getDocs", "getPage"}
-# Users on the UNIX socket get 429 and 403: tests/unit/test_api_guard.c, test_peer_process.c.
+# 429 and 403 are for users on the UNIX socket; tests/unit/test_api_guard.c and test_peer_process.c test them.
 ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
              ("evictWorker", 429), ("holdWorker", 429), ("beginGame", 403), ("endGame", 403),
              ("clearHealth", 409),  # tests/e2e/test_guard_faults.py

@@ -210,7 +210,7 @@ def test_a_node_that_was_away_for_a_week_pushes_again(engine, tmp_path):
             assert figure(s, "dropped_total") == 0
             s.wait(lambda: set(made) <= set(engine.times(since="10d")))
 
-        def energy():  # at most the energy of two H100s at their limit since the return, not the energy of a week
+        def energy():  # the energy since the return, less than two H100s at their limit use in an hour
             return engine.query('sum(increase(gpuward_energy_joules_total{instance="away"}[1h]))')
         joules = float(s.wait(energy)[0]["value"][1])
         assert 0 <= joules < 2 * 700 * 3600

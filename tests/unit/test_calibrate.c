@@ -157,7 +157,7 @@ TEST(nineteen_of_twenty_fits_cover_the_truth)
 	print_message("%u of %u\n", held, all);
 	assert_true(all > 100);
 	assert_true(held >=
-		    /* 0.95 expected; 0.87 is five standard deviations less for 200 fits */
+		    /* 0.95 is expected; for 200 fits, 0.87 is five standard deviations lower */
 		    0.87 * all);
 }
 

@@ -79,7 +79,7 @@ TEST(student_quantiles_are_right_to_ten_digits)
 
 		assert_near(student_quantile(q, df), -t, 1e-10);
 		assert_near(student_factor(2 * q, df), t, 1e-10);
-		if (q > 1e-9) /* 1 - q is rounded: of 1e-10, six digits remain */
+		if (q > 1e-9) /* 1 - q is rounded: it keeps only six digits of a q of 1e-10 */
 			assert_near(student_quantile(1 - q, df), t, 1e-10);
 	}
 }

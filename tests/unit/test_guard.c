@@ -210,7 +210,7 @@ GUARD_TEST(all_workers_leave_for_an_unknown_program_and_only_enough_for_a_known_
 	world_until(o, 290 * S);
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(world_state(o, i), STATE_ACTIVE);
-	/* 40 - 24 - 14 GiB leave 2 GiB of 4 GiB headroom: one worker must leave. */
+	/* 2 GiB stay free (40 - 24 - 14), but the headroom is 4 GiB: one worker must leave. */
 	world_until(o, 320 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
@@ -387,7 +387,7 @@ GUARD_TEST(a_worker_never_leaves_for_its_own_reservation)
 	uint64_t id;
 	char message[200];
 
-	for (unsigned own = 0; own < 2; own++) { /* of 12 GiB, the worker holds 8 */
+	for (unsigned own = 0; own < 2; own++) { /* the worker holds 8 of 12 GiB */
 		world_again(o, 1, 1);
 		world_begin(o);
 		world_run(o, S);

@@ -413,7 +413,7 @@ NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 	b.ops->read(b.slot[0], GW_TIER_FAST);
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
-	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* from the run before */
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* from the previous run */
 	b.ops->read(b.slot[1], GW_TIER_FAST);
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_CLOSED);
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_ASLEEP);

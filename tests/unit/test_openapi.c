@@ -25,7 +25,7 @@ API_TEST(every_route_is_described_with_its_method)
 
 		if (strchr(path, '.')) /* json_at() splits its path at dots */
 			continue;
-		if (strstr(path, "/reset")) /* never succeeds: not listed */
+		if (strstr(path, "/reset")) /* not listed, because it never succeeds */
 			continue;
 		snprintf(where, sizeof(where), "paths.%.*s%s.%s.operationId", (int)n, path,
 			 path[n] ? "{file}" : "", methods[api_routes[i].method]);

@@ -13,9 +13,9 @@
  * With a SPREAD of 11 % one tick would be 5.2 % off. Without a limit the levels would differ from
  * those of the recording by -17 to +40 %.
  *
- * At an edge, the driver may have read one of two or three samples. The nearest one is used, and
- * must also be explained. One of 34 edges is not within 5 %: at 122.996 s of sq0.15, as if that
- * burst had ended 2 ms later than recorded.
+ * At an edge, the driver may have read one of two or three samples. The load must also explain
+ * the sample that is nearest to the recorded value. One of 34 edges is not within 5 %: at
+ * 122.996 s of sq0.15, as if that burst had ended 2 ms later than recorded.
  *
  * The last test tries wrong sensors (a sampler that is 1 or 5 ms off, other low-passes, plain
  * means, another lag of the counter) and finds no load for them. For the lag of the counter, every

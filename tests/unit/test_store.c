@@ -200,7 +200,7 @@ STORE_TEST(an_impossible_count_in_the_file_counts_as_0_and_is_written_again)
 	}
 }
 
-/* Counts energy for some seconds at 100 W, as at one start of the service. */
+/* Opens the store and counts energy for some seconds at 100 W, as one run of the service. */
 static void count_energy(uint64_t wall_ns, double seconds, struct view_device *v)
 {
 	struct gpu_count g;

@@ -330,7 +330,7 @@ static const char *store_problem(void *engine)
 	return problem;
 }
 
-/* The documents are in the queue of the store, which accepts them. */
+/* The store accepts the documents into its queue, although the disk is full. */
 API_TEST(a_window_that_a_full_disk_does_not_store_is_reported)
 {
 	struct view_ops mine = ops;

@@ -144,7 +144,7 @@ TEST(the_limits_of_a_shared_share_are_known)
 	r = row_of(0, &a);
 	assert_near(r->joules, 70);
 	assert_near(r->alone_joules, 40);
-	/* the workload used from 40 J (alone) to 140 J (alone and shared) */
+	/* the workload used at least 40 J (alone) and at most 140 J (with the shared 100 J) */
 	assert_near(r->shared_joules, 100);
 	assert_int_equal(r->how, ATTRIBUTE_MODELLED);
 	assert_closes(0, 140);
@@ -302,7 +302,7 @@ TEST(a_workload_with_the_labels_of_an_ended_one_takes_over_its_series)
 	workload_energy_done(&e);
 }
 
-/* ---- against the sharing of processes, with restarts ---- */
+/* ---- compared with the energy of processes, with restarts ---- */
 
 #define PROCESSES 300
 
@@ -424,7 +424,7 @@ TEST(rows_and_rests_add_up_to_the_counter_whatever_happens)
 		assert_true(e.count <= WORKLOAD_ROWS_MAX);
 		if (t % 10 == 0)
 			world_save();
-		if (dice >= 5 && dice < 15) /* not saved if the counter fell since then */
+		if (dice >= 5 && dice < 15) /* perhaps the counter fell after the last save */
 			world_restart(dice < 10);
 	}
 	workload_energy_done(&e);
