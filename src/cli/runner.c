@@ -432,10 +432,12 @@ void cooldown_done(struct cooldown *k)
 	k->snap = NULL;
 }
 
-/* The GPU that is farthest above its target temperature. */
+/* The temperatures of one reading, and the GPU that is farthest above its target. */
 struct farthest {
 	double over_c, now_c; /* Both are NAN if no GPU has a temperature. */
 	unsigned i, index;
+	struct cooldown_gpu gpu[COOLDOWN_DEVICES];
+	unsigned gpus;
 };
 
 static unsigned read_meter(struct cooldown *k, struct cooldown_gpu *ret)
@@ -457,21 +459,22 @@ static unsigned read_meter(struct cooldown *k, struct cooldown_gpu *ret)
 
 static void find_farthest(struct cooldown *k, struct farthest *f)
 {
-	struct cooldown_gpu gpu[COOLDOWN_DEVICES];
-	unsigned n = k->read ? k->read(k->arg, gpu) : read_meter(k, gpu);
-
-	*f = (struct farthest){ .over_c = NAN, .now_c = NAN };
-	k->now_c = NAN;
-	for (unsigned i = 0; i < n; i++) {
-		double c = gpu[i].c;
+	f->gpus = k->read ? k->read(k->arg, f->gpu) : read_meter(k, f->gpu);
+	f->over_c = f->now_c = k->now_c = NAN;
+	for (unsigned i = 0; i < f->gpus; i++) {
+		double c = f->gpu[i].c;
 
 		if (isnan(c))
 			continue;
 		k->now_c = fmax(k->now_c, c);
 		if (isnan(k->mark_c[i])) /* Set the target at the start of the first run. */
 			k->mark_c[i] = c + COOLDOWN_MARGIN_C;
-		if (!(c - k->mark_c[i] <= f->over_c))
-			*f = (struct farthest){ c - k->mark_c[i], c, i, gpu[i].index };
+		if (!(c - k->mark_c[i] <= f->over_c)) {
+			f->over_c = c - k->mark_c[i];
+			f->now_c = c;
+			f->i = i;
+			f->index = f->gpu[i].index;
+		}
 	}
 }
 
@@ -495,8 +498,11 @@ bool cooldown_wait(struct cooldown *k)
 		k->waited_s += (double)(now - begin) * 1e-9;
 	if (f.over_c > 0 && !k->runner->interrupted) {
 		k->late++;
-		k->mark_c[f.i] = k->late_c = f.now_c;
+		k->late_c = f.now_c;
 		k->late_gpu = (int)f.index;
+		for (unsigned i = 0; i < f.gpus; i++)
+			if (f.gpu[i].c > k->mark_c[i])
+				k->mark_c[i] = f.gpu[i].c;
 	}
 	return k->runner->interrupted != 0;
 }

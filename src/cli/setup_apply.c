@@ -513,12 +513,21 @@ static void undo_user(struct undo *u, const struct entry *e)
 	report(u, e, folder && (err == ENOTEMPTY || err == EEXIST) ? ENOENT : err);
 }
 
+/* Restores the state of a unit from before setup. */
 static void undo_unit(struct undo *u, const struct entry *e)
 {
+	static const char *const will[2][2] = { { "disable and stop", "disable" },
+						{ "stop", NULL } };
+	static const char *const did[2][2] = { { "disabled and stopped", "disabled" },
+					       { "stopped", NULL } };
+	const char *const action = will[e->enabled][e->active];
+	char why[64];
 	int err = 0;
 
+	if (!action)
+		return;
 	if (u->dry_run) {
-		printf("  disable and stop %s\n", e->path);
+		printf("  %s %s\n", action, e->path);
 		return;
 	}
 	if (!e->enabled)
@@ -526,10 +535,11 @@ static void undo_unit(struct undo *u, const struct entry *e)
 	if (!e->active)
 		err = systemctl("stop", NULL, e->path) || err;
 	if (err) {
-		report_kept(u, e->path, "systemctl could not disable and stop it");
+		snprintf(why, sizeof(why), "systemctl could not %s it", action);
+		report_kept(u, e->path, why);
 		u->failed++;
 	} else if (!u->quiet)
-		printf("  disabled and stopped %s\n", e->path);
+		printf("  %s %s\n", did[e->enabled][e->active], e->path);
 }
 
 /* Removes the manifest, and then its folder if the folder is empty. */

@@ -17,7 +17,7 @@ import tempfile
 import pytest
 
 from support import (
-    CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, Terminal, carry_baselines, check, environment, gpuward, on_terminal,
+    BUILD, CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, Terminal, carry_baselines, check, environment, gpuward, on_terminal,
     started, until_caught,
 )
 from worker import Fault
@@ -300,6 +300,13 @@ def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
     assert done.returncode == 0
     assert "waiting for 42 °C" in done.stderr
     assert doc["runs"][0]["devices"][0]["temperature_celsius"]["begin"] <= 42
+
+
+def test_gpus_that_stay_warm_delay_a_measurement_by_one_minute_in_all(scenario):
+    gpu = CONSTANT[CONSTANT.index("[[gpu]]"):]
+    clock = {"LD_PRELOAD": str(BUILD / "tests" / "e2e" / "libscaled_time.so"), "TIME_RATE": "100"}
+    done = gpuward("measure", scenario(CONSTANT + gpu), "--trials=3", "--cooldown-to=20", "--", "true", env=environment(**clock))
+    assert done.returncode == 0 and done.stderr.count("after a minute of cooling") == 1, done.stderr
 
 
 PRICED = ["--price-per-kwh=0.31", "--price-currency=EUR", "--gco2-per-kwh=380"]

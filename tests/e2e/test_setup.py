@@ -556,3 +556,15 @@ def test_a_purge_of_the_package_removes_only_the_user_that_the_package_created(t
                               capture_output=True, text=True)
         assert done.returncode == 0 and (done.stdout == f"userdel {name}\n") == removed, (account, done)
         assert ("stays" in done.stdout) == (bool(account) and not removed)
+
+
+@pytest.mark.skipif(not namespaces(), reason="needs root and new namespaces")
+def test_undo_leaves_a_unit_that_ran_before_setup():
+    with tempfile.TemporaryDirectory(prefix="gpuward-setup-") as folder:
+        os.chmod(folder, 0o711)
+        tree = Booted(folder + "/root")
+        (tree.bin / "units").write_text("gpuward.service\n")
+        tree.run("setup", "--yes")
+        for said in tree.run("setup", "--undo", "--dry-run").stdout, tree.run("setup", "--undo").stdout:
+            assert "gpuward.service" not in said
+        assert tree.units() == ["gpuward.service"]
