@@ -91,8 +91,8 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* Reports the limit for a display when it begins, and a demand that does not evict because of
- * it. Such a demand is reported once, and again only after CALM_SCENES scenes without one.
+/* Reports the limit for a display when it begins, and the first demand that does not evict
+ * because of this limit. Reports another such demand only after CALM_SCENES scenes without one.
  * c: the demand of this scene that does not evict (guard_withholds()); NULL: none. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {

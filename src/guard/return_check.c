@@ -40,7 +40,7 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 }
 
 /* Returns the bytes that other returning workers have not allocated yet. Returns 0 unless the
- * service ends: otherwise only one worker at a time returns to a GPU. */
+ * service ends, because until then one worker at a time returns to a GPU. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;

@@ -100,8 +100,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
-/* True if no other request waits for the reservation as long as this one. A client that repeats
- * its request can wait longer than its first request. */
+/* True if no other request waits longer for the reservation than this one. A client that
+ * repeats its request can wait longer than its first request. */
 static bool is_last_waiter(const struct guard_view *g, const struct reservation_wait *w)
 {
 	for (unsigned i = 0; g->rooms && i < GUARD_VIEW_ROOMS; i++)
