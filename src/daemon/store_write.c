@@ -506,7 +506,7 @@ static enum db_trouble replace_removed_file(struct store *s)
 		store_set_notice(
 			s,
 			"%s was removed or replaced while gpuward used it: counters, events "
-			"and documents were written to the file that has this name now, the "
+			"and documents were written to the file that has this name now; the "
 			"older history is lost",
 			s->path);
 	} else {

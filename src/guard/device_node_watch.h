@@ -13,7 +13,7 @@
 #define WATCH_NODES 256 /* maximum number of device nodes that are watched */
 /* the time between the first two triggers; each trigger doubles it */
 #define WATCH_SPACING_NS UINT64_C(20000000)
-/* the longest time between triggers; it is that between scenes while a worker is present */
+/* the longest time between triggers, and between scenes while a worker is present */
 #define WATCH_MOST_NS (100 * NS_PER_MS)
 /* a pause of this length resets the time between triggers */
 #define WATCH_CALM_NS NS_PER_S
@@ -32,7 +32,7 @@ struct device_node_watch {
 void device_node_watch_init(struct device_node_watch *w, const struct root *root);
 void device_node_watch_done(struct device_node_watch *w);
 
-/* Reads all events. True if such an event is pending (a process opened or closed a GPU, or a
+/* Reads all events. True if a relevant event is pending (a process opened or closed a GPU, or a
  * node changed) and enough time has passed since the last trigger. */
 bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns);
 

@@ -63,8 +63,8 @@ static void display_text(const struct guard *g, int slot, char *out, size_t size
 		 "%.48s drives a display, and %s: only games and contend-now rules evict "
 		 "there. Add ignore rules for desktop programs (gpuward guard learn)%s",
 		 g->gpu[slot].uuid,
-		 g->p->any ? "with demand = \"any\" the desktop is demand"
-			   : "with min_vram = 0 the desktop is demand",
+		 g->p->any ? "with demand = \"any\" the desktop is a demand"
+			   : "with min_vram = 0 the desktop is a demand",
 		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 

@@ -308,7 +308,7 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
 			      "Use the process id as the service sees it, or omit \"pid\": the "
-			      "reservation then lasts until DELETE or ttl_s.",
+			      "reservation then lasts until you delete it or ttl_s is over.",
 			      "%s", message);
 	else
 		api_was_read(NULL, r, "the guard has not observed this GPU yet");
