@@ -96,8 +96,8 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 /* Adds one tick: sets v->workloads and v->process_workload. */
 void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds the state of each GPU that changed to the next commit of the store. If all is true,
- * adds the state of every GPU; the service does this when it ends. */
+/* Adds to the next commit of the store the state of each GPU with changes. If all is true, adds
+ * the state of every GPU; the service does this when it ends. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif
