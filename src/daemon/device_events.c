@@ -12,8 +12,8 @@
 
 #define TEXT_MAX 400
 
-/* A figure that failed works again when it was readable at this number of ticks in a row.
- * Without this rule, a figure that fails from time to time would fill the log. */
+/* A figure that failed counts as working again when it was readable at this many ticks in a
+ * row. Without this rule, a figure that fails from time to time would fill the log. */
 #define QUERY_GOOD_TICKS 5
 
 /* Emits an event that says that the driver is open, or why there is no GPU. A driver without
@@ -99,7 +99,7 @@ bool gpu_events_follow_state(struct gpu_events *g, struct engine *e, const struc
 	return changed;
 }
 
-/* The NVML call that returns each figure, made from the backend's own table. */
+/* For each figure, the NVML call that returns it. Generated from the backend's own table. */
 static const struct query_call {
 	uint8_t call, older;
 	uint8_t count, figure[4];

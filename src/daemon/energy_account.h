@@ -61,10 +61,10 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
  * also over restarts of the service.
  *
  * The engine calls it once per tick, after process_account_tick(). The state of a GPU is one
- * document in the store, with the value of the GPU's energy counter, and both are stored in one
- * transaction. After a restart, the energy that was counted after the last document is idle
- * energy if the GPU was empty then, otherwise unattributed; so no joule is lost or counted
- * twice. */
+ * document in the store. It has the value of the GPU's energy counter and is stored in the same
+ * transaction as this counter. After a restart, the energy that was counted after the last
+ * document is idle energy if the GPU was empty then, otherwise unattributed; so no joule is
+ * lost or counted twice. */
 struct workload_account;
 
 struct workload_account_config {
@@ -96,8 +96,8 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 /* Adds one tick: sets v->workloads and v->process_workload. */
 void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds the state of each GPU that changed to the next commit of the store. If all is true,
- * adds the state of every GPU; the service does this when it ends. */
+/* Adds to the next commit of the store the state of each GPU with changes. If all is true, adds
+ * the state of every GPU; the service does this when it ends. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif

@@ -40,7 +40,7 @@ struct engine_config {
 	void (*changed)(void *arg);
 	/* Called after `changed`, as soon as the counters of the view are stored. The view may
 	 * then be sent to clients. If the counters are not yet stored when the next view comes,
-	 * one call is for both views. */
+	 * there is one call for both views. */
 	void (*ticked)(void *arg);
 	/* Called before the meter stops. Must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
@@ -53,10 +53,10 @@ struct engine_config {
  * Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int engine_new(const struct engine_config *config, struct engine **ret);
 
-/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free() also
- * stops the guard; call this function before it to handle the events that the guard emits
- * while it stops. Returns 0, or -GW_E_STATE if a thread hangs. The thread and the engine
- * then stay in memory. e may be NULL. */
+/* Stops the guard. With on_stop = "restore" the workers resume first. engine_free() also stops
+ * the guard; call engine_end_guard() first to handle the events that the guard emits while it
+ * stops. Returns 0, or -GW_E_STATE if a thread hangs. The thread and the engine then stay in
+ * memory. e may be NULL. */
 int engine_end_guard(struct engine *e, uint64_t timeout_ns);
 /* Stops and frees the engine. Returns the same as reader_free(): 0, or -GW_E_STATE if a thread
  * hangs. */

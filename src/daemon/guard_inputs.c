@@ -413,7 +413,7 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 	uint64_t now = clock_mono_ns(clock_real());
 
 	/* localtime_r(), also that of the scene thread, uses the time zone of the last tzset().
-	 * Reads /etc/localtime only if it has changed. */
+	 * tzset() reads /etc/localtime only if that file has changed. */
 	tzset();
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
 		check_unattributed(b, v, i, now);

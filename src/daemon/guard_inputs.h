@@ -21,7 +21,7 @@ int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
 /* New settings (borrowed) are applied in two steps. guard_inputs_prepare() allocates the new
- * parts and returns 0 or -GW_E_NOMEM. Then the caller passes the parts to
+ * parts and returns 0 or -GW_E_NOMEM. Then the caller either passes the parts to
  * guard_inputs_change(), which applies and owns them, or frees them with free(). The games, the
  * learned figures of the workers and the energy that each GPU used today stay the same. */
 struct guard_inputs_parts;

@@ -19,8 +19,8 @@
 /* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an
  * H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* When the service ends, it observes the workers that it has just resumed for at most this
- * time. */
+/* When the service ends, it observes for at most this time the workers that it has just
+ * resumed. */
 #define LAST_SCENE_NS NS_PER_S
 /* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)

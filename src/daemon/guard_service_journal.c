@@ -60,7 +60,7 @@ static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
-/* Raises each total to the sum of the counters of the current workers if the total is less,
+/* Raises each total that is less than the sum of the current workers' counters to that sum,
  * because the store of an earlier version has no totals. */
 static void sum_up(struct guard_counters *t)
 {

@@ -147,7 +147,7 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 	__attribute__((format(printf, 3, 4)));
 
 /* Prepares settings for use: replaces the configured mode by the mode that a person set, and
- * logs if this process may not read a property of processes that the policy needs. If another
+ * logs if the policy needs a property of processes that this process may not read. If another
  * service uses the same journal, switches to observe mode and logs this. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 

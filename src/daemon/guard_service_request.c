@@ -179,7 +179,7 @@ static void op_release(void *engine, uint64_t id)
 	if (!write_documents(g))
 		guard_service_log(g, "warning",
 				  "the end of reservation %llu cannot be stored (%.100s); the "
-				  "reservation can continue when the service restarts",
+				  "reservation may exist again after a restart",
 				  (unsigned long long)id, store_state(g->config.store));
 }
 
@@ -523,7 +523,7 @@ static int op_game_end(void *engine, int64_t pid, const struct guard_client *by)
 	if (!err && !write_documents(g))
 		guard_service_log(g, "warning",
 				  "the end of game process %lld cannot be stored (%.100s); the "
-				  "process can count as a game when the service restarts",
+				  "process may count as a game again after a restart",
 				  (long long)pid, store_state(g->config.store));
 	return err;
 }

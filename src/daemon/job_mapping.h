@@ -1,12 +1,11 @@
 /* job_mapping: reads the directory in which a batch system's prolog records the jobs of a
  * GPU.
  *
- * dcgm-exporter reads the same directory with --hpc-job-mapping-dir. It has one file per
- * GPU, named by the index of the GPU ("0") or by GPU and MIG GPU instance ("0.7"), with one
+ * dcgm-exporter reads the same directory with --hpc-job-mapping-dir. The directory has one file
+ * per GPU, named by the index of the GPU ("0") or by GPU and MIG GPU instance ("0.7"), with one
  * job id per line. A file is read at most once per second, or earlier if inotify reports a
- * change. Only one thread may use a job_mapping. A call blocks while it reads one regular
- * file of at most 4 KiB, so the caller makes sure that the directory is on a local file
- * system. */
+ * change. Only one thread may use a job_mapping. A call blocks while it reads one regular file
+ * of at most 4 KiB, so the caller makes sure that the directory is on a local file system. */
 #ifndef GW_DAEMON_JOB_MAPPING_H
 #define GW_DAEMON_JOB_MAPPING_H
 

@@ -1,8 +1,8 @@
 /* push_encode: turns the samples of one metrics page into one record of the push queue.
  *
  * The samples come from metrics_each(), so that a record has exactly the series of /metrics. If
- * a series of the last record is missing in this one, the record gets a staleness marker for
- * it, as Prometheus writes one after a scrape. */
+ * a series of the previous record is missing in the new record, the new record gets a staleness
+ * marker for it, as Prometheus writes one after a scrape. */
 #ifndef GW_DAEMON_PUSH_ENCODE_H
 #define GW_DAEMON_PUSH_ENCODE_H
 

@@ -1,5 +1,5 @@
-/* push_queue: keeps records that wait to be pushed in files, so that the records survive an
- * outage of the server, kill -9 and a loss of power.
+/* push_queue: keeps in files the records that wait to be pushed, so that they survive an outage
+ * of the server, kill -9 and a loss of power.
  *
  * The folder has two kinds of files. Records are appended to segments, which are numbered.
  * The file "state" has the position of the first waiting record. Damaged

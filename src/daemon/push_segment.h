@@ -1,4 +1,4 @@
-/* push_segment: a file of the push queue, which is a sequence of records.
+/* push_segment: one file of the push queue, which contains a sequence of records.
  *
  * A record is a head with a checksum, and the payload. Damaged bytes between records are found
  * and skipped. Only regular files of a sane size are read, and opening never blocks.

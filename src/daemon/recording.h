@@ -13,10 +13,10 @@
 #include "base/buf.h"
 
 /* Version of the file format that is written. Version 2 added the names of workers and their
- * records. Version 3 added reservations of an earlier run and other services. Version 4
- * added the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version
- * 6 names a registered game. Version 7 added the time of a manual reason to a record. Version
- * 8 added the orders under way when the service stopped. */
+ * records. Version 3 added reservations of an earlier run and other services. Version 4 added
+ * the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version 6 added
+ * the name of a registered game. Version 7 added the time of a manual reason to a record.
+ * Version 8 added the orders under way when the service stopped. */
 #define RECORDING_FORM 8
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
@@ -103,8 +103,8 @@ int recording_reader_new(const struct policy *p, bool dry, struct recording_read
 void recording_reader_free(struct recording_reader *r);
 
 /* Passes one line, without its newline, to the guard. Returns 0, -GW_E_PARSE, -GW_E_NOSUPPORT
- * (a later version wrote this run), -GW_E_NOENT (the run has no policy, and none was given) or
- * -GW_E_NOMEM. */
+ * (a later version of gpuward wrote this run), -GW_E_NOENT (the run has no policy, and none was
+ * given) or -GW_E_NOMEM. */
 int recording_read(struct recording_reader *r, const char *line);
 
 /* Reads the last complete scene in lines, which are a recording or a part of one. *ret is the

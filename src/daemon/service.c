@@ -226,12 +226,11 @@ static void first_tick(struct service *s)
 		    s->config.guard_profile && strcmp(s->config.guard_profile, "desktop") == 0
 			    ? "NVML is required (guard.profile = \"desktop\" sets "
 			      "device.require_nvml) but cannot be used: the service stops; set "
-			      "require_nvml = false in [device] to run without NVML, or to "
-			      "wait "
-			      "until it can be used"
+			      "require_nvml = false in [device], and the service runs without "
+			      "NVML until it can be used"
 			    : "NVML is required (device.require_nvml) but cannot be used: the "
-			      "service stops; set require_nvml = false in [device] to run "
-			      "without NVML, or to wait until it can be used",
+			      "service stops; set require_nvml = false in [device], and the "
+			      "service runs without NVML until it can be used",
 		    LOG_S("why", *status->message ? status->message : status->backend),
 		    LOG_S("remedy", gw_cause_info(status->cause)->remedy));
 		s->end = SERVICE_REFUSED;

@@ -52,7 +52,7 @@ bool store_count_known(struct store *s);
 /* Returns true once, when a file becomes readable that was not readable at the start. From then
  * on, store_count(), the documents, the events and their ids are those of the file, and the
  * store no longer adds store_count() to the values that the caller sets. So the caller must add
- * it to its own counts. */
+ * store_count() to its own counts. */
 bool store_news(struct store *s);
 /* Sets a count in the next batch. A value that is lower than the last one is ignored. */
 void store_set_count(struct store *s, const char *key, double value);
@@ -64,8 +64,8 @@ void store_replace_count(struct store *s, const char *key, double value);
 /* Prepares the event ids of this run. Call it once, before the first event. Ids grow across
  * restarts, because clients resume from the last id that they received. So they continue above
  * the last id in the file, and above wall_ns in milliseconds. The second condition is for ids
- * of an earlier run that could not write the file: none is above the time at which that run
- * ended, because events are rarer than one per millisecond. */
+ * of an earlier run that could not write the file: no such id is above the time at which that
+ * run ended, because events are rarer than one per millisecond. */
 void store_begin_event_ids(struct store *s, uint64_t wall_ns);
 /* Adds an event. Returns its id; e->id is not used. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);

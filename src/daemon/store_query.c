@@ -99,7 +99,7 @@ static bool give_bytes(struct row_walk *w, uint64_t begin_ms, const void *data, 
 	return w->each(w->arg, &w->row);
 }
 
-/* Passes the rows of memory and queue that begin before before_ms to `each`. */
+/* Passes to `each` the rows of memory and queue that start earlier than before_ms. */
 static bool give_overlays(struct row_walk *w, uint64_t before_ms)
 {
 	for (; w->next < w->over.count; w->next++) {

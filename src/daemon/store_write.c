@@ -208,8 +208,9 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Reserves event ids. Without this, an id that was used while nothing could be written could be
- * used again after kill -9 if the clock is behind the ids; see store_begin_event_ids(). */
+/* Reserves event ids. Ids that are used while nothing can be written are not in the file. If
+ * they were not reserved, they could be used again after kill -9 if the clock is behind them;
+ * see store_begin_event_ids(). */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
@@ -505,7 +506,7 @@ static enum db_trouble replace_removed_file(struct store *s)
 		store_set_notice(
 			s,
 			"%s was removed or replaced while gpuward used it: counters, events "
-			"and documents were written to the file that has this name now, the "
+			"and documents were written to the file that has this name now; the "
 			"older history is lost",
 			s->path);
 	} else {

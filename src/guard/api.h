@@ -37,7 +37,7 @@ struct guard_api_observer {
 	struct gw_snapshot *snap;        /* used to explain why no GPU was found */
 	struct guard_api_health *health; /* NULL: not requested */
 	uint64_t due_ns;                 /* when the next scene is due */
-	/* until this time scenes are taken often, because a program opened a GPU */
+	/* scenes are taken often until this time, because a program opened a GPU */
 	uint64_t often_until_ns;
 	bool utilisation; /* the next scene must include utilisation */
 };

@@ -65,10 +65,10 @@ uint64_t capacity_available(const struct capacity_gpu *g);
  * priority first. ret->seconds is a sum, because workers leave one after the other. */
 void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_answer *ret);
 /* Sorts the GPUs, the best first: order[i] is a position in g, and answers[i] belongs to g[i].
- * GPUs where the bytes fit now are better than GPUs where workers must be evicted. Among these,
- * a GPU with fewer bytes left over is better, then a GPU with a larger thermal margin. Returns
- * the number of GPUs that can take the bytes. The others, and GPUs that are in quarantine, blind
- * or warm, follow in order[]; their answers say why. */
+ * GPUs where the bytes fit now are better than GPUs where workers must be evicted. In each of
+ * the two groups, a GPU with fewer bytes left over is better, then a GPU with a larger thermal
+ * margin. Returns the number of GPUs that can take the bytes. Other GPUs, and GPUs that are in
+ * quarantine, blind or warm, follow in order[]; their answers say why. */
 unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,
 			unsigned *order, struct capacity_answer *answers);
 

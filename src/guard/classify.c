@@ -361,7 +361,7 @@ static unsigned root_distance(const struct scene_root *r, const struct scene_pro
 {
 	const unsigned n = scene_generations(p, r->id.pid);
 
-	return n || scene_is(p, r) ? n : SCENE_FAR; /* otherwise the root's pid was reused */
+	return n || scene_is(p, r) ? n : SCENE_FAR; /* SCENE_FAR: the root's pid was reused */
 }
 
 /* Returns how many generations p is below the nearest root of the worker. 0: p is a root, or p

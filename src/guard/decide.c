@@ -530,7 +530,7 @@ static enum step step_stuck(struct guard *g, struct guard_worker *w)
 
 static enum step step_out(struct guard *g, struct guard_worker *w)
 {
-	/* A request may already have ended the quiet time; its end must still be reported. */
+	/* Even if a request has already ended the quiet time, that end must be reported. */
 	const bool was_quiet = w->report.state == STATE_QUIET;
 	const char *rule, *evidence;
 	char text[240];

@@ -92,7 +92,7 @@ enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 			   const struct policy_knobs *k, const struct scene *s,
 			   const struct verdict *v, unsigned process, uint64_t *ret_most);
 
-/* True if the demand is sure after it has lasted for held_ns and was found in this many
+/* True if the demand is sure after it has lasted for held_ns and was found in this number of
  * scenes. */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned scenes);

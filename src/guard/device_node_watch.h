@@ -13,7 +13,7 @@
 #define WATCH_NODES 256 /* maximum number of device nodes that are watched */
 /* the time between the first two triggers; each trigger doubles it */
 #define WATCH_SPACING_NS UINT64_C(20000000)
-/* the longest time between triggers; without a trigger, scenes come this often too */
+/* the longest time between triggers, and between scenes while a worker is present */
 #define WATCH_MOST_NS (100 * NS_PER_MS)
 /* a pause of this length resets the time between triggers */
 #define WATCH_CALM_NS NS_PER_S
@@ -32,8 +32,8 @@ struct device_node_watch {
 void device_node_watch_init(struct device_node_watch *w, const struct root *root);
 void device_node_watch_done(struct device_node_watch *w);
 
-/* Reads all events. True if enough time has passed since the last trigger, and a process opened
- * or closed a GPU or a GPU is new. */
+/* Reads all events. True if a relevant event is pending (a process opened or closed a GPU, or a
+ * node changed) and enough time has passed since the last trigger. */
 bool device_node_watch_triggered(struct device_node_watch *w, uint64_t now_ns);
 
 /* Returns when a pending event becomes due; 0: none is pending. */

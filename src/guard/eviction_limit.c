@@ -63,8 +63,8 @@ static void display_text(const struct guard *g, int slot, char *out, size_t size
 		 "%.48s drives a display, and %s: only games and contend-now rules evict "
 		 "there. Add ignore rules for desktop programs (gpuward guard learn)%s",
 		 g->gpu[slot].uuid,
-		 g->p->any ? "with demand = \"any\" the desktop is demand"
-			   : "with min_vram = 0 the desktop is demand",
+		 g->p->any ? "with demand = \"any\" the desktop is a demand"
+			   : "with min_vram = 0 the desktop is a demand",
 		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 
@@ -91,8 +91,8 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* Reports the limit for a display when it begins, and a demand that does not evict because of
- * it. Such a demand is reported once, and again only after CALM_SCENES scenes without one.
+/* Reports the limit for a display when it begins, and the first demand that does not evict
+ * because of this limit. Reports another such demand only after CALM_SCENES scenes without one.
  * c: the demand of this scene that does not evict (guard_withholds()); NULL: none. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {

@@ -11,7 +11,7 @@
 /* The power cap is exceeded when the power has been above it for five seconds, so that a short
  * peak does not count. The energy cap is exceeded when the energy of the day is used up, until
  * the next day. The state "exceeded" ends when power and energy have stayed within their caps
- * for one minute. If a cap is exceeded again soon, because workers returned, this time is
+ * for one minute. If a cap is exceeded again soon, because workers returned, this minute is
  * doubled, up to ten minutes. */
 
 struct budget_options {
@@ -39,7 +39,7 @@ struct budget {        /* state of one GPU; begins zeroed */
 	uint64_t wait_ns;    /* `over` ends after no cap was exceeded for this time */
 };
 
-/* Adds one input. Returns true if a cap is exceeded, and writes which; otherwise writes "". */
+/* Adds one input. Returns true if a cap is exceeded, and writes why; otherwise writes "". */
 bool budget_update(struct budget *b, const struct budget_options *o,
 		   const struct budget_input *in, char *why, size_t size);
 

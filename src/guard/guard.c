@@ -166,7 +166,7 @@ static bool same_processes(const struct scene *a, const struct scene *b)
 
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns)
 {
-	/* the clock was set back since then, so the time that passed is unknown */
+	/* the clock was set back after the record was made; the time that passed is unknown */
 	if (wall_ns < record_wall_ns)
 		wall_ns = record_wall_ns;
 	return until_wall_ns > wall_ns ? until_wall_ns - wall_ns : 0;
@@ -191,7 +191,7 @@ static void convert_hold_times(struct guard *g)
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		/* otherwise the whole remaining time would begin again after another restart */
+		/* with the old record, the whole time would begin again after a restart */
 		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
 		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}

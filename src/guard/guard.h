@@ -106,9 +106,9 @@ struct guard_record {
 	unsigned roots;
 };
 
-/* Returns the time from wall_ns to until_wall_ns, which is in a record that was made at
- * record_wall_ns (0: unknown). If the clock was set back since then, the time from
- * record_wall_ns. */
+/* Returns the time that is left at wall_ns until until_wall_ns. until_wall_ns comes from a
+ * record that was made at record_wall_ns (0: unknown). If the clock is now behind
+ * record_wall_ns, it was set back, and the time counts from record_wall_ns. */
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns);
 
 enum guard_verb {

@@ -53,9 +53,9 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 /* Adds a reservation of an earlier run, with its id and end. Call it before the first scene, so
- * that no worker returns into the reserved memory. Its user is that of guard_set_requester().
- * Returns 0, or -GW_E_STATE: there are too many reservations, or a scene was already
- * observed. */
+ * that no worker returns into the reserved memory. Its user is the one that
+ * guard_set_requester() has set. Returns 0, or -GW_E_STATE: there are too many reservations, or
+ * a scene was already observed. */
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room);
 
 /* Sets a reason that health or a budget found on a GPU (UUID); on = false clears the reason. */

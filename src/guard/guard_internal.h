@@ -140,7 +140,7 @@ struct worker_demand {
 	uint64_t damped_until_ns;
 	/* until when the user who causes the demand must wait; 0: the user need not wait */
 	uint64_t limited_ns;
-	/* scenes in a row without a demand for CONDITION_WITHHELD */
+	/* scenes in a row in which no demand was withheld (CONDITION_WITHHELD) */
 	unsigned unlimited_scenes;
 };
 
@@ -162,7 +162,7 @@ struct worker_reasons {
 	uint64_t battery_ns;     /* when the machine was last on battery; 0: never */
 };
 
-/* What the guard wants the worker to do now, in the order of an eviction and a return. The
+/* What the guard wants the worker to do now: the steps of an eviction and of a return. The
  * journal records the beginning of an eviction before the first order of the eviction. */
 enum worker_stage {
 	STAGE_RUN,

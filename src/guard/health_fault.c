@@ -162,7 +162,7 @@ static const struct {
 	[4] = { "drain and reset the GPU", "Start no new program on the GPU, stop the programs "
 					   "on it, then reset the GPU." },
 	[5] = { "recover the IMEX domain", "Restart the IMEX service of the domain." },
-	[6] = { "reset its bus", "Reboot the machine, or reset the GPU's bus." },
+	[6] = { "reset the GPU's bus", "Reboot the machine, or reset the GPU's bus." },
 	[7] = { "reboot the system", "Reboot the whole system." },
 };
 
@@ -321,7 +321,7 @@ static unsigned event_xid(const struct health_event *e)
 	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
 }
 
-/* Adds an Xid from before the service started. Since then, someone may have reset the GPU or
+/* Adds an Xid from before the service started. After the Xid, someone may have reset the GPU or
  * loaded its driver again; then the Xid must not put the GPU into quarantine. So the recovery
  * action of the driver decides whether the Xid still counts. If the driver reports no recovery
  * action, only an Xid younger than SILENCE_NS counts. */

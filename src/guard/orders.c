@@ -324,9 +324,9 @@ static bool may_resume_twice(const struct guard_worker *w)
 }
 
 /* True if a worker that still holds its memory may be resumed. This is allowed if the worker
- * reported that it left, or did not answer. It is also allowed if the worker reported a failure
- * (some workers leave nevertheless), a second resume does no harm, and a resume is requested or
- * configured. */
+ * reported that it left, or did not answer. It is also allowed if three conditions hold: the
+ * worker reported a failure (some workers leave nevertheless), a second resume does no harm,
+ * and a resume is requested or configured. */
 bool guard_may_resume_stuck(const struct guard_worker *w)
 {
 	return w->intent.claim == CLAIM_LEFT ||

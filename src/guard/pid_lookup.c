@@ -28,8 +28,8 @@ static bool pidfile_has_acl(int fd)
 
 /* Checks the file, or one folder of its path. Returns NULL, or what is wrong. *owner: the user
  * who owns a part of the path and is neither root nor the user of this process; -1: none so
- * far. If there are two such users, the file is not trusted. Others may write a sticky folder,
- * because they cannot replace the next folder of the path in it. */
+ * far. If there are two such users, the file is not trusted. Other users may write a sticky
+ * folder, because there they cannot replace the next part of the path. */
 static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_part part,
 				 int64_t *owner)
 {
@@ -227,7 +227,7 @@ bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 	       port_owner_file(root, &at, pid, file) > 0;
 }
 
-/* maximum number of processes with an open socket of the port that are found */
+/* maximum number of processes that are found per port */
 #define HOLDERS 64
 
 struct holder_search {

@@ -40,7 +40,7 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 }
 
 /* Returns the bytes that other returning workers have not allocated yet. Returns 0 unless the
- * service ends: otherwise only one worker at a time returns to a GPU. */
+ * service ends, because until then one worker at a time returns to a GPU. */
 static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	uint64_t sum = 0;
@@ -244,8 +244,7 @@ static void back_off(struct guard *g, struct guard_worker *w)
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
  * it left, it probably still runs; then only its memory is checked. If the service ends, such a
- * worker is ordered to admit new work, because the adapter does that only after a successful
- * resume. */
+ * worker is ordered to admit new work, because a failed resume does not make it do that. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;

@@ -100,8 +100,8 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
-/* True if no other request waits for the reservation as long as this one. A client that repeats
- * its request can wait longer than its first request. */
+/* True if no other request waits longer for the reservation than this one. A client that
+ * repeats its request can wait longer than its first request. */
 static bool is_last_waiter(const struct guard_view *g, const struct reservation_wait *w)
 {
 	for (unsigned i = 0; g->rooms && i < GUARD_VIEW_ROOMS; i++)
@@ -308,7 +308,7 @@ static void refuse_reservation(const struct api *a, const struct guard_view *g,
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
 			      "Use the process id as the service sees it, or omit \"pid\": the "
-			      "reservation then lasts until DELETE or ttl_s.",
+			      "reservation then lasts until you delete it or ttl_s is over.",
 			      "%s", message);
 	else
 		api_was_read(NULL, r, "the guard has not observed this GPU yet");

@@ -298,7 +298,7 @@ static bool remark_values(const struct fleet *f, char *out, size_t size)
 	snprintf(out, size,
 		 "%u value%s of Prometheus cannot be right (negative, too large or not a "
 		 "number) and count%s as unknown: check what else sends metrics named "
-		 "gpuward_... to it.",
+		 "gpuward_... to Prometheus.",
 		 f->refused, f->refused == 1 ? "" : "s", f->refused == 1 ? "s" : "");
 	return true;
 }

@@ -723,7 +723,7 @@ void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
 	reply_header(r, "Retry-After", seconds);
 	reply_problem(r, 429, "too-often",
-		      "Try again after the seconds in Retry-After, or ask the operator to "
+		      "Try again after the time in Retry-After, or ask the operator to "
 		      "raise guard.user_evictions.",
 		      "%s",
 		      *message ? message

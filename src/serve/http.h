@@ -68,7 +68,7 @@ void reply_header(struct reply *r, const char *name, const char *value);
 
 /* Replies with a problem document (RFC 9457). `word` becomes the end of its type, such as
  * "tag:gpuward,2026:no-such-device"; NULL: "about:blank". The title follows from the status.
- * detail: the format of the sentence with that key; remedy: what to do, or NULL. Adds
+ * detail: the format of the sentence under the key "detail"; remedy: what to do, or NULL. Adds
  * Retry-After to 429 and 503, but not if word is "no-gpu", so that a client does not retry
  * forever. */
 void reply_problem(struct reply *r, int status, const char *word, const char *remedy,

@@ -300,9 +300,9 @@ int listen_open(struct listener *l, const struct http_listener *from,
 	return r;
 }
 
-/* Removes the UNIX socket file. If the file was deleted, another service may have created one
- * at the same path, which is left unchanged. Must be called before the socket is closed: an
- * open socket keeps its inode, so that the other file cannot have the same inode number. */
+/* Removes the UNIX socket file, unless another service has created a file of its own at this
+ * path. Must be called before the socket is closed: an open socket keeps its inode, so that the
+ * other file cannot have the same inode number. */
 static void remove_socket(const struct listener *l)
 {
 	struct stat st;

@@ -80,14 +80,12 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 struct auth {
 	bool token;      /* A token is configured. */
 	char digest[65]; /* SHA-256 of the token */
+	/* Indexed by a hash of the address. A client replaces another one with the same hash. */
 	struct {
 		uint64_t peer;
 		uint64_t since_ns;
 		unsigned failures;
-	} blocked
-		/* Indexed by a hash of the address. A client replaces another one with the same
-		 * hash. */
-		[64];
+	} blocked[64];
 };
 
 /* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO

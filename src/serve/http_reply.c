@@ -374,8 +374,8 @@ static struct MHD_Response *response_of(struct blob *b)
 {
 	/* A buffer lets the library send header and body with one sendmsg(). A body in a file
 	 * needs no copy, but then the library sends the header in its own packet and at most
-	 * 128 KiB per call. In a measurement (bench/run metrics), this costs more than copying
-	 * up to 400 KiB. The cast is safe: the library does not write to the buffer. */
+	 * 128 KiB per call. That costs more than a copy of up to 400 KiB (measured with
+	 * bench/run metrics). The cast is safe: the library does not write to the buffer. */
 	struct MHD_Response *m = MHD_create_response_from_buffer_with_free_callback_cls(
 		b->size, (void *)(uintptr_t)b->p, blob_drop, b);
 

@@ -45,8 +45,8 @@ enum { DCGM_LAST_XID = GW_QUANTITIES, DCGM_ENERGY };
 /* METRIC_TALLY is a counter whose name does not end in _total. OpenMetrics has no such type. */
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN, METRIC_TALLY };
 
-/* Under which condition a family is served that the configuration does not name. metric.def
- * explains the values. */
+/* The condition under which a family is served if the configuration does not name it.
+ * metric.def explains the values. */
 enum metric_when { METRIC_ALWAYS, METRIC_ASKED, METRIC_WORKERS, METRIC_DCGM };
 
 struct metric {

@@ -53,7 +53,7 @@ static inline double page_micro(double v)
 	return rint(v * 1e6) / 1e6;
 }
 
-/* Returns v, or NAN if v is 0, which means unknown for the figures that use this function. */
+/* Returns v, or NAN if v is 0. For the figures that use this function, 0 means unknown. */
 static inline double page_above_zero(double v)
 {
 	return v > 0 ? v : (double)NAN;

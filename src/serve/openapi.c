@@ -65,8 +65,8 @@ static const struct parameter {
 	  "\"default\":\"without\"}",
 	  "\"with\"", "Whether workloads that still run are listed." },
 	{ "query", "fits", "{\"type\":\"string\"}", "\"40GiB\"",
-	  "Also lists the nodes on which this much memory is free per GPU: a size, or a number "
-	  "of bytes." },
+	  "Also lists the nodes that have GPUs with this much available memory: a size, or a "
+	  "number of bytes." },
 	{ "query", "gpus", "{\"type\":\"integer\",\"minimum\":0,\"maximum\":64,\"default\":1}",
 	  "2", "Number of GPUs on one node that must have this memory; only with fits." },
 	{ "query", "top",

@@ -329,9 +329,9 @@ static void write_process_workload(struct json *j, const struct workload *w)
 	json_object_end(j);
 }
 
-/* Writes the reasons for missing values that identify a process. Without a control group it is
- * unknown whether the process has a container or a unit; with one, null means that it has
- * none. */
+/* Writes the reasons for missing values that identify a process. If the control group is
+ * unknown, it is also unknown whether the process has a container or a unit. If it is known,
+ * null means that the process has none. */
 static void write_missing_identity(struct json *j, const struct gw_process *p)
 {
 	const struct {

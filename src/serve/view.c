@@ -60,7 +60,7 @@ static uint64_t reading_pace_ns(const struct view *v)
 	return v->pace.next_ns > v->interval_ns ? v->pace.next_ns : v->interval_ns;
 }
 
-/* True if the guard's scene is old. With a worker, the guard decides when a scene is due. */
+/* True if there is no worker and the guard's scene is old. With a worker, scenes are timely. */
 static bool scene_rests(const struct view *v, uint64_t now_ns)
 {
 	const struct guard_view *g = v->guard;

@@ -210,9 +210,9 @@ struct view_ops {
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
 	/* True if the counters of the view and all changes of documents are in the file, or
-	 * cannot be written. Before that, a client must not see them. Otherwise, after kill -9,
-	 * a counter would continue from a lower value, which Prometheus takes for a counter
-	 * that restarted at 0, and a change that a reply has confirmed would be undone. */
+	 * cannot be written. While this is false, clients must not see them: after kill -9, a
+	 * counter would continue from a lower value, which Prometheus takes for a counter that
+	 * restarted at 0, and a change that a reply has confirmed would be undone. */
 	bool (*stored)(void *engine);
 	/* Returns why nothing can be stored now; NULL: there is no problem. Documents stay in
 	 * the queue meanwhile, and are lost if the service ends. */
@@ -289,8 +289,8 @@ bool view_simulated(const struct view *v);
  * guard's scene is old for this reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
-/* True if the latest reading is at most two intervals old, which a client that watches may
- * expect. */
+/* True if the latest reading is at most two intervals old. A client that watches may expect
+ * this. */
 bool view_current(const struct view *v, uint64_t now_ns);
 
 /* Like view_stale(), but also requires that a driver responds; for /readyz. A machine with a

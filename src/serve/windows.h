@@ -101,8 +101,9 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 /* Writes the latest mark of an open window as a document. The window must have a mark. */
 void windows_mark_json(struct json *j, const struct windows_entry *e);
 
-/* Calls each() until it returns false, latest first: for open windows, then for at most `ended`
- * ended ones. Returns true if there are more windows. */
+/* Calls each(), until it returns false, for the open windows if `open` is true, then for at
+ * most `ended` ended windows; in both groups, the latest comes first. Returns true if there are
+ * more windows. */
 bool windows_each(struct windows *w, bool open, unsigned ended,
 		  bool (*each)(void *arg, const struct windows_entry *e), void *arg);
 

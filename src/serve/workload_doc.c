@@ -266,8 +266,8 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 	return true;
 }
 
-/* Reads the energy of a GPU that belongs to no row. counter_j is computed from the readable parts,
- * so that they add up to it even if a row of the document is damaged. */
+/* Reads the energy of a GPU that belongs to no row. counter_j becomes the sum of the parts that
+ * can be read, also if a row of the document is damaged. */
 static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *ret)
 {
 	struct workload_row row;

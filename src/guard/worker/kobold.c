@@ -304,9 +304,9 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 }
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
- * configuration with which KoboldCpp was started. If an older version refuses this or does not
- * list it (1.102), the guard loads the only configuration (.kcpps) or template (.kcppt), or the
- * file for the model. */
+ * configuration with which KoboldCpp was started. If an older version (1.102) refuses that
+ * configuration or does not list it, the guard loads the only configuration (.kcpps) or
+ * template (.kcppt), or the file for the model. */
 static int kobold_load_noted(struct worker_call *c, const struct json_doc *options,
 			     const char *model)
 {
