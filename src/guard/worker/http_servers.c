@@ -370,7 +370,7 @@ static int ollama_evict(struct worker_call *c)
 	size_t n;
 	int rc = ollama_each(c, true, &n);
 
-	return rc ? rc : worker_ok(c, "the server unloads %zu models", n);
+	return rc ? rc : worker_ok(c, "the server unloads %zu model%s", n, n == 1 ? "" : "s");
 }
 
 /* Checks that Ollama lists a model as loaded. */

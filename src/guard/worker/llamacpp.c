@@ -127,7 +127,7 @@ static int llamacpp_evict(struct worker_call *c)
 	unsigned n = 0;
 	int rc = each_model(c, unload_model, &n);
 
-	return rc ? rc : worker_ok(c, "the router unloads %u models", n);
+	return rc ? rc : worker_ok(c, "the router unloads %u model%s", n, n == 1 ? "" : "s");
 }
 
 /* Reads the state of one model. */

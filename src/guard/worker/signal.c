@@ -146,7 +146,8 @@ static int kill_held(const struct worker_call *c, struct held *h)
 		rc = send_to_held(c, h, SIGKILL, &killed);
 	}
 	return rc ? rc
-		  : worker_ok(c, "sent SIGTERM to %u processes%s", asked,
+		  : worker_ok(c, "sent SIGTERM to %u process%s%s", asked,
+			      asked == 1 ? "" : "es",
 			      killed ? ", and SIGKILL to those that did not end" : "");
 }
 
@@ -191,7 +192,8 @@ static int send_signal(const struct worker_call *c, int number)
 	release_targets(&h);
 	if (rc)
 		return rc;
-	return sent ? worker_ok(c, "sent signal %d to %u processes", number, sent)
+	return sent ? worker_ok(c, "sent signal %d to %u process%s", number, sent,
+				sent == 1 ? "" : "es")
 		    : worker_fail(c, -GW_E_STATE, "none of its processes can be signalled");
 }
 
