@@ -106,9 +106,9 @@ struct worker_observed {
 	bool roots_recorded;
 	bool match_changed; /* a new match is configured and has not found the worker yet */
 	uint64_t seen_ns;   /* when a process of the worker was last found; 0: never */
-	/* the driver reports no bytes for the worker's processes; bytes is the used memory of
-	 * its GPUs that no other process holds */
-	bool by_device;
+	/* set of GPUs on which the driver reports no bytes for a process of the worker; held[]
+	 * is the used memory of such a GPU that no other process holds */
+	uint64_t by_device;
 	/* sets of GPUs: where the worker may be, and where it last was */
 	uint64_t gpus, home;
 	uint64_t bytes, held[SCENE_GPUS]; /* bytes of the worker: in total, and per GPU */
