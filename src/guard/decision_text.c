@@ -76,7 +76,6 @@ const char *guard_block_text(enum guard_block b)
 		[BLOCK_HOST] = "too little host memory is free",
 		[BLOCK_GONE] = "its process does not run",
 		[BLOCK_DEMAND] = "another process needs its GPU",
-		[BLOCK_TURN] = "another worker returns first",
 		[BLOCK_BUSY] = "it has not finished its last order",
 		[BLOCK_NEVER] = "resume is \"never\" in its configuration",
 	};

@@ -289,8 +289,9 @@ enum worker_condition {
 /* What was reported about the worker, and what the next decision must report. */
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
-	/* rule and evidence of the last decision. If a hold masks a reason, the first cause_at
-	 * characters of the evidence name the reason; the reason's own evidence follows. */
+	/* rule and evidence of the last decision; while a return is blocked, the evidence of the
+	 * last check. If a hold masks a reason, the first cause_at characters of the evidence
+	 * name the reason; the reason's own evidence follows. */
 	char rule[64], evidence[240];
 	unsigned cause_at;
 	uint32_t masked; /* reasons that were reported as masked by a hold */
@@ -505,8 +506,8 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 /* Continues with the next level, or with STAGE_STUCK. */
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
-/* Returns a clause that says why a return is blocked. NULL for BLOCK_ROOM and BLOCK_ENDPOINT:
- * the caller writes figures or a message instead. */
+/* Returns a clause that says why a return is blocked. NULL for BLOCK_ROOM, BLOCK_TURN and
+ * BLOCK_ENDPOINT: the caller writes figures, a name or a message instead. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: its memory is not free. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck);

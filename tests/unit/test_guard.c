@@ -275,7 +275,13 @@ GUARD_TEST(a_cheap_worker_does_not_take_the_memory_an_expensive_one_waits_for)
 	world_ask(o, -1, REQUEST_EVICT, 30 * S);
 	world_until(o, 90 * S); /* 18 GiB are free: one worker of 8 GiB would fit, two do not */
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
-	assert_has(world_status(o, 1).why, "another worker returns first");
+	assert_has(
+		world_status(o, 1).why,
+		"worker w2 returns first (needs 20480 MiB with headroom, 18432 MiB are free)");
+	o->guest[0].bytes = 23 * GIB;
+	world_until(o, 99 * S); /* the status is current, although no decision is reported */
+	assert_has(world_status(o, 1).why, "20480 MiB with headroom, 17408 MiB are free)");
+	assert_int_equal(world_decided(o, 1, ANY, ANY, "resume_blocked"), 1);
 	world_until(o, 115 * S);
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
