@@ -15,11 +15,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* The driver lists a process 0.1 to 0.3 s after the process opens the device. So scenes are
- * taken often for one second. */
-#define AFTER_OPEN_NS NS_PER_S
-#define OFTEN_NS      (50 * NS_PER_MS) /* time between these scenes */
-
 #define REPORTS 32 /* maximum number of decisions that are reported per round */
 
 static uint64_t now_ns(const struct gw_guard *g)
@@ -401,8 +396,8 @@ static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_
 {
 	uint64_t waits = scene_builder_trigger_due_ns(g->observer.builder);
 
-	if (now < g->observer.often_until_ns && due_ns > now + OFTEN_NS)
-		due_ns = now + OFTEN_NS;
+	if (now < g->observer.often_until_ns && due_ns > now + SCENE_BUILDER_OFTEN_NS)
+		due_ns = now + SCENE_BUILDER_OFTEN_NS;
 	return waits && waits < due_ns ? waits : due_ns;
 }
 
@@ -422,7 +417,7 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	if (fd[1].fd >= 0 &&
 	    (fd[1].revents || scene_builder_trigger_due_ns(g->observer.builder)) &&
 	    scene_builder_triggered(g->observer.builder)) {
-		g->observer.often_until_ns = now_ns(g) + AFTER_OPEN_NS;
+		g->observer.often_until_ns = now_ns(g) + SCENE_BUILDER_AFTER_OPEN_NS;
 		g->observer.due_ns = 0;
 	} else if (often && now_ns(g) >= until) {
 		g->observer.due_ns = 0;

@@ -48,7 +48,6 @@
 #define LEAST_NS     (2 * NS_PER_S)   /* an order to evict gets at least this time */
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is used again after it answered this long */
-#define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
 #define CLEAN_SCENES 3          /* a GPU is no longer blind after this many good readings */
 #define SLACK_BYTES  (64 * MIB) /* a smaller change of memory is ignored */
 
@@ -65,8 +64,8 @@ struct guard_gpu {
 	char uuid[96];
 	int at; /* position of the GPU in the last scene; -1: not in the scene */
 	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
-	bool blind; /* more than BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
-	bool lost;  /* it was missing or lost, until it answers for WELL_NS; may be blind too */
+	bool blind; /* more than SCENE_BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
+	bool lost; /* it was missing or lost, until it answers for WELL_NS; may be blind too */
 	unsigned clean;   /* good readings in a row; 0: the last reading was bad */
 	uint64_t well_ns; /* since when the readings are good; 0: the last one was bad */
 	bool seen;        /* the GPU was in a scene since the start */

@@ -36,7 +36,7 @@ static void observe_gpu(struct guard *g, struct guard_gpu *u)
 	else if (!u->missing_ns)
 		u->missing_ns = g->now_ns;
 	u->clean = good ? u->clean + 1 : 0;
-	if (n && (n->health == SCENE_BLIND || n->errors > BLIND_ERRORS))
+	if (n && (n->health == SCENE_BLIND || n->errors > SCENE_BLIND_ERRORS))
 		u->blind = true;
 	else if (u->clean >= CLEAN_SCENES)
 		u->blind = false;
