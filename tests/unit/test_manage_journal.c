@@ -259,7 +259,7 @@ JOURNAL_TEST(a_foreign_change_is_left_unchanged)
 	assert_int_equal(documents(), 0);
 	assert_true(
 		logged("warning gpu gpuward: the power limit is 450 W; someone else changed "
-		       "it after gpuward set 400 W, so it is left unchanged"));
+		       "it after gpuward set it to 400 W, so it is left unchanged"));
 }
 
 JOURNAL_TEST(after_a_foreign_change_its_value_is_the_old_one)
