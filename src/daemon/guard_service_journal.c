@@ -353,12 +353,9 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 	struct guard_service *g = ctx;
 	const char *name = g->settings->policy.worker[d->worker].name;
 	struct guard_view_decision *r = next_in_ring(g);
-	char text[700];
+	char text[GUARD_DECISION_TEXT];
 
-	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
-		 d->dry ? "(dry run) " : "", name, guard_state_name(d->from),
-		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
-		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	guard_decision_text(d, name, "dry run", text);
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
 	/* g->view is not used, because it may be older than the policy. */

@@ -348,12 +348,9 @@ static void observe_now(struct gw_guard *g)
 
 static void report_decision(struct gw_guard *g, const struct guard_decision *d)
 {
-	char text[700];
+	char text[GUARD_DECISION_TEXT];
 
-	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
-		 d->dry ? "(nothing is done) " : "", g->policy.worker[0].name,
-		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
-		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	guard_decision_text(d, g->policy.worker[0].name, "nothing is done", text);
 	g->options.decided(g->options.arg, &(struct gw_guard_decision){
 						   .mono_ns = d->mono_ns,
 						   .from = (enum gw_worker_state)d->from,
