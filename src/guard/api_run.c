@@ -82,26 +82,25 @@ static struct gpu_health *health_of_gpu(struct guard_api_health *h, const char *
 	return p;
 }
 
-static void read_device(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
+static void read_device(struct guard_api_health *h, struct gpu_health *p, uint64_t now_ns)
 {
-	struct gpu_health *p = health_of_gpu(h, uuid);
-
-	for (unsigned i = 0; p && i < gw_snapshot_device_count(h->snap); i++) {
+	for (unsigned i = 0; i < gw_snapshot_device_count(h->snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(h->snap, i);
 		const char *is = gw_device_text(d, GW_T_UUID);
 
-		if (!is || strcmp(is, uuid) != 0)
+		if (!is || strcmp(is, p->uuid) != 0)
 			continue;
 		health_read(p->health, d, now_ns);
 		p->due_ns = now_ns + health_interval_ns(p->health);
 	}
 }
 
-static bool is_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
+/* Returns the entry of a GPU, which is added if it is missing; NULL: it is not due. */
+static struct gpu_health *get_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
 {
 	struct gpu_health *p = health_of_gpu(h, uuid);
 
-	return p && now_ns >= p->due_ns;
+	return p && now_ns >= p->due_ns ? p : NULL;
 }
 
 /* Reads the health of those GPUs in s that are due. It calls the driver, so the caller must not
@@ -109,15 +108,17 @@ static bool is_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns
 static void guard_api_health_read(struct guard_api_health *h, const struct scene *s,
 				  uint64_t now_ns)
 {
-	bool due = false;
+	struct gpu_health *due = NULL;
 
-	for (unsigned i = 0; i < s->gpus; i++)
-		due = due || is_due(h, s->gpu[i].uuid, now_ns);
+	for (unsigned i = 0; !due && i < s->gpus; i++)
+		due = get_due(h, s->gpu[i].uuid, now_ns);
 	if (!due || gw_snapshot_take(h->snap, GW_TIERS_COMMON) != 0)
 		return;
-	for (unsigned i = 0; i < s->gpus; i++)
-		if (is_due(h, s->gpu[i].uuid, now_ns))
-			read_device(h, s->gpu[i].uuid, now_ns);
+	for (unsigned i = 0; i < s->gpus; i++) {
+		due = get_due(h, s->gpu[i].uuid, now_ns);
+		if (due)
+			read_device(h, due, now_ns);
+	}
 }
 
 /* Passes the last readings to the guard. */
