@@ -384,18 +384,30 @@ void file_cache_apart(const char *part)
 	cache_part = part;
 }
 
-int file_cache_directory(const char *name, char *out, size_t size)
+static int user_path(const char *xdg, const char *below_home, const char *name,
+		     const char *part, char *out, size_t size)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	const char *folder = getenv(xdg), *home = getenv("HOME");
 	int n;
 
-	if (cache && *cache == '/')
-		n = snprintf(out, size, "%s/gpuward/%s%s", cache, name, cache_part);
+	if (folder && *folder == '/')
+		n = snprintf(out, size, "%s/gpuward/%s%s", folder, name, part);
 	else if (home && *home == '/')
-		n = snprintf(out, size, "%s/.cache/gpuward/%s%s", home, name, cache_part);
+		n = snprintf(out, size, "%s/%s/gpuward/%s%s", home[1] ? home : "", below_home,
+			     name, part);
 	else
 		return -GW_E_NOENT;
 	return n < (int)size ? 0 : -GW_E_SIZE;
+}
+
+int file_cache_directory(const char *name, char *out, size_t size)
+{
+	return user_path("XDG_CACHE_HOME", ".cache", name, cache_part, out, size);
+}
+
+int file_user_config(const char *name, char *out, size_t size)
+{
+	return user_path("XDG_CONFIG_HOME", ".config", name, "", out, size);
 }
 
 /* Opens a regular file. A pipe or a device is refused without waiting for it. Returns a

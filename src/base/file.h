@@ -1,5 +1,5 @@
-/* file: writes small files completely or not at all, reads secrets, and finds the cache
- * directory.
+/* file: writes small files completely or not at all, reads secrets, and finds the folders that a
+ * user has for caches and for the configuration.
  *
  * The old file stays until the new contents are on disk. Each error comes with a sentence that
  * names the file. */
@@ -79,6 +79,8 @@ int file_failed(char *message, size_t size, const char *path, const char *what);
 /* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,
  * -GW_E_NOENT (neither XDG_CACHE_HOME nor HOME is an absolute path) or -GW_E_SIZE. */
 int file_cache_directory(const char *name, char *out, size_t size);
+/* Does the same with XDG_CONFIG_HOME and ~/.config. */
+int file_user_config(const char *name, char *out, size_t size);
 
 /* Makes file_cache_directory() add the folder `part` to every later path, so that data learned
  * from simulated GPUs stays separate. `part` must stay valid until the program ends. Call this

@@ -241,17 +241,15 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 
 void guard_mode_print_set(const struct json_doc *reply)
 {
-	const char *mode = json_doc_string(reply, "mode_set.mode");
+	const struct guard_mode_set m = { json_doc_string(reply, "mode_set.mode"),
+					  reply_text(reply, "mode_set.set_by", "?"),
+					  reply_text(reply, "mode_set.time_utc", "?"),
+					  reply_text(reply, "mode_configured", "?") };
 	char text[700];
 
-	if (!mode)
+	if (!m.mode)
 		return;
-	snprintf(text, sizeof(text),
-		 "The mode was set to %s at run time by %s at %s; the configuration says %s. "
-		 "To use the configured mode again, run gpuward guard mode config.",
-		 mode, reply_text(reply, "mode_set.set_by", "?"),
-		 reply_text(reply, "mode_set.time_utc", "?"),
-		 reply_text(reply, "mode_configured", "?"));
+	guard_mode_text(&m, text, sizeof(text));
 	term_wrap("", 0, text, term_table_width());
 }
 

@@ -105,16 +105,10 @@ static int read_config(struct remote *r, bool address, bool token, bool quiet)
 
 static void read_user_token(struct remote *r)
 {
-	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	char path[PATH_MAX];
 
-	if (config && *config == '/')
-		snprintf(path, sizeof(path), "%s/gpuward/token", config);
-	else if (home && *home == '/')
-		snprintf(path, sizeof(path), "%s/.config/gpuward/token", home);
-	else
-		return;
-	read_token(r, path, false);
+	if (file_user_config("token", path, sizeof(path)) == 0)
+		read_token(r, path, false);
 }
 
 static const char *option_or_variable(const char *given, const char *name)

@@ -440,17 +440,10 @@ static void read_drop_ins(struct config_reader *r, const char *root)
 
 static void read_user_file(struct config_reader *r)
 {
-	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
 	char path[PATH_MAX];
 
-	if (config && *config == '/')
-		snprintf(path, sizeof(path), "%s/gpuward/gpuward.toml", config);
-	else if (home && *home == '/')
-		snprintf(path, sizeof(path), "%s/.config/gpuward/gpuward.toml",
-			 home[1] ? home : "");
-	else
-		return;
-	read_usual(r, path);
+	if (file_user_config("gpuward.toml", path, sizeof(path)) == 0)
+		read_usual(r, path);
 }
 
 void config_files_read(struct config_reader *r, const char *path)

@@ -77,10 +77,11 @@ static void xid_log_free(struct xid_log *l)
 	free(l);
 }
 
-/* True if the other source (kernel log or driver) has not reported this Xid yet. Each report
- * pairs with at most one report of the other source, so two Xids in a row count as two. */
-static bool xid_is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_log,
-		       uint64_t ns)
+/* Notes an Xid. Returns true if the other source (kernel log or driver) has not reported it yet.
+ * Each report pairs with at most one report of the other source, so two Xids in a row count as
+ * two. */
+static bool note_xid(struct xid_log *l, const char *uuid, unsigned xid, bool by_log,
+		     uint64_t ns)
 {
 	for (unsigned i = 0; i < RECENT; i++) {
 		struct recent_xid *t = &l->recent[i];
@@ -167,7 +168,7 @@ static void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_n
 			xid_log_keep_past(l, kind, &r);
 		} else if (kind == KERNEL_LOG_XID && xid_event(l, v, &r, now_ns, &e)) {
 			e.mono_ns = now_ns;
-			if (xid_is_new(l, e.uuid, r.xid, true, now_ns))
+			if (note_xid(l, e.uuid, r.xid, true, now_ns))
 				guard_service_xid(g, &e, false);
 		}
 	}
@@ -426,9 +427,9 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 		learn_economy(b, v, i, now);
 }
 
-bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e)
+bool guard_inputs_note_xid(struct guard_inputs *b, const struct driver_event *e)
 {
-	return xid_is_new(b->xids, e->uuid, (unsigned)e->data, false, e->mono_ns);
+	return note_xid(b->xids, e->uuid, (unsigned)e->data, false, e->mono_ns);
 }
 
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,

@@ -32,7 +32,7 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p);
 void guard_inputs_tick(struct guard_inputs *b, const struct view *v);
 /* Call it when a driver reports an Xid. Returns false if the Xid was already found in the
  * kernel log. */
-bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e);
+bool guard_inputs_note_xid(struct guard_inputs *b, const struct driver_event *e);
 
 /* Work like games_begin() and games_end(). */
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,

@@ -203,7 +203,7 @@ static void driver_events(void *arg, int fd, uint32_t events)
 	event_queue_take(&g->driver.events, &b);
 	count_lost_events(g, &b);
 	for (unsigned i = 0; i < b.events; i++)
-		if (!is_xid(&b.event[i]) || guard_inputs_is_new_xid(g->inputs, &b.event[i]))
+		if (!is_xid(&b.event[i]) || guard_inputs_note_xid(g->inputs, &b.event[i]))
 			handle_event(g, &b.event[i]);
 	guard_service_pump(g);
 }

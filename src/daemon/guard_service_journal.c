@@ -353,12 +353,9 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 	struct guard_service *g = ctx;
 	const char *name = g->settings->policy.worker[d->worker].name;
 	struct guard_view_decision *r = next_in_ring(g);
-	char text[700];
+	char text[GUARD_DECISION_TEXT];
 
-	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
-		 d->dry ? "(dry run) " : "", name, guard_state_name(d->from),
-		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
-		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	guard_decision_text(d, name, "dry run", text);
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
 	/* g->view is not used, because it may be older than the policy. */
@@ -489,8 +486,9 @@ static const char *start_order(void *ctx, const struct guard_order *o)
 				    : "cannot start a thread (check LimitNPROC and memory)";
 }
 
-/* True if all records are stored. */
-static bool is_written(struct guard_service *g, uint64_t now_ns)
+/* Notes whether the records were stored. Returns false if the store still writes; then the timer
+ * tries again. */
+static bool finish_writing(struct guard_service *g, uint64_t now_ns)
 {
 	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
 
@@ -511,7 +509,7 @@ static enum guard_kept records_kept(void *ctx)
 	save_learnt(g);
 	if (g->journal.writing) {
 		store_commit(g->config.store);
-		kept = is_written(g, guard_service_time_ns(g)) ? KEPT_NOW : KEPT_PENDING;
+		kept = finish_writing(g, guard_service_time_ns(g)) ? KEPT_NOW : KEPT_PENDING;
 	}
 	if (kept != KEPT_PENDING)
 		continue_learnt(g);
@@ -551,7 +549,7 @@ void guard_service_commit(struct guard_service *g)
 
 void guard_service_written(struct guard_service *g, uint64_t now_ns)
 {
-	if (!g->journal.writing || !is_written(g, now_ns))
+	if (!g->journal.writing || !finish_writing(g, now_ns))
 		return;
 	continue_learnt(g);
 	guard_pump_orders(&pump, g);
@@ -674,7 +672,7 @@ static void timer_expired(void *arg, uint64_t t_ns)
 {
 	struct guard_service *g = arg;
 
-	if (g->journal.writing && !is_written(g, t_ns))
+	if (g->journal.writing && !finish_writing(g, t_ns))
 		return;
 	guard_reload_try(g);
 	guard_service_pump(g);

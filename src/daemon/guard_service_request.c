@@ -8,10 +8,8 @@
 #include "base/clock.h"
 #include "device/proc.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 /* Reservations survive a restart of the service. The store keeps each reservation with its
@@ -392,7 +390,12 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 		err = find_process(&pid, by, &start_ticks, message, size);
 		if (err)
 			return err;
-		fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+		if (peer_process_open((struct proc_id){ pid, start_ticks }, &fd) != 0) {
+			snprintf(message, size,
+				 "process %lld has ended; nothing is reserved for it",
+				 (long long)pid);
+			return -GW_E_ARG;
+		}
 	}
 	guard_service_for(g, by->uid);
 	err = guard_service_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);

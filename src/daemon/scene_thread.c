@@ -7,11 +7,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list. Therefore scenes
- * are built at short intervals for one second after a GPU was opened. */
-#define AFTER_OPEN_NS NS_PER_S
-#define OFTEN_NS      (50 * NS_PER_MS)
-#define FIRST_NS      (100 * NS_PER_MS)
+#define FIRST_NS (100 * NS_PER_MS)
 
 struct scene_thread {
 	struct scene_builder *builder;
@@ -44,7 +40,7 @@ static void take_trigger(struct scene_thread *k)
 	if (!scene_builder_triggered(k->builder))
 		return;
 	if (scene_builder_has_workers(k->builder))
-		k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
+		k->often_until_ns = clock_mono_ns(clock_real()) + SCENE_BUILDER_AFTER_OPEN_NS;
 	mailbox_lock(&k->box);
 	k->triggered++;
 	k->due_ns = 0;
@@ -146,8 +142,8 @@ static uint64_t next_due(struct scene_thread *k, bool *ret_stop)
 	due = k->paused ? UINT64_MAX : k->due_ns;
 	*ret_stop = k->box.stop;
 	mailbox_unlock(&k->box);
-	if (now < k->often_until_ns && due > now + OFTEN_NS && due != 0)
-		due = now + OFTEN_NS;
+	if (now < k->often_until_ns && due > now + SCENE_BUILDER_OFTEN_NS && due != 0)
+		due = now + SCENE_BUILDER_OFTEN_NS;
 	return due;
 }
 

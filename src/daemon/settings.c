@@ -15,9 +15,7 @@
 #define STORE_NS    (5 * NS_PER_S) /* Maximum time to store an old value. */
 /* Time between two checks whether the old value is stored. */
 #define POLL_NS (5 * NS_PER_MS)
-/* Time after which no client waits for the result of an order: MOST_NS in api_manage.c. */
-#define RESULT_NS (60 * NS_PER_S)
-#define DOC_MAX   4096 /* Maximum bytes of a document in the store. */
+#define DOC_MAX 4096 /* Maximum bytes of a document in the store. */
 
 struct row {
 	struct manage_entry e;
@@ -594,7 +592,7 @@ static struct order *order_slot(struct settings *s)
 	if (o)
 		return o;
 	o = order_find(s, ORDER_DONE);
-	return o && clock_mono_ns(clock_real()) - o->done_ns > RESULT_NS ? o : NULL;
+	return o && clock_mono_ns(clock_real()) - o->done_ns > MANAGE_DOC_WAIT_NS ? o : NULL;
 }
 
 int settings_order(struct settings *s, const struct manage_order *order)

@@ -206,14 +206,20 @@ static void logind_free(struct logind *l)
 	free(l);
 }
 
+enum suspend_phase {
+	SUSPEND_AWAKE,
+	SUSPEND_RELEASING, /* logind waits until the drivers are released. */
+	SUSPEND_ALLOWED,   /* The machine may suspend, or is suspended. */
+};
+
 struct suspend {
 	struct engine *engine;
 	struct logind *logind;
-	bool going; /* The machine is about to suspend, or is suspended. */
-	/* This module requested the release of the drivers, and must open them again. */
+	enum suspend_phase phase;
+	/* This module requested the release of the drivers, and must open them again. In the
+	 * phase SUSPEND_AWAKE, the drivers are not open again yet. */
 	bool let_go;
-	bool waited; /* logind waits until the drivers are released. */
-	int number;  /* Number of the last request. */
+	int number; /* Number of the last request. */
 };
 
 static bool send_request(struct suspend *d, enum view_request what)
@@ -229,9 +235,9 @@ static bool send_request(struct suspend *d, enum view_request what)
 /* Releases the delay lock, so that the machine may suspend. */
 static void allow_suspend(struct suspend *d)
 {
-	d->waited = false;
+	d->phase = SUSPEND_ALLOWED;
 	release_lock(d->logind);
-	d->logind->ready = d->logind->going;
+	d->logind->ready = true;
 }
 
 /* Releases the drivers. The view is only reliable if no request is pending, because a
@@ -262,7 +268,7 @@ static void logind_changed(void *arg, bool going)
 	struct suspend *d = arg;
 
 	/* logind waits for the service before a suspend, but not after a resume. */
-	d->going = d->waited = going;
+	d->phase = going ? SUSPEND_RELEASING : SUSPEND_AWAKE;
 	if (going)
 		begin_suspend(d);
 	else
@@ -286,11 +292,11 @@ void suspend_tick(struct suspend *d)
 
 	if (!d)
 		return;
-	if (!d->going) {
+	if (d->phase == SUSPEND_AWAKE) {
 		open_drivers(d);
-	} else if (d->waited && !d->let_go) {
+	} else if (d->phase == SUSPEND_RELEASING && !d->let_go) {
 		begin_suspend(d);
-	} else if (d->waited && view_request_done(v, d->number)) {
+	} else if (d->phase == SUSPEND_RELEASING && view_request_done(v, d->number)) {
 		emit_suspend(d, v);
 		allow_suspend(d);
 	}

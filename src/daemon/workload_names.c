@@ -19,7 +19,6 @@
 
 #define ROWS_MAX  256
 #define FILE_SIZE (1024 * 1024) /* Podman's list of 1,500 containers fits into this size. */
-#define ID_DIGITS 64
 
 /* The facts about one workload, or about one container of a pod. */
 struct row {
@@ -119,7 +118,7 @@ static bool pod_link(void *arg, const char *name)
 	dash = strrchr(text, '-');
 	if (!dash || dash == text || !dash[1] ||
 	    strncmp(dash + 1, r->found.part, strlen(dash + 1)) != 0 ||
-	    (strlen(dash + 1) != ID_DIGITS && strlen(name) != NAME_MAX))
+	    (strlen(dash + 1) != WORKLOAD_ID_DIGITS && strlen(name) != NAME_MAX))
 		return true;
 	*dash = '\0';
 	utf8_clean(r->part, sizeof(r->part), text);

@@ -292,6 +292,15 @@ struct device *backend_find(const struct backend *b, const char *uuid, const cha
  * if it is missing. Returns NULL if out of memory. */
 struct device *backend_slot(struct backend *b, const char *uuid, const char *pci);
 
+/* Returns how long to wait before the next attempt to open something: 1 s at first (last_ns 0),
+ * then twice the last time, at most a minute. */
+static inline uint64_t backend_backoff_ns(uint64_t last_ns)
+{
+	const uint64_t next = last_ns ? 2 * last_ns : NS_PER_S, most = 60 * NS_PER_S;
+
+	return next < most ? next : most;
+}
+
 /* Sets the cause and its message: the sentence of the cause, followed by ": detail" if fmt is
  * not NULL. */
 void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)

@@ -16,9 +16,7 @@
 
 #define ALL_FLAGS \
 	(GW_OPEN_EXEC | GW_OPEN_WAKE | GW_OPEN_TRIM | GW_OPEN_NO_SHUTDOWN | GW_OPEN_NO_NVML)
-#define BACKOFF_FIRST_NS NS_PER_S
-#define BACKOFF_LAST_NS  (60 * NS_PER_S)
-#define GONE_RETRY_NS    (5 * NS_PER_S)
+#define GONE_RETRY_NS (5 * NS_PER_S)
 /* Delay before a suspended GPU is tried again. It is short, because an attempt only reads
  * sysfs. */
 #define ASLEEP_RETRY_NS (5 * NS_PER_S)
@@ -346,13 +344,8 @@ static int add_slot(struct gw_ctx *ctx, struct device *d)
 
 static void retry_later(struct opener *o, uint64_t now)
 {
-	if (o->b.cause == GW_CAUSE_ASLEEP) {
-		o->backoff_ns = ASLEEP_RETRY_NS;
-	} else {
-		o->backoff_ns = o->backoff_ns ? 2 * o->backoff_ns : BACKOFF_FIRST_NS;
-		if (o->backoff_ns > BACKOFF_LAST_NS)
-			o->backoff_ns = BACKOFF_LAST_NS;
-	}
+	o->backoff_ns = o->b.cause == GW_CAUSE_ASLEEP ? ASLEEP_RETRY_NS
+						      : backend_backoff_ns(o->backoff_ns);
 	o->retry_ns = now + o->backoff_ns;
 }
 

@@ -157,17 +157,18 @@ static void parse_fdinfo(char *text, struct client *c)
 	}
 }
 
-static bool is_known(struct holder *h, const struct client *c)
+/* Notes the id of a client. Returns false if it was noted before, or if there is no room. */
+static bool note_client(struct holder *h, const struct client *c)
 {
 	if (!c->has_id)
-		return false;
+		return true;
 	for (unsigned i = 0; i < h->known_count; i++)
 		if (h->known_ids[i] == c->id)
-			return true;
+			return false;
 	if (h->known_count == CLIENTS_MAX)
-		return true;
+		return false;
 	h->known_ids[h->known_count++] = c->id;
-	return false;
+	return true;
 }
 
 /* Gets the client's memory on the board. Returns false if the driver does not report it. */
@@ -187,7 +188,7 @@ static void add_client(void *arg, const struct client *c)
 	uint64_t bytes;
 
 	h->found = true;
-	if (is_known(h, c))
+	if (!note_client(h, c))
 		return;
 	h->usage.type |= (c->busy_compute ? GW_PROCESS_COMPUTE : 0u) |
 			 (c->busy_other ? GW_PROCESS_GRAPHICS : 0u);

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #define NONE          GW_QUANTITIES
-#define HZ_PER_MHZ    1e6
 #define CAP_SYS_ADMIN 21
 
 static const struct manage_info infos[MANAGE_WHATS] = {
@@ -58,15 +57,15 @@ void manage_text(enum manage_what what, const double v[2], char *out, size_t siz
 		snprintf(out, size, "%.0f corrected and %.0f uncorrected errors", v[0], v[1]);
 		break;
 	default:
-		snprintf(out, size, "%.10g MHz to %.10g MHz", v[0] / HZ_PER_MHZ,
-			 v[1] / HZ_PER_MHZ);
+		snprintf(out, size, "%.10g MHz to %.10g MHz", v[0] / MANAGE_HZ_PER_MHZ,
+			 v[1] / MANAGE_HZ_PER_MHZ);
 	}
 }
 
 bool manage_same(enum manage_what what, const double a[2], const double b[2])
 {
 	double step = what == MANAGE_POWER_LIMIT ? 1e-3
-		      : infos[what].values == 2  ? HZ_PER_MHZ
+		      : infos[what].values == 2  ? MANAGE_HZ_PER_MHZ
 						 : 1;
 	unsigned n = infos[what].values == 1 ? 1 : 2;
 
@@ -186,7 +185,7 @@ static void refuse_bounds(struct manage_job *job, double low, double high)
 {
 	const struct manage_info *i = &infos[job->o.what];
 	bool clocks = i->values == 2;
-	double unit = clocks ? HZ_PER_MHZ : 1;
+	double unit = clocks ? MANAGE_HZ_PER_MHZ : 1;
 	char value[64];
 
 	manage_text(job->o.what, job->target, value, sizeof(value));
@@ -203,7 +202,7 @@ static void check_value(struct manage_job *job, const struct device *d)
 	const double *v = job->target;
 
 	if (i->values == 2 && isnan(low))
-		low = HZ_PER_MHZ;
+		low = MANAGE_HZ_PER_MHZ;
 	for (unsigned k = 0; k < i->values; k++)
 		if (!isfinite(v[k]) || v[k] < 0 || v[k] > 4e12)
 			manage_refuse(&job->r, -GW_E_ARG, "use a number that is not negative",

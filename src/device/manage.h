@@ -15,6 +15,8 @@
 
 struct root;
 
+#define MANAGE_HZ_PER_MHZ 1e6 /* drivers take clocks in MHz */
+
 enum manage_what {
 	MANAGE_PERSISTENCE,  /* 0 or 1 */
 	MANAGE_POWER_LIMIT,  /* watts */

@@ -17,9 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BACKOFF_FIRST_NS NS_PER_S
-#define BACKOFF_LAST_NS  (60 * NS_PER_S)
-
 const char nvml_symbol[CALL_COUNT][NVML_SYMBOL_SIZE] = {
 #define N(name, symbol, args) #symbol,
 	NVML_CALLS(N)
@@ -527,9 +524,7 @@ static void retry_later(struct device *d, uint64_t now)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 
-	nd->backoff_ns = nd->backoff_ns ? 2 * nd->backoff_ns : BACKOFF_FIRST_NS;
-	if (nd->backoff_ns > BACKOFF_LAST_NS)
-		nd->backoff_ns = BACKOFF_LAST_NS;
+	nd->backoff_ns = backend_backoff_ns(nd->backoff_ns);
 	nd->retry_ns = now + nd->backoff_ns;
 }
 

@@ -8,8 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#define HZ_PER_MHZ 1e6
-#define VOLATILE   0 /* ECC counters since the driver was loaded */
+#define VOLATILE 0 /* ECC counters since the driver was loaded */
 
 /* The calls for each setting. CALL_COUNT means that there is no such call. */
 static const struct {
@@ -148,7 +147,7 @@ static abi_return set_power_limit(struct device *d, double watts, enum nvml_call
 
 static uint32_t nvml_mhz(double hertz)
 {
-	return (uint32_t)lround(hertz / HZ_PER_MHZ);
+	return (uint32_t)lround(hertz / MANAGE_HZ_PER_MHZ);
 }
 
 static abi_return set_value(struct device *d, enum manage_what what, const double v[2],

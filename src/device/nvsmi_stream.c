@@ -10,13 +10,11 @@
 #include <string.h>
 #include <time.h>
 
-#define INTERVAL_MS    "100"
-#define SILENCE_NS     (10 * NVSMI_INTERVAL_NS)
-#define FIRST_RETRY_NS NS_PER_S
-#define LAST_RETRY_NS  (60 * NS_PER_S)
-#define TRUSTED_LINES  10 /* A process that ends after this many lines is restarted soon. */
-#define STAMP_LENGTH   23
-#define ZONE_US        (15 * 60 * INT64_C(1000000))
+#define INTERVAL_MS   "100"
+#define SILENCE_NS    (10 * NVSMI_INTERVAL_NS)
+#define TRUSTED_LINES 10 /* A process that ends after this many lines is restarted soon. */
+#define STAMP_LENGTH  23
+#define ZONE_US       (15 * 60 * INT64_C(1000000))
 
 /* The pipe holds one minute of lines from eight GPUs. nvidia-smi blocks when the pipe is full.
  * A larger pipe would have no use: nvidia-smi would only sample the GPUs for longer while
@@ -29,7 +27,6 @@ enum { STAMP = NVSMI_IDS, POWER, INSTANT, FIELDS };
 void nvsmi_stream_init(struct nvsmi_stream *s)
 {
 	memset(s, 0, sizeof(*s));
-	s->backoff_ns = FIRST_RETRY_NS;
 }
 
 const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more)
@@ -63,10 +60,10 @@ void nvsmi_stream_stop(struct nvsmi_stream *s)
 static void stop_and_delay(struct nvsmi_stream *s, uint64_t now_ns)
 {
 	if (s->lines >= TRUSTED_LINES)
-		s->backoff_ns = FIRST_RETRY_NS;
+		s->backoff_ns = 0;
 	nvsmi_stream_stop(s);
+	s->backoff_ns = backend_backoff_ns(s->backoff_ns);
 	s->retry_ns = now_ns + s->backoff_ns;
-	s->backoff_ns = 2 * s->backoff_ns < LAST_RETRY_NS ? 2 * s->backoff_ns : LAST_RETRY_NS;
 }
 
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,

@@ -17,7 +17,6 @@
 
 #define NS          INT64_C(1000000000)
 #define PARENTS_MAX 64
-#define ID_SHOWN    12 /* number of digits to which a container id is shortened */
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD of the kernel */
 
@@ -393,7 +392,7 @@ static const char *container_in(char *name, const char *parent)
 	bool scope = cut_suffix(name, ".scope");
 
 	if (found) {
-		name[found - name + ID_SHOWN] = '\0';
+		name[found - name + WORKLOAD_ID_SHOWN] = '\0';
 		return found;
 	}
 	if ((found = proc_after(name, "lxc.payload.")))

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ID_DIGITS 64 /* hexadecimal digits of a container id */
-
 /* Whether the path of a control group contains the name of a workload or only its id. */
 enum name_source { NAME_PATH, NAME_ID };
 
@@ -39,7 +37,8 @@ bool workload_is_named(const struct workload *w)
 	const char *slash = strchr(w->id, '/');
 
 	return kinds[w->kind].name == NAME_PATH ||
-	       (strcmp(w->name, slash ? slash + 1 : w->id) != 0 && strlen(w->part) < ID_DIGITS);
+	       (strcmp(w->name, slash ? slash + 1 : w->id) != 0 &&
+		strlen(w->part) < WORKLOAD_ID_DIGITS);
 }
 
 struct component {
@@ -166,11 +165,11 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	size_t before, i = 0;
 
 	cut_suffix(&c, ".scope");
-	if (c.n < ID_DIGITS)
+	if (c.n < WORKLOAD_ID_DIGITS)
 		return NULL;
-	before = c.n - ID_DIGITS;
+	before = c.n - WORKLOAD_ID_DIGITS;
 	id = c.p + before;
-	for (size_t k = 0; k < ID_DIGITS; k++)
+	for (size_t k = 0; k < WORKLOAD_ID_DIGITS; k++)
 		if (!isxdigit((unsigned char)id[k]))
 			return NULL;
 	/* The kind for "...:cri-containerd:ID" and for most ids without a prefix. */
@@ -223,7 +222,7 @@ static void pod_found(struct component uid, struct component container, struct w
 	for (char *p = w->id; *p; p++)
 		*p = *p == '_' ? '-' : *p; /* in the name of a slice, '-' separates levels */
 	if (id)
-		snprintf(w->part, sizeof(w->part), "%.*s", ID_DIGITS, id);
+		snprintf(w->part, sizeof(w->part), "%.*s", WORKLOAD_ID_DIGITS, id);
 }
 
 /* Reads "[PARENT-]kubepods[-QOS]-podUID.slice", optionally followed by ":cri-containerd:ID".
@@ -324,7 +323,7 @@ static bool find_container(const struct place *p, struct workload *w)
 	if (!id)
 		return false;
 	w->kind = kind;
-	set_id(w, p->user, (struct component){ id, ID_DIGITS });
+	set_id(w, p->user, (struct component){ id, WORKLOAD_ID_DIGITS });
 	return true;
 }
 

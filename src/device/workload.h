@@ -49,10 +49,13 @@ struct workload {
  * hides the groups above. */
 void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 
+#define WORKLOAD_ID_DIGITS 64 /* hexadecimal digits of a container id */
+#define WORKLOAD_ID_SHOWN  12 /* digits to which such an id is shortened */
+
 /* Finds the container in one component of a path, such as "docker-ID.scope". The names that
  * container runtimes use are known only here. n is the length of the component. `above` is a
  * group above it, such as "docker", which determines the kind of an id without a prefix. Returns
- * the start of the 64 digits of the id and sets *ret_kind, or returns NULL. A process that only
+ * the start of the digits of the id and sets *ret_kind, or returns NULL. A process that only
  * monitors a container (conmon) is not inside the container. */
 const char *workload_container_id(const char *component, size_t n, const char *above,
 				  enum workload_kind *ret_kind);

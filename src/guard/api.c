@@ -17,9 +17,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* The kernel stores at most this many bytes of the name of a process. */
-#define NAME_MAX_BYTES 15
-
 /* The public enums have the same numbers as the internal ones. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
 SAME(GW_WORKER_RECONCILE, STATE_RECONCILE);
@@ -165,13 +162,13 @@ static int take_names(struct gw_ctx *ctx, struct policy *p, const char *const *n
 			return context_fail(ctx, -GW_E_ARG,
 					    "the %s list of gw_guard_options has an empty name",
 					    word);
-		if (shortest_match(*names) > NAME_MAX_BYTES)
+		if (shortest_match(*names) > SCENE_NAME_BYTES)
 			return context_fail(
 				ctx, -GW_E_ARG,
 				"the %s list of gw_guard_options has \"%.64s\", which "
 				"can never match: it is longer than the %d bytes of a "
 				"name that the kernel stores",
-				word, *names, NAME_MAX_BYTES);
+				word, *names, SCENE_NAME_BYTES);
 		if (p->rules == POLICY_RULES)
 			return context_fail(
 				ctx, -GW_E_SIZE,

@@ -15,11 +15,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* The driver lists a process 0.1 to 0.3 s after the process opens the device. So scenes are
- * taken often for one second. */
-#define AFTER_OPEN_NS NS_PER_S
-#define OFTEN_NS      (50 * NS_PER_MS) /* time between these scenes */
-
 #define REPORTS 32 /* maximum number of decisions that are reported per round */
 
 static uint64_t now_ns(const struct gw_guard *g)
@@ -87,26 +82,25 @@ static struct gpu_health *health_of_gpu(struct guard_api_health *h, const char *
 	return p;
 }
 
-static void read_device(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
+static void read_device(struct guard_api_health *h, struct gpu_health *p, uint64_t now_ns)
 {
-	struct gpu_health *p = health_of_gpu(h, uuid);
-
-	for (unsigned i = 0; p && i < gw_snapshot_device_count(h->snap); i++) {
+	for (unsigned i = 0; i < gw_snapshot_device_count(h->snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(h->snap, i);
 		const char *is = gw_device_text(d, GW_T_UUID);
 
-		if (!is || strcmp(is, uuid) != 0)
+		if (!is || strcmp(is, p->uuid) != 0)
 			continue;
 		health_read(p->health, d, now_ns);
 		p->due_ns = now_ns + health_interval_ns(p->health);
 	}
 }
 
-static bool is_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
+/* Returns the entry of a GPU, which is added if it is missing; NULL: it is not due. */
+static struct gpu_health *get_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
 {
 	struct gpu_health *p = health_of_gpu(h, uuid);
 
-	return p && now_ns >= p->due_ns;
+	return p && now_ns >= p->due_ns ? p : NULL;
 }
 
 /* Reads the health of those GPUs in s that are due. It calls the driver, so the caller must not
@@ -114,15 +108,17 @@ static bool is_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns
 static void guard_api_health_read(struct guard_api_health *h, const struct scene *s,
 				  uint64_t now_ns)
 {
-	bool due = false;
+	struct gpu_health *due = NULL;
 
-	for (unsigned i = 0; i < s->gpus; i++)
-		due = due || is_due(h, s->gpu[i].uuid, now_ns);
+	for (unsigned i = 0; !due && i < s->gpus; i++)
+		due = get_due(h, s->gpu[i].uuid, now_ns);
 	if (!due || gw_snapshot_take(h->snap, GW_TIERS_COMMON) != 0)
 		return;
-	for (unsigned i = 0; i < s->gpus; i++)
-		if (is_due(h, s->gpu[i].uuid, now_ns))
-			read_device(h, s->gpu[i].uuid, now_ns);
+	for (unsigned i = 0; i < s->gpus; i++) {
+		due = get_due(h, s->gpu[i].uuid, now_ns);
+		if (due)
+			read_device(h, due, now_ns);
+	}
 }
 
 /* Passes the last readings to the guard. */
@@ -353,12 +349,9 @@ static void observe_now(struct gw_guard *g)
 
 static void report_decision(struct gw_guard *g, const struct guard_decision *d)
 {
-	char text[700];
+	char text[GUARD_DECISION_TEXT];
 
-	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
-		 d->dry ? "(nothing is done) " : "", g->policy.worker[0].name,
-		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
-		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	guard_decision_text(d, g->policy.worker[0].name, "nothing is done", text);
 	g->options.decided(g->options.arg, &(struct gw_guard_decision){
 						   .mono_ns = d->mono_ns,
 						   .from = (enum gw_worker_state)d->from,
@@ -401,8 +394,8 @@ static uint64_t earliest_wake(const struct gw_guard *g, uint64_t due_ns, uint64_
 {
 	uint64_t waits = scene_builder_trigger_due_ns(g->observer.builder);
 
-	if (now < g->observer.often_until_ns && due_ns > now + OFTEN_NS)
-		due_ns = now + OFTEN_NS;
+	if (now < g->observer.often_until_ns && due_ns > now + SCENE_BUILDER_OFTEN_NS)
+		due_ns = now + SCENE_BUILDER_OFTEN_NS;
 	return waits && waits < due_ns ? waits : due_ns;
 }
 
@@ -422,7 +415,7 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	if (fd[1].fd >= 0 &&
 	    (fd[1].revents || scene_builder_trigger_due_ns(g->observer.builder)) &&
 	    scene_builder_triggered(g->observer.builder)) {
-		g->observer.often_until_ns = now_ns(g) + AFTER_OPEN_NS;
+		g->observer.often_until_ns = now_ns(g) + SCENE_BUILDER_AFTER_OPEN_NS;
 		g->observer.due_ns = 0;
 	} else if (often && now_ns(g) >= until) {
 		g->observer.due_ns = 0;

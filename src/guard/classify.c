@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_MAX_BYTES 15 /* longest process name in the kernel */
-#define ID_SHOWN       12 /* number of digits of a container id in scene_process.container */
-
 enum {
 	RULE_PATTERNS,
 	WORKER_PATTERNS = POLICY_RULES,
@@ -196,16 +193,16 @@ static bool glob(const char *pattern, const char *text)
 
 bool classify_name_fits(const char *pattern, const char *name)
 {
-	char cut[NAME_MAX_BYTES + 1];
+	char cut[SCENE_NAME_BYTES + 1];
 
 	if (!*name)
 		return false;
 	if (glob(pattern, name))
 		return true;
-	if (strlen(pattern) <= NAME_MAX_BYTES || strcspn(pattern, "*?[") < NAME_MAX_BYTES)
+	if (strlen(pattern) <= SCENE_NAME_BYTES || strcspn(pattern, "*?[") < SCENE_NAME_BYTES)
 		return false;
-	memcpy(cut, pattern, NAME_MAX_BYTES);
-	cut[NAME_MAX_BYTES] = '\0';
+	memcpy(cut, pattern, SCENE_NAME_BYTES);
+	cut[SCENE_NAME_BYTES] = '\0';
 	return strcmp(cut, name) == 0;
 }
 
@@ -270,9 +267,9 @@ static bool container_fits(const struct policy_match *m, const char *url,
 
 	if (!n || container_is_pretended(m, url, p->cgroup))
 		return false;
-	if (strlen(has) == ID_SHOWN && !has[strspn(has, digits)] &&
+	if (strlen(has) == WORKLOAD_ID_SHOWN && !has[strspn(has, digits)] &&
 	    !wanted[strspn(wanted, digits)])
-		return strncmp(wanted, has, n < ID_SHOWN ? n : ID_SHOWN) == 0;
+		return strncmp(wanted, has, n < WORKLOAD_ID_SHOWN ? n : WORKLOAD_ID_SHOWN) == 0;
 	return strcmp(wanted, has) == 0;
 }
 

@@ -1,5 +1,6 @@
-/* The names of states, reasons and results, the queue of decisions, and the time of a worker's
- * next change. If too many decisions are not fetched, the oldest are dropped. */
+/* The names of states, reasons and results, sentences about decisions and modes, the queue of
+ * decisions, and the time of a worker's next change. If too many decisions are not fetched, the
+ * oldest are dropped. */
 #include "guard_internal.h"
 
 #include <math.h>
@@ -76,7 +77,6 @@ const char *guard_block_text(enum guard_block b)
 		[BLOCK_HOST] = "too little host memory is free",
 		[BLOCK_GONE] = "its process does not run",
 		[BLOCK_DEMAND] = "another process needs its GPU",
-		[BLOCK_TURN] = "another worker returns first",
 		[BLOCK_BUSY] = "it has not finished its last order",
 		[BLOCK_NEVER] = "resume is \"never\" in its configuration",
 	};
@@ -129,6 +129,24 @@ void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 		text_fit(out, size, "no command line matches %.120s", m->command);
 	else
 		text_fit(out, size, "no process was found");
+}
+
+void guard_decision_text(const struct guard_decision *d, const char *worker, const char *dry,
+			 char out[static GUARD_DECISION_TEXT])
+{
+	text_fit(out, GUARD_DECISION_TEXT, "%s%s%sworker %s: %s to %s%s%s%s%s%s",
+		 d->dry ? "(" : "", d->dry ? dry : "", d->dry ? ") " : "", worker,
+		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
+		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+}
+
+void guard_mode_text(const struct guard_mode_set *m, char *out, size_t size)
+{
+	text_fit(
+		out, size,
+		"The mode was set to %s at run time by %s at %s; the configuration says %s. To "
+		"use the configured mode again, run gpuward guard mode config.",
+		m->mode, m->who, m->time_utc, m->configured);
 }
 
 static uint64_t later(uint64_t a, uint64_t b)

@@ -48,7 +48,6 @@
 #define LEAST_NS     (2 * NS_PER_S)   /* an order to evict gets at least this time */
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is used again after it answered this long */
-#define BLIND_ERRORS 10               /* with more errors in a row than this, a GPU is blind */
 #define CLEAN_SCENES 3          /* a GPU is no longer blind after this many good readings */
 #define SLACK_BYTES  (64 * MIB) /* a smaller change of memory is ignored */
 
@@ -65,8 +64,8 @@ struct guard_gpu {
 	char uuid[96];
 	int at; /* position of the GPU in the last scene; -1: not in the scene */
 	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
-	bool blind; /* more than BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
-	bool lost;  /* it was missing or lost, until it answers for WELL_NS; may be blind too */
+	bool blind; /* more than SCENE_BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
+	bool lost; /* it was missing or lost, until it answers for WELL_NS; may be blind too */
 	unsigned clean;   /* good readings in a row; 0: the last reading was bad */
 	uint64_t well_ns; /* since when the readings are good; 0: the last one was bad */
 	bool seen;        /* the GPU was in a scene since the start */
@@ -106,9 +105,9 @@ struct worker_observed {
 	bool roots_recorded;
 	bool match_changed; /* a new match is configured and has not found the worker yet */
 	uint64_t seen_ns;   /* when a process of the worker was last found; 0: never */
-	/* the driver reports no bytes for the worker's processes; bytes is the used memory of
-	 * its GPUs that no other process holds */
-	bool by_device;
+	/* set of GPUs on which the driver reports no bytes for a process of the worker; held[]
+	 * is the used memory of such a GPU that no other process holds */
+	uint64_t by_device;
 	/* sets of GPUs: where the worker may be, and where it last was */
 	uint64_t gpus, home;
 	uint64_t bytes, held[SCENE_GPUS]; /* bytes of the worker: in total, and per GPU */
@@ -289,8 +288,9 @@ enum worker_condition {
 /* What was reported about the worker, and what the next decision must report. */
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
-	/* rule and evidence of the last decision. If a hold masks a reason, the first cause_at
-	 * characters of the evidence name the reason; the reason's own evidence follows. */
+	/* rule and evidence of the last decision; while a return is blocked, the evidence of the
+	 * last check. If a hold masks a reason, the first cause_at characters of the evidence
+	 * name the reason; the reason's own evidence follows. */
 	char rule[64], evidence[240];
 	unsigned cause_at;
 	uint32_t masked; /* reasons that were reported as masked by a hold */
@@ -505,8 +505,8 @@ enum step guard_step_verify(struct guard *g, struct guard_worker *w);
 /* Continues with the next level, or with STAGE_STUCK. */
 void guard_unload_failed(struct guard *g, struct guard_worker *w, const char *why);
 
-/* Returns a clause that says why a return is blocked. NULL for BLOCK_ROOM and BLOCK_ENDPOINT:
- * the caller writes figures or a message instead. */
+/* Returns a clause that says why a return is blocked. NULL for BLOCK_ROOM, BLOCK_TURN and
+ * BLOCK_ENDPOINT: the caller writes figures, a name or a message instead. */
 const char *guard_block_text(enum guard_block b);
 /* Begins the return of a worker if all checks pass. stuck: its memory is not free. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck);

@@ -17,6 +17,20 @@ enum guard_dry {
 };
 const char *guard_dry_name(unsigned d); /* "mode", ...; NULL for DRY_NOT */
 
+/* Writes a decision as a sentence. A decision that is only reported begins with `dry` in
+ * parentheses. */
+#define GUARD_DECISION_TEXT 700
+void guard_decision_text(const struct guard_decision *d, const char *worker, const char *dry,
+			 char out[static GUARD_DECISION_TEXT]);
+
+/* A mode that a person set while the service ran. */
+struct guard_mode_set {
+	const char *mode, *who, *time_utc;
+	const char *configured; /* the mode of the configuration */
+};
+/* Writes a sentence about this mode, and how to use the configured mode again. */
+void guard_mode_text(const struct guard_mode_set *m, char *out, size_t size);
+
 struct guard_status { /* status of one worker, for the HTTP API and the page */
 	enum guard_state state;
 	uint32_t mask; /* set of the reasons that hold */

@@ -36,7 +36,7 @@ static void observe_gpu(struct guard *g, struct guard_gpu *u)
 	else if (!u->missing_ns)
 		u->missing_ns = g->now_ns;
 	u->clean = good ? u->clean + 1 : 0;
-	if (n && (n->health == SCENE_BLIND || n->errors > BLIND_ERRORS))
+	if (n && (n->health == SCENE_BLIND || n->errors > SCENE_BLIND_ERRORS))
 		u->blind = true;
 	else if (u->clean >= CLEAN_SCENES)
 		u->blind = false;
@@ -167,12 +167,12 @@ static void add_process(struct guard *g, struct guard_worker *w, const struct sc
 	w->observed.home |= UINT64_C(1) << slot;
 	if (gpu_is_stale(&g->gpu[slot]))
 		return;
-	if (p->bytes_known) {
+	if (p->bytes_known && !has(w->observed.by_device, (unsigned)slot))
 		w->observed.held[slot] += p->bytes;
+	if (p->bytes_known)
 		return;
-	}
 	others = others_on(g, p->gpu, (int)worker_number(g, w));
-	w->observed.by_device = true;
+	w->observed.by_device |= UINT64_C(1) << slot;
 	w->observed.held[slot] =
 		u->memory_known && u->used_bytes > others ? u->used_bytes - others : 0;
 }
@@ -226,7 +226,7 @@ static void observe_worker(struct guard *g, struct guard_worker *w)
 	const uint64_t home = o->home;
 
 	o->home = 0;
-	o->by_device = false;
+	o->by_device = 0;
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!gpu_is_stale(&g->gpu[i]))
 			o->held[i] = 0;

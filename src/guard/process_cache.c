@@ -47,7 +47,7 @@ void pidfd_set_poll(struct pidfd_set *a)
 	a->at = 0;
 }
 
-bool pidfd_set_has(struct pidfd_set *a, struct proc_id id)
+bool pidfd_set_keep(struct pidfd_set *a, struct proc_id id)
 {
 	for (unsigned n = 0; n < a->count; n++, a->at++) {
 		if (a->at >= a->count)
@@ -64,7 +64,7 @@ void pidfd_set_add(struct pidfd_set *a, struct proc_id id)
 {
 	int fd;
 
-	if (!a->root->real || a->count == PIDFD_SET_MAX || pidfd_set_has(a, id))
+	if (!a->root->real || a->count == PIDFD_SET_MAX || pidfd_set_keep(a, id))
 		return;
 	(void)proc_open(a->root, id, &fd);
 	if (fd < 0)
@@ -316,7 +316,7 @@ static bool is_stale(const struct process_cache *c, const struct cached_process 
 
 static bool is_same_process(const struct process_cache *c, const struct cached_process *e)
 {
-	return (c->pidfds && pidfd_set_has(c->pidfds, e->listed)) ||
+	return (c->pidfds && pidfd_set_keep(c->pidfds, e->listed)) ||
 	       proc_lives(c->root, e->listed.pid, e->listed.start_ticks) > 0;
 }
 

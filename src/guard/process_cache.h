@@ -31,24 +31,24 @@ struct pidfd_set {
 	struct pollfd fd[PIDFD_SET_MAX];
 	struct {
 		struct proc_id id;
-		/* pidfd_set_has() asked for the process since the last pidfd_set_poll() */
+		/* pidfd_set_keep() was called for it since the last pidfd_set_poll() */
 		bool wanted;
 	} of[PIDFD_SET_MAX];
 	unsigned count;
-	unsigned at; /* position where pidfd_set_has() begins to search */
+	unsigned at; /* position where pidfd_set_keep() begins to search */
 };
 
 /* Borrows root. */
 void pidfd_set_init(struct pidfd_set *a, const struct root *root);
 void pidfd_set_done(struct pidfd_set *a);
 
-/* Removes processes that have ended, and processes for which pidfd_set_has() was not called
+/* Removes processes that have ended, and processes for which pidfd_set_keep() was not called
  * since the last call of this function. */
 void pidfd_set_poll(struct pidfd_set *a);
 
-/* True if the process lived at the last pidfd_set_poll(). False also if the process is not in
- * the set. */
-bool pidfd_set_has(struct pidfd_set *a, struct proc_id id);
+/* Keeps the process in the set at the next pidfd_set_poll(). Returns true if it lived at the
+ * last one; false also if it is not in the set. */
+bool pidfd_set_keep(struct pidfd_set *a, struct proc_id id);
 
 /* Adds a process, if possible. */
 void pidfd_set_add(struct pidfd_set *a, struct proc_id id);

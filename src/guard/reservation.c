@@ -161,25 +161,31 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	}
 }
 
+/* Ends a reservation. A worker that no other one marks no longer counts as leaving for one. */
 static void reservation_end(struct guard *g, unsigned i)
 {
 	g->reservation[i].id = 0;
-	for (unsigned k = 0; k < g->workers; k++)
-		g->worker[k].reasons.reservations &= ~BIT(i);
+	for (unsigned k = 0; k < g->workers; k++) {
+		struct worker_reasons *r = &g->worker[k].reasons;
+
+		r->reservations &= ~BIT(i);
+		if (!r->reservations)
+			r->mask &= ~BIT(REASON_RESERVED);
+	}
 }
 
 void guard_update_reservations(struct guard *g)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].promised = 0;
-	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
-		struct reservation *r = &g->reservation[i];
-
-		if (r->id && r->until_ns <= g->now_ns)
+	/* All expired reservations end first, because a worker that only an expired one marks
+	 * must get the mark of a reservation that lasts. */
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
+		if (g->reservation[i].id && g->reservation[i].until_ns <= g->now_ns)
 			reservation_end(g, i);
-		if (r->id)
-			reservation_mark(g, r, i);
-	}
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
+		if (g->reservation[i].id)
+			reservation_mark(g, &g->reservation[i], i);
 }
 
 /* Returns the GPU on which the most unreserved memory can become free. */

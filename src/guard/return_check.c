@@ -18,9 +18,10 @@ static bool waits_to_return(const struct guard *g, const struct guard_worker *o)
 	       (b->request != RESUME_NOT_REQUESTED || o->policy->resume != RESUME_NEVER);
 }
 
-/* True if another worker must return first. On each GPU one worker returns at a time, the
- * highest priority first. */
-static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
+/* Returns a worker that must return before w; NULL: there is none. On each GPU one worker
+ * returns at a time, the highest priority first. */
+static const struct guard_worker *returns_first(const struct guard *g,
+						const struct guard_worker *w)
 {
 	bool after = false;
 
@@ -34,9 +35,23 @@ static bool is_not_its_turn(const struct guard *g, const struct guard_worker *w)
 		if (!(o->observed.gpus & w->observed.gpus))
 			continue;
 		if (worker_is_coming_back(o) || (after && waits_to_return(g, o)))
-			return true;
+			return o;
 	}
-	return false;
+	return NULL;
+}
+
+/* True if the last decision about the worker says why it cannot return. */
+static bool reported_blocked(const struct guard_worker *w)
+{
+	return w->backoff.blocked && !strcmp(w->report.rule, "resume_blocked");
+}
+
+static void turn_text(const struct guard_worker *first, char *out, size_t size)
+{
+	const bool waits = reported_blocked(first) && !worker_is_coming_back(first);
+
+	text_fit(out, size, "worker %.40s returns first%s%.100s%s", first->policy->name,
+		 waits ? " (" : "", waits ? first->report.evidence : "", waits ? ")" : "");
 }
 
 /* Returns the bytes that other returning workers have not allocated yet. Returns 0 unless the
@@ -131,28 +146,33 @@ static uint32_t check_return(const struct guard *g, const struct guard_worker *w
 			     size_t size)
 {
 	const uint64_t host = g->scene.host_free_bytes;
+	const struct guard_worker *first = returns_first(g, w);
 	const bool fails[GUARD_BLOCKS] = {
 		[BLOCK_BACKOFF] = g->now_ns < w->backoff.resume_ns,
 		[BLOCK_HOST] = host && host < host_need(w),
 		[BLOCK_GONE] =
 			!worker_is_present(w) && !worker_is_moved(w) && !w->policy->managed,
 		[BLOCK_DEMAND] = w->demand.pressing && worker_heeds_demand(w),
-		[BLOCK_TURN] = is_not_its_turn(g, w),
+		[BLOCK_TURN] = first != NULL,
 		[BLOCK_BUSY] = worker_has_order(w),
 		[BLOCK_NEVER] = w->policy->resume == RESUME_NEVER &&
 				w->backoff.request == RESUME_NOT_REQUESTED,
 	};
-	char room[160] = "";
+	char room[160] = "", turn[170] = "";
 	uint32_t bad = check_gpus(g, w, room, sizeof(room));
 	size_t len = 0;
 
+	if (first)
+		turn_text(first, turn, sizeof(turn));
 	out[0] = '\0';
 	for (unsigned i = 0; i < GUARD_BLOCKS; i++) {
 		bad |= fails[i] ? BIT(i) : 0;
 		if (!(bad & BIT(i)))
 			continue;
 		text_fit(out + len, size - len, "%s%s", len ? "; " : "",
-			 i == BLOCK_ROOM ? room : guard_block_text(i));
+			 i == BLOCK_ROOM   ? room
+			 : i == BLOCK_TURN ? turn
+					   : guard_block_text(i));
 		len += strlen(out + len);
 	}
 	return bad;
@@ -167,7 +187,7 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one. Waits for a new scene, because only a new scene shows whether there is room; but
+ * last one; otherwise only the status of the worker gets the new figures and names. Waits for a new scene, because only a new scene shows whether there is room; but
  * does not wait when the service ends. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
@@ -183,8 +203,11 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
 	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
 		b->request = RESUME_REQUESTED;
-	if (bad && bad == b->blocked)
+	if (bad && bad == b->blocked) {
+		if (reported_blocked(w))
+			text_fit(w->report.evidence, sizeof(w->report.evidence), "%s", why);
 		return STEP_WAIT;
+	}
 	if (!bad && b->blocked == BIT(BLOCK_ENDPOINT)) { /* try again without a report */
 		worker_set_returning(g, w, STAGE_LOAD, returns_from(w, stuck));
 		w->report.state = STATE_RESUME;

@@ -12,14 +12,16 @@
 
 struct buf;
 
-#define SCENE_GPUS      64
-#define SCENE_PROCESSES 1024
-#define SCENE_ANCESTORS 12
-#define SCENE_ROOTS     128
+#define SCENE_GPUS         64
+#define SCENE_PROCESSES    1024
+#define SCENE_ANCESTORS    12
+#define SCENE_ROOTS        128
+#define SCENE_BLIND_ERRORS 10 /* after more failed readings in a row, a GPU is blind */
+#define SCENE_NAME_BYTES   15 /* longest name of a process (comm) in the kernel */
 
 enum scene_health {
 	SCENE_OK,
-	SCENE_BLIND,  /* more than SCENE_BUILDER_BLIND readings in a row failed */
+	SCENE_BLIND,  /* more than SCENE_BLIND_ERRORS readings in a row failed */
 	SCENE_HUNG,   /* a driver call has not returned */
 	SCENE_LOST,   /* the driver reports that the GPU is gone */
 	SCENE_ASLEEP, /* the kernel suspended the GPU; it is not read, because that wakes it */
@@ -66,8 +68,8 @@ struct scene_process {
 	/* the path of the program cannot be read, so the process may be a worker that was not
 	 * found */
 	bool veiled;
-	char name[16];      /* the kernel's name (comm) */
-	char exe[160];      /* path of the program; "": unknown */
+	char name[SCENE_NAME_BYTES + 1]; /* the kernel's name (comm) */
+	char exe[160];                   /* path of the program; "": unknown */
 	char command[160];  /* the arguments, joined with blanks and cut; "": unknown */
 	char cgroup[160];   /* path of the control group; "": unknown */
 	char container[64]; /* id of the container; "": none */

@@ -10,12 +10,16 @@
 
 #include "classify.h"
 
+#include "base/clock.h"
 #include "base/proc_id.h"
 
 struct gw_ctx;
 struct scene_builder;
 
-#define SCENE_BUILDER_BLIND 10 /* a GPU with more errors in a row than this is SCENE_BLIND */
+/* The driver lists a process 0.1 to 0.3 s after the process opened a GPU. So scenes are built
+ * often for a while after an event of scene_builder_triggered(). */
+#define SCENE_BUILDER_AFTER_OPEN_NS NS_PER_S
+#define SCENE_BUILDER_OFTEN_NS      (50 * NS_PER_MS) /* time between these scenes */
 
 /* Borrows ctx and p. ctx should have a deadline: without one, a hanging driver blocks
  * scene_builder_take(). Returns 0 or -GW_E_NOMEM. */
@@ -61,9 +65,8 @@ void scene_builder_stats(const struct scene_builder *b, struct scene_builder_sta
  * a GPU; -1: not available, so build scenes at intervals. When the descriptor is readable, call
  * scene_builder_triggered(), on one thread and not during scene_builder_take(). It reads all
  * events and returns whether to build a scene now. Events that follow within 20 to 100 ms wait
- * until scene_builder_trigger_due_ns() (monotonic; 0: none waits). The driver lists a program
- * 0.1 to 0.3 s after the program opened the GPU, so build scenes often for a second after an
- * event. */
+ * until scene_builder_trigger_due_ns() (monotonic; 0: none waits). Build a scene every
+ * SCENE_BUILDER_OFTEN_NS until SCENE_BUILDER_AFTER_OPEN_NS after an event. */
 int scene_builder_watch_fd(const struct scene_builder *b);
 /* True if the policy has a worker. Without a worker, no scene is urgent. */
 bool scene_builder_has_workers(const struct scene_builder *b);

@@ -136,7 +136,7 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 	else if (*errors < UINT32_MAX)
 		++*errors;
 	g->errors = *errors;
-	if (*errors > SCENE_BUILDER_BLIND && g->health == SCENE_OK)
+	if (*errors > SCENE_BLIND_ERRORS && g->health == SCENE_OK)
 		g->health = SCENE_BLIND;
 }
 

@@ -159,7 +159,7 @@ static bool lives(const struct worker_finder *f, const struct found *k)
 {
 	int alive;
 
-	if (pidfd_set_has(f->pidfds, k->id))
+	if (pidfd_set_keep(f->pidfds, k->id))
 		return true;
 	alive = proc_lives(f->root, k->id.pid, k->id.start_ticks);
 	if (alive > 0)
@@ -271,9 +271,9 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 	return process_cache_fingerprint(f->root, k->id.pid, &print) != 0 || print == k->print;
 }
 
-/* True if the process still runs the same program, or if the match also fits its new program or
- * name. */
-static bool still_fits(const struct worker_finder *f, unsigned worker, struct found *k)
+/* Returns true if the process still runs the same program, or if the match also fits its new
+ * program or name; then notes the new program. */
+static bool accept_program(const struct worker_finder *f, unsigned worker, struct found *k)
 {
 	struct scene_process p;
 	uint64_t print;
@@ -480,7 +480,7 @@ static bool owners_unchanged(const struct worker_finder *f, unsigned worker, str
 	bool same = port_owner_known(f->root, &t->at, t->owner_file);
 
 	for (unsigned i = 0; same && i < t->roots; i++)
-		same = has_owner_file(t, &t->root[i]) ? still_fits(f, worker, &t->root[i])
+		same = has_owner_file(t, &t->root[i]) ? accept_program(f, worker, &t->root[i])
 						      : is_same_program(f, &t->root[i]);
 	return same;
 }
@@ -617,7 +617,7 @@ static void check_roots(struct worker_finder *f, unsigned worker)
 		return;
 	t->checked_ns = f->now_ns;
 	for (unsigned i = t->roots; i-- > 0;)
-		if (!still_fits(f, worker, &t->root[i]))
+		if (!accept_program(f, worker, &t->root[i]))
 			demote_root(t, i);
 }
 

@@ -410,15 +410,15 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 static void say_chosen_mode(struct json *j, const struct guard_view *g)
 {
 	const struct guard_view_mode *m = g->mode;
-	char time[CLOCK_RFC3339_SIZE];
+	char time[CLOCK_RFC3339_SIZE], text[500];
 
 	if (!m || !m->chosen || m->mode == m->configured)
 		return;
 	clock_format_rfc3339(m->wall_ns, time);
-	explain_say(j,
-		    "The mode was set to %s at run time by %s at %s; the configuration says "
-		    "%s. To use the configured mode again, run gpuward guard mode config.",
-		    guard_modes[m->mode], m->who, time, guard_modes[m->configured]);
+	guard_mode_text(&(struct guard_mode_set){ guard_modes[m->mode], m->who, time,
+						  guard_modes[m->configured] },
+			text, sizeof(text));
+	explain_say(j, "%s", text);
 }
 
 static void say_history(struct json *j, const struct guard_status *s)

@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_S      300.0 /* used if the request has no ttl_s */
-#define POLL_NS    (20 * NS_PER_MS)
-#define WAIT_MOST  60.0
-#define BYTES_MOST 9.0e15
+#define TTL_S     300.0 /* used if the request has no ttl_s */
+#define POLL_NS   (20 * NS_PER_MS)
+#define WAIT_MOST 60.0
 
 struct reservation_request {
 	const char *gpu, *reason;
@@ -221,9 +220,9 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	    !json_request_number(b, "wait_s", &w->wait_s) ||
 	    !json_request_text(b, "reason", GUARD_REASON_MAX, &w->reason))
 		return false;
-	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
+	if (!(w->bytes >= 1 && w->bytes <= JSON_REQUEST_WHOLE_MOST))
 		json_request_wrong(b, "\"bytes\" is required and must be from 1 to %.0f",
-				   BYTES_MOST);
+				   JSON_REQUEST_WHOLE_MOST);
 	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
 		 !(w->ttl_s == 0 && w->pid > 0))
 		json_request_wrong(
@@ -235,7 +234,7 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 		json_request_wrong(b, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
 	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
 		json_request_wrong(b, "\"pid\" must be a process id");
-	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
+	else if (!(w->start_ticks >= 0 && w->start_ticks <= JSON_REQUEST_WHOLE_MOST))
 		json_request_wrong(b, "\"start_ticks\" must be a number, 0 or above");
 	else
 		return true;

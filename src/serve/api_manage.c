@@ -16,10 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define POLL_NS (10 * NS_PER_MS)
-/* Maximum time that a reply waits for the engine. The engine itself stops after a few
- * seconds. */
-#define MOST_NS  (60 * NS_PER_S)
+#define POLL_NS  (10 * NS_PER_MS)
 #define KEPT_MAX 1024
 
 #define RESET_WHY                                                                     \
@@ -340,7 +337,7 @@ static void start_order(const struct api *a, const struct request *q, struct rep
 						    : gw_strerror(ticket));
 		return;
 	}
-	*w = (struct wait){ *o, ticket, api_now(a) + MOST_NS };
+	*w = (struct wait){ *o, ticket, api_now(a) + MANAGE_DOC_WAIT_NS };
 	*q->memory = w;
 	reply_again(r, api_now(a) + POLL_NS);
 }

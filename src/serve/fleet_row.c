@@ -2,6 +2,8 @@
  * enough memory (fleet_fit()). */
 #include "fleet_parts.h"
 
+#include "base/text.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -22,19 +24,13 @@ struct node_index {
 	unsigned mask;
 };
 
-static unsigned hash_text(unsigned h, const char *s)
-{
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 16777619u;
-	return (h ^ 0xff) * 16777619u;
-}
-
 static struct fleet_node *find_node(struct fleet *f, struct node_index *x,
 				    const struct fleet_row *r, bool add)
 {
 	const char *cluster = fleet_row_label(r, "cluster"),
 		   *instance = fleet_row_label(r, "instance");
-	unsigned h = hash_text(hash_text(2166136261u, cluster), instance) & x->mask;
+	uint64_t hash = text_hash(TEXT_HASH_START, cluster, strlen(cluster) + 1);
+	unsigned h = (unsigned)text_hash(hash, instance, strlen(instance)) & x->mask;
 
 	for (; x->slot[h]; h = (h + 1) & x->mask) {
 		struct fleet_node *n = &f->node[x->slot[h] - 1];

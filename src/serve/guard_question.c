@@ -14,7 +14,6 @@
 
 #define SECONDS_STANDARD 10.0
 #define SECONDS_MOST     600.0
-#define BYTES_MOST       9.0e15
 #define GPUS_MOST        16
 #define PROCESSES_MOST   256
 /* Processes of the request without a pid get pids from here on. Linux has no pids above
@@ -104,8 +103,8 @@ static bool read_gpu(const struct json_doc *o, struct scene *s, const struct pla
 	if (!keys_known(o, keys, sizeof(keys) / sizeof(keys[0]), at) ||
 	    !read_text(o, "uuid", g->uuid, sizeof(g->uuid), at) ||
 	    !read_number(o, "index", 0, 1023, &index, at) ||
-	    !read_number(o, "memory_total_bytes", 1, BYTES_MOST, &total, at) ||
-	    !read_number(o, "memory_free_bytes", 0, BYTES_MOST, &left, at) ||
+	    !read_number(o, "memory_total_bytes", 1, JSON_REQUEST_WHOLE_MOST, &total, at) ||
+	    !read_number(o, "memory_free_bytes", 0, JSON_REQUEST_WHOLE_MOST, &left, at) ||
 	    !read_number(o, "temperature_celsius", -100, 300, &g->temperature_c, at) ||
 	    !read_flag(o, "display", &g->display, at))
 		return false;
@@ -228,7 +227,7 @@ static bool read_process(const struct json_doc *o, const struct policy *p, struc
 	    !on_gpu(o, s, &q->gpu, at) || !read_types(o, &q->type, at) ||
 	    !read_number(o, "pid", 1, INT32_MAX, &pid, at) ||
 	    !read_number(o, "uid", 0, UINT32_MAX, &uid, at) ||
-	    !read_number(o, "memory_bytes", 0, BYTES_MOST, &bytes, at) ||
+	    !read_number(o, "memory_bytes", 0, JSON_REQUEST_WHOLE_MOST, &bytes, at) ||
 	    !read_number(o, "utilization_sm_ratio", 0, 1, &q->sm_ratio, at) ||
 	    !read_text(o, "name", q->name, sizeof(q->name), at) ||
 	    !read_text(o, "exe", q->exe, sizeof(q->exe), at) ||

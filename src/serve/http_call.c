@@ -4,6 +4,8 @@
  * A cached reply is sent without an allocation. All other requests get a struct call. */
 #include "http_impl.h"
 
+#include "base/text.h"
+
 #include <gpuward.h>
 
 #include <stdio.h>
@@ -451,15 +453,6 @@ struct router {
 	unsigned patterns;
 };
 
-static unsigned hash(const char *s)
-{
-	unsigned h = 2166136261u;
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * 16777619u;
-	return h ^ h >> 15;
-}
-
 static bool is_pattern(const char *path)
 {
 	return strchr(path, '{') || strchr(path, '*');
@@ -467,7 +460,7 @@ static bool is_pattern(const char *path)
 
 static int *slot_of(const struct router *r, const char *path)
 {
-	unsigned i = hash(path) & r->mask;
+	unsigned i = (unsigned)text_hash(TEXT_HASH_START, path, strlen(path)) & r->mask;
 
 	while (r->slot[i] >= 0 && strcmp(r->route[r->slot[i]].path, path) != 0)
 		i = (i + 1) & r->mask;

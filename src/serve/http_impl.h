@@ -153,9 +153,10 @@ void entry_free(struct entry *e);
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 
-/* entry_wants_gzip() is true if the gzipped body is sent. entry_is_same() is true if the client
+/* entry_use_gzip() compresses the body for the first client that accepts this, and returns true
+ * if the gzipped body is sent. entry_is_same() is true if the client
  * already has this version, so that it gets 304. */
-bool entry_wants_gzip(struct entry *e, const char *encoding);
+bool entry_use_gzip(struct entry *e, const char *encoding);
 bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 
 /* Adds the headers that every reply has. */

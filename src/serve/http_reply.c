@@ -310,7 +310,7 @@ void entry_free(struct entry *e)
 	free(e);
 }
 
-bool entry_wants_gzip(struct entry *e, const char *encoding)
+bool entry_use_gzip(struct entry *e, const char *encoding)
 {
 	if (!encoding || !check_gzip(encoding))
 		return false;
@@ -453,7 +453,7 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 {
 	const struct heads *heads = &c->heads;
 	struct http *h = c->http;
-	bool gzip = entry_wants_gzip(e, heads->encoding);
+	bool gzip = entry_use_gzip(e, heads->encoding);
 	bool same = heads->match && entry_is_same(e, gzip, heads->match);
 	int status = same ? 304 : e->status;
 	size_t bytes = same ? 0 : gzip ? e->gzip->size : e->plain->size;
@@ -538,7 +538,7 @@ enum MHD_Result send_entry(struct conn *c, struct entry *e)
 {
 	struct http *h = c->http;
 	struct call *k = c->call;
-	bool gzip = entry_wants_gzip(e, c->heads.encoding);
+	bool gzip = entry_use_gzip(e, c->heads.encoding);
 	bool same = k->q.method == HTTP_GET && entry_is_same(e, gzip, c->heads.match);
 	bool cors = c->heads.origin && admit_listed(h->settings.origins, c->heads.origin);
 	int status = same ? 304 : e->status;

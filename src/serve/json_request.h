@@ -11,6 +11,8 @@ struct json_doc;
 struct json_request;
 
 #define JSON_REQUEST_KEYS 16 /* maximum number of words in a list */
+/* maximum of a whole number, such as bytes: a double represents all of them exactly */
+#define JSON_REQUEST_WHOLE_MOST 9.0e15
 
 struct json_request_words {
 	const char *word[JSON_REQUEST_KEYS];

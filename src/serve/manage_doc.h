@@ -6,12 +6,17 @@
 #ifndef GW_SERVE_MANAGE_DOC_H
 #define GW_SERVE_MANAGE_DOC_H
 
+#include "base/clock.h"
 #include "device/manage.h"
 
 #include <stdint.h>
 
 struct buf;
 struct json;
+
+/* Maximum time that a client waits for a change. The engine itself stops after a few seconds.
+ * Later, no client fetches the result. */
+#define MANAGE_DOC_WAIT_NS (60 * NS_PER_S)
 
 /* A change that gpuward will undo. It is stored as a document of kind MANAGE_DOC_KIND with id
  * "UUID/SETTING". */

@@ -275,7 +275,13 @@ GUARD_TEST(a_cheap_worker_does_not_take_the_memory_an_expensive_one_waits_for)
 	world_ask(o, -1, REQUEST_EVICT, 30 * S);
 	world_until(o, 90 * S); /* 18 GiB are free: one worker of 8 GiB would fit, two do not */
 	assert_int_equal(world_state(o, 1), STATE_EVICTED);
-	assert_has(world_status(o, 1).why, "another worker returns first");
+	assert_has(
+		world_status(o, 1).why,
+		"worker w2 returns first (needs 20480 MiB with headroom, 18432 MiB are free)");
+	o->guest[0].bytes = 23 * GIB;
+	world_until(o, 99 * S); /* the status is current, although no decision is reported */
+	assert_has(world_status(o, 1).why, "20480 MiB with headroom, 17408 MiB are free)");
+	assert_int_equal(world_decided(o, 1, ANY, ANY, "resume_blocked"), 1);
 	world_until(o, 115 * S);
 	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
@@ -436,6 +442,35 @@ GUARD_TEST(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner)
 	o->guests = 0;
 	world_run(o, 45 * S);
 	assert_state(o, STATE_ACTIVE);
+}
+
+/* The mark of one reservation is enough for another one as long as it lasts. */
+GUARD_TEST(a_worker_that_leaves_for_an_ended_reservation_keeps_leaving_for_another_one)
+{
+	uint64_t other, ends, lasts;
+
+	for (unsigned expires = 0; expires < 2; expires++) {
+		three(o); /* 16 GiB are free, 4 of them headroom */
+		world_guest(o, "ignored", 0, 11 * GIB, 0, 3 * S);
+		o->w[0].acts.silent = true; /* it still drains when the reservation ends */
+		world_begin(o);
+		world_run(o, S);
+		assert_int_equal(guard_reserve(o->g, "GPU-0", MIB, 0, 0, o->now, &other), 0);
+		assert_int_equal(guard_reserve(o->g, "GPU-0", 2 * GIB, 0, expires ? 3 * S : 0,
+					       o->now, &ends),
+				 0);
+		guard_release(o->g, other, o->now); /* its place is before that of `ends` */
+		world_until(o, 3500 * MS);
+		assert_int_equal(
+			guard_reserve(o->g, "GPU-0", 25 * GIB / 2, 0, 0, o->now, &lasts), 0);
+		if (!expires)
+			guard_release(o->g, ends, o->now);
+		world_until(o, 5 * S);
+		assert_decided(o, 1, ANY, STATE_DRAIN, NULL);
+		assert_decided(o, 0, STATE_DRAIN, ANY, NULL);
+		assert_int_equal(world_status(o, 0).mask, 1u << REASON_RESERVED);
+		assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	}
 }
 
 GUARD_TEST(scenes_are_frequent_while_a_worker_runs_and_stop_while_the_gpu_sleeps)

@@ -613,6 +613,21 @@ GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 	assert_state(o, STATE_EVICTED);
 }
 
+/* The estimate by the device includes the bytes of the worker's other processes. */
+GUARD_ROW("20", bytes_of_a_worker_count_once_in_any_order_of_its_processes)
+{
+	for (unsigned first = 0; first < 2; first++) {
+		world_again(o, 1, 1);
+		world_begin(o);
+		world_scene(o);
+		world_process(o, "w0", 101, 7, 0, 2 * GIB, NULL);
+		o->s.root[o->s.roots++] = (struct scene_root){ .id = o->s.process[1].id };
+		o->s.process[first].bytes_known = false;
+		guard_observe(o->g, &o->s);
+		assert_int_equal(world_status(o, 0).resident_bytes, 10 * GIB);
+	}
+}
+
 /* Unknown memory does not count as freed. */
 GUARD_ROW("20, 22", memory_that_cannot_be_read_never_proves_an_eviction)
 {

@@ -29,6 +29,7 @@ static struct {
 	int game_err;
 	int64_t game_uid;
 	bool game_unkept;
+	bool ended; /* the process that a client names ends before it is opened */
 } seen;
 
 #include "guard_log.h"
@@ -164,7 +165,9 @@ int peer_process_find(const struct root *root, int64_t named, const struct guard
 
 int peer_process_open(struct proc_id id, int *ret_fd)
 {
-	return -1;
+	assert_int_equal(id.start_ticks, 1); /* as peer_process_find() returned it */
+	*ret_fd = -1;
+	return seen.ended ? -GW_E_NOENT : 0;
 }
 
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
@@ -305,6 +308,27 @@ TEST(a_reservation_belongs_to_the_user_of_the_request)
 			 0);
 	assert_int_equal(seen.asked_for, 1000);
 	assert_string_equal(seen.text, "new reservation of 1024 MiB (requested by token)");
+	world_done(&o);
+}
+
+TEST(a_process_that_just_ended_gets_no_reservation)
+{
+	const struct guard_client by = { "token", -1, -1, 0, NULL };
+	struct guard_reservation none;
+	char message[200] = "";
+	uint64_t id;
+
+	begin();
+	seen.ended = true;
+	assert_int_equal(
+		guard_service_ops.reserve(&g, NULL, GIB, 4711, 0, &by, &id, message, 200),
+		-GW_E_ARG);
+	assert_string_equal(message, "process 4711 has ended; nothing is reserved for it");
+	assert_true(guard_reservation_at(o.g, 0, &none));
+	assert_int_equal(none.id, 0);
+	seen.ended = false;
+	assert_int_equal(
+		guard_service_ops.reserve(&g, NULL, GIB, 4711, 0, &by, &id, message, 200), 0);
 	world_done(&o);
 }
 

@@ -458,12 +458,12 @@ TEST(an_entry_is_compressed_when_that_saves_something)
 	struct entry *small = entry_of("short", 1, ROUTE_TICK);
 	struct entry *empty = entry_of("", 0, 0);
 
-	assert_true(entry_wants_gzip(large, "gzip"));
+	assert_true(entry_use_gzip(large, "gzip"));
 	assert_true(large->gzip->size < large->plain->size / 10);
 	assert_memory_equal(large->gzip->p, "\x1f\x8b", 2);
-	assert_false(entry_wants_gzip(large, NULL));
-	assert_false(entry_wants_gzip(small, "gzip"));
-	assert_false(entry_wants_gzip(empty, "gzip"));
+	assert_false(entry_use_gzip(large, NULL));
+	assert_false(entry_use_gzip(small, "gzip"));
+	assert_false(entry_use_gzip(empty, "gzip"));
 	assert_int_equal(empty->plain->size, 0);
 	entry_free(large);
 	entry_free(small);

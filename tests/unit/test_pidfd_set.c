@@ -63,16 +63,16 @@ TEST(a_process_is_in_the_set_until_it_ends)
 
 	if (!has_pidfds())
 		skip();
-	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
+	assert_false(pidfd_set_keep(&alive, (struct proc_id){ pid, start }));
 	pidfd_set_add(&alive, (struct proc_id){ pid, start });
 	for (unsigned i = 0; i < 3; i++) {
 		pidfd_set_poll(&alive);
-		assert_true(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
-		assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start + 1 }));
+		assert_true(pidfd_set_keep(&alive, (struct proc_id){ pid, start }));
+		assert_false(pidfd_set_keep(&alive, (struct proc_id){ pid, start + 1 }));
 	}
 	end_child(pid);
 	pidfd_set_poll(&alive);
-	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
+	assert_false(pidfd_set_keep(&alive, (struct proc_id){ pid, start }));
 }
 
 TEST(a_zombie_has_ended)
@@ -85,7 +85,7 @@ TEST(a_zombie_has_ended)
 	kill(pid, SIGKILL);
 	assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 	pidfd_set_poll(&alive);
-	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
+	assert_false(pidfd_set_keep(&alive, (struct proc_id){ pid, start }));
 	waitpid(pid, NULL, 0);
 }
 
@@ -95,7 +95,7 @@ TEST(a_reused_pid_is_not_added)
 	pid_t pid = child(&start);
 
 	pidfd_set_add(&alive, (struct proc_id){ pid, start - 1 });
-	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start - 1 }));
+	assert_false(pidfd_set_keep(&alive, (struct proc_id){ pid, start - 1 }));
 	assert_int_equal(alive.count, 0);
 	end_child(pid);
 }
@@ -129,7 +129,7 @@ TEST(living_processes_are_found_in_any_order)
 		end_child(pid[i]);
 	pidfd_set_poll(&alive);
 	for (unsigned i = MANY; i-- > 0;)
-		assert_int_equal(pidfd_set_has(&alive, (struct proc_id){ pid[i], start[i] }),
+		assert_int_equal(pidfd_set_keep(&alive, (struct proc_id){ pid[i], start[i] }),
 				 i % 2);
 	for (unsigned i = 1; i < MANY; i += 2)
 		end_child(pid[i]);
@@ -144,7 +144,7 @@ TEST(below_another_root_the_set_stays_empty)
 	pidfd_set_init(&alive, &other);
 	assert_int_equal(proc_start_ticks(&root, getpid(), &start), 0);
 	pidfd_set_add(&alive, (struct proc_id){ getpid(), start });
-	assert_false(pidfd_set_has(&alive, (struct proc_id){ getpid(), start }));
+	assert_false(pidfd_set_keep(&alive, (struct proc_id){ getpid(), start }));
 }
 
 TEST_MAIN(NULL, NULL)

@@ -1280,11 +1280,11 @@ TEST(eleven_errors_in_a_row_make_a_gpu_blind)
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, 999);
 	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 999);
 	sim_fault("nvmlDeviceGetMPSComputeRunningProcesses_v3", 1, 999);
-	for (unsigned i = 1; i <= SCENE_BUILDER_BLIND + 2; i++) {
+	for (unsigned i = 1; i <= SCENE_BLIND_ERRORS + 2; i++) {
 		take_after(100 * NS_PER_MS);
 		assert_int_equal(scene.gpu[1].errors, i);
 		assert_int_equal(scene.gpu[1].health,
-				 i > SCENE_BUILDER_BLIND ? SCENE_BLIND : SCENE_OK);
+				 i > SCENE_BLIND_ERRORS ? SCENE_BLIND : SCENE_OK);
 		assert_int_equal(scene.gpu[0].errors, 0);
 		assert_int_equal(scene.processes, 0);
 	}

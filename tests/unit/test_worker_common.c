@@ -4,7 +4,9 @@
 #include "base/http_message.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define TEST_SETUP each
 #include "test.h"
@@ -117,6 +119,30 @@ TEST(a_request_after_its_deadline_is_not_sent)
 	assert_int_equal(worker_http_status(h), 0);
 	worker_http_free(h);
 	worker_http_free(NULL);
+}
+
+TEST(a_token_is_hidden_in_a_text_even_if_it_has_only_asterisks)
+{
+	static const char token[] = "a-token-of-24-characters", stars[] = "****************";
+	char path[] = "/tmp/gpuward-token-XXXXXX", message[200], out[80];
+	const char *const tokens[] = { token, stars };
+
+	for (size_t i = 0; i < COUNT_OF(tokens); i++) {
+		struct policy_worker w = { .url = "http://127.0.0.1:1", .token_file = path };
+		struct worker_http *h;
+		FILE *f = i ? fopen(path, "w") : fdopen(mkstemp(path), "w");
+
+		assert_non_null(f);
+		assert_true(fputs(tokens[i], f) >= 0 && fclose(f) == 0);
+		assert_int_equal(worker_http_new(&w, 1, &h), 0);
+		worker_http_do(h, "GET", "/", NULL, message, sizeof(message)); /* reads it */
+		snprintf(out, sizeof(out), "<%s%s> <%.9s>", tokens[i], tokens[i], tokens[i]);
+		worker_http_scrub(h, out);
+		assert_int_equal(strspn(out + 1, "*"), 2 * strlen(tokens[i]));
+		assert_int_equal(out[strlen(out) - 2], tokens[i][8]);
+		worker_http_free(h);
+	}
+	unlink(path);
 }
 
 TEST_MAIN(NULL, NULL)

@@ -107,11 +107,8 @@ static int read_token(struct worker_http *h, char *message, size_t size)
 void worker_http_scrub(const struct worker_http *h, char *text)
 {
 	size_t n = strlen(h->token);
-	char *found;
 
-	if (n == 0)
-		return;
-	while ((found = strstr(text, h->token)))
+	for (char *found = text; n > 0 && (found = strstr(found, h->token)); found += n)
 		memset(found, '*', n);
 }
 
