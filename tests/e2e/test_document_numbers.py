@@ -95,17 +95,18 @@ NUMBERS = [  # document, sentence with {} for the number, its source
 
 # The table of GUARD-MACHINE.md has one row per constant: name, value, meaning.
 CONSTANTS = re.findall(r"^\| `([A-Z_]+)` \| (\d+)( s)? \|", (TOP / "docs/GUARD-MACHINE.md").read_text(), re.M)
+# The constants of the guard, and their files below src.
+DEFINED = {name: path for path in ("guard/guard_internal.h", "guard/scene.h") for name in
+           re.findall(r"^#define ([A-Z_]+(?:_NS|_SCENES|_ERRORS|RETRIES)|RETRIES)[ \t]", (TOP / "src" / path).read_text(), re.M)}
 
 
 def test_the_table_of_constants_has_each_constant_of_the_guard():
-    text = (TOP / "src/guard/guard_internal.h").read_text()
-    defined = re.findall(r"^#define ([A-Z_]+(?:_NS|_SCENES|_ERRORS|RETRIES)|RETRIES)[ \t]", text, re.M)
-    assert sorted(defined) == sorted(name for name, _, _ in CONSTANTS)
+    assert sorted(DEFINED) == sorted(name for name, _, _ in CONSTANTS)
 
 
 @pytest.mark.parametrize("name,value,seconds", CONSTANTS, ids=[c[0] for c in CONSTANTS])
 def test_a_constant_of_the_guard_is_that_of_the_source(name, value, seconds):
-    assert float(value) == define("guard/guard_internal.h", name, S if seconds else 1)
+    assert float(value) == define(DEFINED[name], name, S if seconds else 1)
 
 
 @pytest.mark.parametrize("document,sentence,source", NUMBERS, ids=[f"{d.rpartition('/')[2]}: {s}" for d, s, _ in NUMBERS])
