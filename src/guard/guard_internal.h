@@ -41,7 +41,7 @@
 #define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
 #define UP_NS        (120 * NS_PER_S) /* time limit of an order to resume, and of its check */
-#define LONGEST_NS   (600 * NS_PER_S) /* the longest wait before a return */
+#define LONGEST_NS   (600 * NS_PER_S) /* see worker_longest_wait_ns() */
 #define FLAP_NS      (900 * NS_PER_S) /* a third eviction in this time doubles the quiet time */
 #define RELOAD_NS    (300 * NS_PER_S) /* three reloads within this time are a reload storm */
 #define CALL_NS      (10 * NS_PER_S)  /* time limit of an order; a checkpoint gets more */
@@ -437,6 +437,9 @@ bool worker_has_contention(const struct guard_worker *w);
 bool worker_has_order(const struct guard_worker *w);
 /* True if every order has its outcome, and the last scene is newer than the last outcome. */
 bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
+/* The longest wait that back-off makes before a return: LONGEST_NS, or the configured quiet time
+ * if that is longer. */
+uint64_t worker_longest_wait_ns(const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);
 

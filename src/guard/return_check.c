@@ -260,8 +260,8 @@ static void back_off(struct guard *g, struct guard_worker *w)
 	struct worker_backoff *b = &w->backoff;
 
 	b->failed_ns = b->failed_ns ? 2 * b->failed_ns : 2 * w->knobs.quiet_ns;
-	if (b->failed_ns > LONGEST_NS)
-		b->failed_ns = LONGEST_NS;
+	if (b->failed_ns > worker_longest_wait_ns(w))
+		b->failed_ns = worker_longest_wait_ns(w);
 	b->resume_ns = g->now_ns + b->failed_ns;
 }
 
@@ -325,7 +325,7 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	b->flap[b->flaps++ % GUARD_FLAPS] = g->now_ns;
 	if (recent == 1)
 		b->quiet_factor = 1;
-	if ((recent < 3 && !early) || worker_quiet_ns(w) == LONGEST_NS)
+	if ((recent < 3 && !early) || worker_quiet_ns(w) == worker_longest_wait_ns(w))
 		return;
 	b->quiet_factor *= 2;
 	guard_report(g, w, "flapping", "%u eviction%s in 15 min: the quiet time is now %llu s",

@@ -128,11 +128,17 @@ bool worker_loads_lazily(const struct guard_worker *w)
 	       policy_kind_is(w->policy->kind, KIND_CANNOT_LOAD);
 }
 
+uint64_t worker_longest_wait_ns(const struct guard_worker *w)
+{
+	return w->knobs.quiet_ns > LONGEST_NS ? w->knobs.quiet_ns : LONGEST_NS;
+}
+
 uint64_t worker_quiet_ns(const struct guard_worker *w)
 {
-	double ns = (double)w->knobs.quiet_ns * w->backoff.quiet_factor;
+	const double ns = (double)w->knobs.quiet_ns * w->backoff.quiet_factor;
+	const uint64_t longest = worker_longest_wait_ns(w);
 
-	return ns < (double)LONGEST_NS ? (uint64_t)ns : LONGEST_NS;
+	return ns < (double)longest ? (uint64_t)ns : longest;
 }
 
 unsigned worker_number(const struct guard *g, const struct guard_worker *w)

@@ -170,6 +170,25 @@ GUARD_TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
 	assert_true(world_status(o, 0).backoff == 1);
 }
 
+GUARD_TEST(a04_a_configured_quiet_time_above_ten_minutes_is_kept)
+{
+	o->p.standard.quiet_ns = 20 * MINUTE;
+	world_guest(o, "game", 0, 4 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_run(o, 20 * S + 19 * MINUTE);
+	assert_int_equal(world_state(o, 0), STATE_QUIET);
+	world_run(o, 2 * MINUTE);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	/* a second and a third eviction do not make it longer */
+	for (unsigned i = 0; i < 2; i++) {
+		o->guest[0].from_ns = o->now + S;
+		o->guest[0].until_ns = o->now + 2 * S;
+		world_run(o, 22 * MINUTE);
+	}
+	assert_int_equal(world_status(o, 0).evictions, 3);
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+}
+
 /* Plays an eviction, a hold, a failure and resumes. The guard is killed at write number
  * cut_at. */
 static unsigned life(unsigned cut_at, bool written)
