@@ -775,13 +775,15 @@ const struct command command_ab = {
 	.name = "ab",
 	.summary = "find out which of two commands uses less energy",
 	.description =
-		"Runs two commands alternately, in random order and from the same temperature, "
-		"and prints the ratio of their energy (and of time, mean power, energy times "
-		"delay) with a 95 % interval that stays valid although it is checked several "
-		"times. First A is compared with itself, to measure the noise. The command "
-		"ends as soon as the interval decides. With --fail-if the exit status is the "
-		"verdict: 0 (passed), 10 (failed) or 11 (undecided). 12 means that the data "
-		"are not usable, and 13 that other processes used the GPUs.",
+		"Runs two commands, A and B, alternately, in random order and from the same "
+		"temperature, and prints the ratio of their energy (and of time, mean power, "
+		"energy times delay) with a 95 % interval that stays valid although it is "
+		"checked several times. First A is compared with itself, to measure the noise. "
+		"The comparison ends when the interval shows which command uses less (with "
+		"--fail-if: whether the gate passed), when it is as narrow as --target, or "
+		"after --pairs-max pairs. With --fail-if the exit status is the verdict: 0 "
+		"(passed), 10 (failed) or 11 (undecided). 12 means that the data are not "
+		"usable, and 13 that other processes used the GPUs.",
 	.examples =
 		"  gpuward ab -- ./infer fp16 -- ./infer int8\n"
 		"  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"

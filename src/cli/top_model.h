@@ -89,7 +89,9 @@ struct top_gpu {
 	uint8_t energy_absence;
 	struct top_mig mig[TOP_MIG];
 	unsigned migs;
-	double age_s; /* age of the figures when the model was read */
+	/* Seconds from the GPU's last response to the reply of the service; 0: read from the
+	 * driver; NAN: it never responded. */
+	double age_s;
 	/* Ring buffers with the last samples of each graph. history[...][next] is the oldest
 	 * sample. */
 	float history[TOP_GRAPHS][TOP_SAMPLES];
@@ -130,7 +132,7 @@ struct top_model {
 	bool simulated;      /* the GPUs are simulated */
 	bool local;          /* the GPUs are in this machine */
 	struct top_host host;
-	uint64_t read_ns;     /* monotonic time of the last reading; 0: none */
+	uint64_t read_ns;     /* monotonic time when the figures were last updated; 0: never */
 	uint64_t interval_ns; /* time between two readings */
 	char problem[400];    /* why the last reading failed; "": it succeeded */
 	unsigned gpus, gpu_cap, processes, process_cap, workers, worker_cap;

@@ -333,7 +333,8 @@ static const char *check_http(const char *url, char out[static WRONG])
 		return "write http://HOST:PORT or https://HOST:PORT";
 	s += tls ? 8 : 7;
 	if (strpbrk(s, "@?# \t"))
-		return "remove user, query and spaces; a token belongs in token_file";
+		return "remove the user name, query, fragment (#) and spaces from the URL; a "
+		       "token belongs in token_file";
 	for (const char *p = s; *p; p++)
 		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
 			return "it has characters that are not allowed in a URL";

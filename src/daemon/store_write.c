@@ -482,8 +482,9 @@ static void delete_old_log(const struct store *s)
 	unlink(index);
 }
 
-/* Continues in the file that now has the name, or in a new one. If this fails, the removed file
- * stays open, and the next attempt copies from it. */
+/* Opens the file that now has this path, or creates it, and copies the documents and events of
+ * the removed file into it. If this fails, the removed file stays open, and the next attempt
+ * copies from it again. */
 static enum db_trouble replace_removed_file(struct store *s)
 {
 	sqlite3 *old = s->writer.db;

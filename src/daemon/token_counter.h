@@ -26,8 +26,8 @@ struct token_counter_config {
 
 /* Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int token_counter_new(const struct token_counter_config *config, struct token_counter **ret);
-/* Charges the waiting energy and stops the thread. If a request takes longer than
- * timeout_ns, the thread ends later and frees t. */
+/* Charges the energy that still waits for token counts (model_energy.h) to the models, and stops
+ * the thread. If a request takes longer than timeout_ns, the thread ends later and frees t. */
 void token_counter_free(struct token_counter *t, uint64_t timeout_ns);
 
 void token_counter_set_interval(struct token_counter *t, double interval_s);

@@ -392,7 +392,9 @@ static void place_pass(struct place *p)
 		p->trust = TRUST_USER;
 	} else if (ends_in(c, ".scope") || ends_in(c, ".service") || component_is(c, "lxc") ||
 		   cut_prefix(&c, "lxc.")) {
-		/* This is the group of a virtual machine, of LXC or of a container monitor. */
+		/* LXC, or a scope or service that no row recognises, such as a virtual machine, a
+		 * container monitor or a service inside a container. Nothing below it is
+		 * recognised. */
 		p->trust = TRUST_NOTHING;
 	} else if (!ends_in(c, ".slice") && !component_is_any(c, passed, COUNT(passed))) {
 		if (p->trust == TRUST_SYSTEM)

@@ -67,8 +67,8 @@ const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe)
 	return NULL;
 }
 
-/* Keeps the peak memory of a process that ended. If the table is full, replaces the program that
- * was not used for the longest time. */
+/* Keeps the peak memory of a process that ended. If the table is full, replaces the program of
+ * which the last process ended longest ago. */
 static void life_end(struct demand *d, const struct demand_life *l, uint64_t now_ns)
 {
 	struct demand_exe *e = (struct demand_exe *)demand_exe_find(d, l->exe);

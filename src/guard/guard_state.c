@@ -339,7 +339,7 @@ static int old_worker_read(struct guard_state_old *o, struct guard_worker *w, co
 	size_t n = strcspn(line, "\t");
 	int err;
 
-	/* not read: the string is made again when it is needed */
+	/* The text "gone", the cause of the eviction, is skipped: it is built when needed. */
 	if (!strncmp(line, "gone\t", 5))
 		return 0;
 	for (unsigned i = 0; i < OLD_FLAGS; i++)

@@ -261,8 +261,9 @@ void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *sta
 int policy_spans_read(const char *text, struct policy_span *span, unsigned n, char *message,
 		      size_t size);
 
-/* True if this local time is in one of the worker's spans. Only the time of day counts: if the
- * clock is set forward over the end of a span, the span has ended. */
+/* True if this local time is in one of the worker's spans. Only the weekday and the time of day
+ * count, not the time that has passed: if the clock is set forward over the end of a span, the
+ * span has ended. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
 /* Returns how many seconds after local_s the worker's span ends; -1: not within a week. */

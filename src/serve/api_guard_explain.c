@@ -531,8 +531,8 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	if (s.state == STATE_ABSENT &&
 	    proc_visibility_lacks(g->policy, worker, proc_visibility_now()))
 		explain_say(j,
-			    "The worker is identified by its %s, which this service may not "
-			    "see for processes of other users: %s.",
+			    "The worker is identified by its %s, but this service lacks the "
+			    "privilege to see it for processes of other users: %s.",
 			    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
 			    proc_visibility_remedy);
 	say_pidfile(j, &g->policy->worker[worker].match);

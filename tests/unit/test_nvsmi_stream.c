@@ -124,8 +124,8 @@ NVSMI_TEST(while_the_stream_works_values_need_no_program)
 	assert_int_equal(b.ops->processes(b.slot[0], &list, &err), GW_HAVE);
 	assert_int_equal(programs_started(), before);
 	usage_done(&list);
-	/* An old line of the stream is not shown as current: the program is started, and its
-	 * output is a sample of the power. */
+	/* A line of the stream that is too old is not shown as current: read() runs nvidia-smi
+	 * once, and stores the power in its output as a sample. */
 	clock_step(&now, 700 * NS_PER_MS);
 	assert_true(stream()->running);
 	b.ops->read(b.slot[0], GW_TIER_FAST);

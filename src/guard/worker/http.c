@@ -126,7 +126,8 @@ static int check_url(const char *url, char *message, size_t size)
 		return -GW_E_ARG;
 	}
 	if (memchr(host, '@', strcspn(host, "/?#"))) {
-		snprintf(message, size, "url contains a password; use token_file instead");
+		snprintf(message, size,
+			 "url contains a user name or password; use token_file instead");
 		return -GW_E_ARG;
 	}
 	return 0;
