@@ -464,7 +464,7 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nurl = \"127.0.0.1:1\"\n",
 	  "4:7: url: \"127.0.0.1:1\": write" },
 	{ WORKER "kind = \"ollama\"\nurl = \"http://u:p@x\"\n",
-	  "4:7: url: \"http://u:p@x\": remove user" },
+	  "4:7: url: \"http://u:p@x\": remove the user name, query" },
 	{ WORKER "kind = \"ollama\"\nurl = \"http://:80\"\n", "the host is missing" },
 	{ WORKER "kind = \"ollama\"\nurl = \"http://x:99999\"\n", "the port after the colon" },
 	{ WORKER "kind = \"ollama\"\nurl = \"http://x:1\"\n",
