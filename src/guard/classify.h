@@ -3,8 +3,8 @@
  *
  * A process belongs to the first of these that fits: this program, a worker, orphans, a rule of
  * the user, programs of the desktop (system.def). The profile decides about all others. With
- * policy.any every process that no rule matches is a contender, even a program of the
- * desktop. */
+ * policy.any every other process is a contender, even a program of the desktop, except one that
+ * may be a worker. */
 #ifndef GW_GUARD_CLASSIFY_H
 #define GW_GUARD_CLASSIFY_H
 

@@ -170,24 +170,17 @@ static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gp
 	}
 }
 
-/* True if the process counts for demand = "any": it belongs neither to the service nor to a
- * worker, no rule ignores it, and it is not an orphan. */
-static bool counts_as_any(const struct policy *p, const struct verdict *v)
-{
-	return p->any && v->class != CLASS_SELF && v->class != CLASS_WORKER &&
-	       v->class != CLASS_IGNORED && v->class != CLASS_ORPHAN;
-}
-
 static enum demand_kind judge_process(const struct demand *d, const struct policy *p,
 				      const struct policy_knobs *k,
 				      const struct scene_process *q, const struct verdict *v,
 				      const struct demand_life *l, bool tight, uint64_t now_ns)
 {
-	enum demand_kind kind = DEMAND_NONE;
+	enum demand_kind kind;
 
-	if (v->class == CLASS_CONTENDER)
-		kind = kind_of(d, k, q, v, l, tight, now_ns);
-	return kind == DEMAND_NONE && counts_as_any(p, v) ? DEMAND_ANY : kind;
+	if (v->class != CLASS_CONTENDER)
+		return DEMAND_NONE;
+	kind = kind_of(d, k, q, v, l, tight, now_ns);
+	return kind == DEMAND_NONE && p->any ? DEMAND_ANY : kind;
 }
 
 static bool is_tight(const struct policy_knobs *k, const struct scene_gpu *g)
@@ -222,8 +215,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		const struct demand_life *l;
 		enum demand_kind kind;
 
-		if (q->gpu != gpu ||
-		    (v[i].class != CLASS_CONTENDER && !counts_as_any(p, &v[i])))
+		if (q->gpu != gpu)
 			continue;
 		l = demand_life_find(d, q, id);
 		kind = judge_process(d, p, k, q, &v[i], l, tight, s->mono_ns);
@@ -231,8 +223,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 			continue;
 		/* With demand = "any" the worker must leave even if the process would fit next
 		 * to it. */
-		add_more(ret,
-			 counts_as_any(p, &v[i]) ? UINT64_MAX : expected_bytes(d, kind, q, l));
+		add_more(ret, p->any ? UINT64_MAX : expected_bytes(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||
 			      (kind != DEMAND_ANY && (q->type & GW_PROCESS_GRAPHICS));
 		if (kind > ret->kind)

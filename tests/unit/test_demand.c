@@ -153,6 +153,21 @@ TEST(a_program_that_was_small_before_is_no_demand)
 	free(o);
 }
 
+TEST(with_any_a_hidden_process_that_may_be_the_worker_is_no_demand)
+{
+	struct place *o = begin(24 * GIB, GIB);
+	struct scene_process *p = add(o, "python3", 7, 6 * GIB);
+
+	o->p.any = true;
+	p->veiled = true;
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	p->veiled = false;
+	assert_int_equal(look(o, S).kind, DEMAND_MEMORY);
+	p->bytes = MIB;
+	assert_int_equal(look(o, S).kind, DEMAND_ANY);
+	free(o);
+}
+
 TEST(what_a_program_took_before_is_what_it_will_take)
 {
 	struct place *o = begin(24 * GIB, GIB);
