@@ -213,8 +213,8 @@ static bool count_topology(const struct root *root, unsigned *sockets, unsigned 
 	return *cores > 0 && *cores < CORES_MAX;
 }
 
-/* Adds the governor of all frequency policies ("mixed" if they differ) and their highest
- * limit. */
+/* Adds the governor of all frequency policies ("mixed" if they differ) and the highest frequency
+ * that a CPU supports. */
 static void add_frequency(struct gw_environment *env, const struct root *root)
 {
 	DIR *dir = root_opendir(root, "sys/devices/system/cpu/cpufreq");
