@@ -1,5 +1,4 @@
-/* json: writes JSON to a buf. It adds the commas, checks the nesting (at most JSON_DEPTH levels)
- * and escapes strings.
+/* json: writes JSON to a buf, with its commas, nesting (at most JSON_DEPTH levels) and escapes.
  *
  * Each invalid byte of UTF-8 is replaced by U+FFFD. Numbers are the shortest text that reads
  * back to the same double; a number that is not finite becomes null. Wrong use, such as a key
