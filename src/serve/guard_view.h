@@ -190,8 +190,8 @@ struct guard_view_ops {
 	 * guard_release(), and then carry out the guard's new orders at once. request() returns
 	 * 0 with a message if the request is accepted but not stored. reserve() also returns
 	 * -GW_E_ARG with a message if there is no such process. After reserved() has returned 1
-	 * once, it returns 1 while the reservation lasts. until_ns: how long the client of
-	 * reserved() waits for the memory. */
+	 * once, it returns 1 while the reservation lasts. until_ns: the monotonic time until
+	 * which the client of reserved() waits for the memory. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,

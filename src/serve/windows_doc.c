@@ -330,7 +330,7 @@ static void windows_crash_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
-/* Returns where the head of a document ends; NULL: it has no such key. */
+/* Returns where the head of a document ends; NULL: the document does not have HEAD_END. */
 static const char *find_head_end(const char *document)
 {
 	unsigned depth = 0;
