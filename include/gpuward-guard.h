@@ -97,7 +97,7 @@ enum gw_worker_state {
 	GW_WORKER_STATES  /* number of states */
 };
 
-/* Why the worker may not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
+/* Why the worker must not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
  * worker may run when the set is empty. Reasons without a comment occur only in the service. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */

@@ -219,7 +219,7 @@ static void read_descriptor(const struct device *d, const char *pid, const char 
 }
 
 /* Calls fn for each open DRM node of a process, and sets *ret_kfd if the process has /dev/kfd
- * open. Returns false if we may not inspect the process. */
+ * open. Returns false if we have no permission to inspect the process. */
 static bool scan_process(const struct device *d, const char *pid, client_fn *fn, void *arg,
 			 bool *ret_kfd)
 {

@@ -585,7 +585,8 @@ static bool vm_by_firecracker(const struct root *root)
 {
 	char text[256];
 
-	/* Firecracker has no DMI. Its ACPI tables contain its name, if we may read them. */
+	/* Firecracker has no DMI. Its ACPI tables contain its name, but usually only root can
+	 * read them. */
 	if (root_read(root, "sys/firmware/acpi/tables/DSDT", text, sizeof(text)) > 16 &&
 	    memcmp(text + 10, "FIRECK", 6) == 0)
 		return true;

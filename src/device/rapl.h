@@ -28,7 +28,7 @@ struct rapl_domain {
 
 /* Fills at most cap domains, in the order of their paths, and returns how many there are. A
  * zone that exists twice (intel-rapl and intel-rapl-mmio with the same package and name) is
- * listed once. A domain that we may not read has reason no_permission. */
+ * listed once. A domain that we have no permission to read has reason no_permission. */
 unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned cap);
 
 #define RAPL_COUNTERS_MAX 64

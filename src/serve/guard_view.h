@@ -70,7 +70,7 @@ struct guard_view_decision {
 	uint64_t id; /* id of the event that reported the decision */
 	uint64_t wall_ns;
 	struct guard_decision decision;
-	/* Why the worker may not run, in words (guard_view_cause()). "": the worker may run. */
+	/* Why the worker must not run, in words (guard_view_cause()). "": the worker may run. */
 	char cause[WORKER_STATS_CAUSE];
 };
 
@@ -281,13 +281,13 @@ struct guard_view_contender {
 bool guard_view_contender(const struct guard_view *g, unsigned worker,
 			  struct guard_view_contender *ret);
 /* True if process i of the last scene needs the worker's GPU, so that the worker must leave it
- * or may not return. */
+ * or must not return. */
 bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i);
 /* True if the worker's state is only a decision of a dry run: no order was carried out, and the
  * worker is still on its GPU. The states reconcile, active, suspect and absent are always real,
  * and so is the state of a worker that was really evicted before the dry run began. */
 bool guard_view_hypothetical(const struct guard_status *s);
-/* Writes in words why the worker may not run, from the first reason that no hold masks: "for
+/* Writes in words why the worker must not run, from the first reason that no hold masks: "for
  * game.exe (pid 4711, 13.0 GiB)", "at the request of uid 1000: maintenance", "because its GPU is too
  * hot". Writes "" if there is no such reason. */
 void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size);
