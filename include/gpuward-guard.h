@@ -97,7 +97,7 @@ enum gw_worker_state {
 	GW_WORKER_STATES  /* number of states */
 };
 
-/* Why the worker may not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
+/* Why the worker must not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
  * worker may run when the set is empty. Reasons without a comment occur only in the service. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
@@ -160,7 +160,8 @@ struct gw_guard_options {
 	 * counts after 1 s. */
 	uint64_t debounce_ns;
 	/* resume is called when no process has needed the GPU for quiet_ns (0: 30 s). From the
-	 * third eviction in 15 min on, each eviction doubles this time, up to 10 min. */
+	 * third eviction in 15 min on, each eviction doubles this time, up to 10 min; a
+	 * quiet_ns above 10 min is not doubled. */
 	uint64_t quiet_ns;
 	/* After a resume, the worker stays at least resident_ns (0: 60 s), unless another
 	 * process needs memory that is not free. */
@@ -206,8 +207,8 @@ GW_API int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *opt
  * Waits at most timeout_ns for a callback or driver call that is running. NULL is allowed. No
  * other thread may use the guard during this call.
  * Returns 0; -GW_E_STATE if the callback or driver call has not returned; or -GW_E_ARG if
- * called from a callback (nothing is done then). After -GW_E_STATE the call still uses guard,
- * arg and ctx: do not use or free them any more. */
+ * called from a callback (nothing is done then). After -GW_E_STATE that callback or driver call
+ * still uses guard, arg and ctx: do not use or free them any more. */
 GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 
 /* Returns 1 if the worker may use the GPU now, else 0. Returns 1 if guard is NULL. The call is

@@ -57,8 +57,9 @@ static void fill_list(const struct ctx *c, struct list *l, unsigned which)
 					       .compute_instance = ABI_NO_U32 });
 }
 
-/* Fills the caller's buffer. If the buffer is too small, returns insufficient size (7) and sets
- * *count to the required number of entries. */
+/* Fills the caller's buffer and sets *count to the number of entries that exist. If the buffer
+ * is too small, returns insufficient size (7). In MIG mode, returns no permission (4) if an
+ * unprivileged caller asks for the list of the whole board. */
 static abi_return return_list(const struct ctx *c, struct list *l, unsigned which,
 			      uint32_t *count)
 {

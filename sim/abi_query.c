@@ -95,8 +95,8 @@ U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F
 PAIR_CALL(nvmlDeviceGetPowerManagementLimitConstraints, uint32_t, LIMITS,
 	  c->d->p.limit.min_w * 1e3, c->d->p.limit.max_w * 1e3)
 
-/* True if the caller may not see the memory of the whole board: in MIG mode, only privileged
- * callers may. */
+/* True if the caller has no permission to read the memory of the whole board: in MIG mode, only
+ * privileged callers have this permission. */
 static bool is_forbidden(const struct ctx *c)
 {
 	return c->d->mig_enabled && c->mig == NULL && !c->w->privileged;

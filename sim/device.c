@@ -96,7 +96,7 @@ static double stable_noise(unsigned device, uint64_t step)
 struct demand {
 	double watts, load;
 	bool open;   /* A process has a context on the device. */
-	bool forced; /* The load is given in watts, so that no limit applies. */
+	bool forced; /* A load is given in watts; limits do not reduce it. */
 };
 
 static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_ns)
@@ -131,8 +131,9 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 }
 
 /* Runs once per control step. The power limit applies to the mean of several steps: an H200
- * draws 780 W for a while before it is limited to 700 W, and short bursts are allowed. Heat
- * reduces the clocks gradually. */
+ * draws 780 W for a while before it is limited to 700 W, and short bursts are allowed. From the
+ * slowdown temperature on, heat reduces the power range gradually; 3 degrees above it, the
+ * factor is 0.5 at once. */
 static void control_step(struct device *d, const struct demand *q, uint64_t t_ns)
 {
 	double celsius = history_celsius(&d->history, t_ns);

@@ -63,8 +63,9 @@ void gpuward_sim_unhang(void);
 double gpuward_sim_true_watts(unsigned device);
 double gpuward_sim_true_joules(unsigned device);
 
-/* Sets the number of bytes that a process uses on a device. 0 removes the process. For tests that
- * act as a worker. Returns 0, or -1 if there is no such device or no memory. */
+/* Sets the number of bytes that a process uses on a device. 0 removes the process. This
+ * function is for tests that act as a worker. Returns 0, or -1 if there is no such device or no
+ * memory. */
 int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graphics);
 
 #endif

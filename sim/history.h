@@ -3,8 +3,8 @@
  * Each piece stores the sums at its start, so the energy between two times is the difference of
  * two sums, without a loop. Moving means, the energy counter and the utilisation all come from
  * these sums. First-order filters (the sensor's low-pass, the temperature) are computed in
- * closed form per piece. Only the latest HISTORY_PIECES pieces are kept, which is far longer
- * than the longest sensor window; the oldest piece extends infinitely into the past. */
+ * closed form per piece. Only the latest HISTORY_PIECES pieces are kept. They cover far more
+ * time than the longest sensor window; the oldest piece extends infinitely into the past. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 

@@ -167,8 +167,8 @@ static bool child_expired(uint64_t deadline_ns)
 	return clock_mono_ns(clock_real()) >= deadline_ns;
 }
 
-/* Waits until the child ends or, if `out` is true, until there is output. A signal to this
- * process also ends the wait. Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
+/* Waits until the child ends or, if `out` is true, until there is output. May return 0 earlier,
+ * so the caller must check again. Returns 0, -GW_E_TIMEOUT or -GW_E_IO. */
 static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 {
 	struct pollfd p[] = { { .fd = out ? c->out_fd : -1, .events = POLLIN },

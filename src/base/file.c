@@ -144,8 +144,8 @@ static int open_temporary(const char *path, char *out, size_t size)
 	return fd;
 }
 
-/* True for a pipe, a terminal or /dev/null. file_replace() writes to such a file instead of
- * replacing it. */
+/* True for a special file, such as a pipe, a terminal or /dev/null. file_replace() writes to it
+ * instead of replacing it. */
 static bool is_special(const char *path)
 {
 	struct stat st;

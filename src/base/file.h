@@ -99,7 +99,7 @@ int secret_read(const char *path, char out[static SECRET_MAX], char *message, si
 /* Reads a secret that we send to another server. The secret is the first line of a regular file
  * and has at most SECRET_MAX - 1 bytes. Refuses a file that another user could replace, because
  * that user could then make us send the contents of any file that we can read. `key` is the
- * name of the setting for the message, such as token_file. Returns the same values as
+ * name of the setting that the message names, such as token_file. Returns the same values as
  * secret_read(). */
 int secret_read_for(const char *path, const char *key, char out[static SECRET_MAX],
 		    char *message, size_t size);

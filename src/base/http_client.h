@@ -1,7 +1,8 @@
 /* http_client: sends HTTP and HTTPS requests to other servers with libcurl.
  *
- * libcurl.so.4 is loaded with the first request. Redirects and the proxy of the environment are
- * not used, because they would see the token. No message contains the secret. */
+ * libcurl.so.4 is loaded with the first request. It follows no redirect and uses no proxy of
+ * the environment, because another server would then get the secret. No message contains the
+ * secret. */
 #ifndef GW_BASE_HTTP_CLIENT_H
 #define GW_BASE_HTTP_CLIENT_H
 
@@ -12,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Keeps the connection open between requests. Begins with all members 0. Only one thread may
- * use it at a time. */
+/* Keeps the connection open between requests. Set all members to 0 before the first request.
+ * Only one thread may use it at a time. */
 struct http_client {
 	void *handle;
 	char error[256];

@@ -1,4 +1,4 @@
-/* json: writes JSON to a buf: commas, nesting of at most JSON_DEPTH levels, and escaping.
+/* json: writes JSON to a buf, with its commas, nesting (at most JSON_DEPTH levels) and escapes.
  *
  * Each invalid byte of UTF-8 is replaced by U+FFFD. Numbers are the shortest text that reads
  * back to the same double; a number that is not finite becomes null. Wrong use, such as a key

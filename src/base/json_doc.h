@@ -1,4 +1,4 @@
-/* json_doc: reads JSON. No other module calls a JSON parser.
+/* json_doc: reads JSON; no other module calls a JSON parser.
  *
  * It hides jansson, which is loaded when the first document is read, so that our library needs
  * only libc. A document cannot be changed, and only one thread at a time may use it. */

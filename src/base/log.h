@@ -1,6 +1,6 @@
 /* log: one line per event to a descriptor, as logfmt or JSON.
  *
- * Only the daemon and the command line log; the layers below return errors. A line is built in
+ * Only the daemon logs; the layers below return errors. A line is built in
  * a fixed buffer and written with one write(), so that lines of several threads do not mix and
  * nothing is allocated. A line that does not fit is cut and marked with cut=true. A line that
  * cannot be written at once is dropped; a later line reports the number of dropped lines. */

@@ -10,8 +10,8 @@ struct trim {
 	size_t page, bytes;
 };
 
-/* True if the dynamic linker wrote to the code of the program or library. Its pages are then
- * not copies of the file. */
+/* True if the dynamic linker wrote to the code of the program or library. The pages of the code
+ * are then not copies of the file. */
 static bool has_changed_code(const struct dl_phdr_info *o)
 {
 	for (unsigned i = 0; i < o->dlpi_phnum; i++) {

@@ -19,7 +19,7 @@ enum member_kind {
 	MEMBER_REAL,     /* double; "-": NAN or infinite */
 	MEMBER_HEX,      /* double, in hexadecimal */
 	MEMBER_TEXT,     /* char[]; "-": empty */
-	MEMBER_PLAIN,    /* char[]; a dash has no meaning */
+	MEMBER_PLAIN,    /* char[]; a dash is ordinary text */
 	MEMBER_NAME,     /* a value of an enum */
 	MEMBER_SET,      /* a set of bits: "thermal,health"; "-": empty */
 	MEMBER_PIDS,     /* int64_t[], ended by 0: "7,1"; "-": empty */

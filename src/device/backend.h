@@ -107,7 +107,7 @@ void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns);
 
 struct call_cost_table;
 
-/* Data that all backends of a context use. It exists longer than the backends. */
+/* Data that all backends of a context use. It outlives the backends. */
 struct backend_env {
 	const struct clock *clock;
 	const struct root *root;

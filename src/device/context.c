@@ -17,11 +17,12 @@
 #define ALL_FLAGS \
 	(GW_OPEN_EXEC | GW_OPEN_WAKE | GW_OPEN_TRIM | GW_OPEN_NO_SHUTDOWN | GW_OPEN_NO_NVML)
 #define GONE_RETRY_NS (5 * NS_PER_S)
-/* Delay before a suspended GPU is tried again. It is short, because an attempt only reads
+/* Delay of the next attempt to open a suspended GPU. It is short, because an attempt only reads
  * sysfs. */
 #define ASLEEP_RETRY_NS (5 * NS_PER_S)
 #define EVENTS_ROUND_NS NS_PER_S
-/* How long to wait until event_watch.c releases the backend, if the context has no deadline. */
+/* If the context has no deadline: how long to wait until event_watch.c releases the driver's
+ * events, and how long gw_close() waits for the lock. */
 #define EVENTS_GRACE_NS (3 * NS_PER_S)
 
 /* Runs fn(arg) on the call thread, or on the caller's thread if there is no call thread.

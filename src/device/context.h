@@ -73,8 +73,8 @@ struct opener {
 	int error;           /* result of the last attempt to open the backend */
 	uint64_t retry_ns;   /* when to try again */
 	uint64_t backoff_ns; /* present delay between two attempts */
-	/* The driver's events. event_watch.c holds `events` while it has an event set, which
-	 * keeps the backend open. On request, event_watch.c releases `events`. */
+	/* The right to use the driver's events. event_watch.c holds it while it has an event
+	 * set, which keeps the backend open. On request, event_watch.c releases it. */
 	sem_t events;
 	/* The context asks event_watch.c to close its event set and to release `events`. */
 	atomic_bool events_yield;

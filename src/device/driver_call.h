@@ -56,8 +56,7 @@ struct call_cost {
  * ctx is open. */
 unsigned call_cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max);
 
-/* Returns the name of a code, such as "GPU_IS_LOST"; "UNKNOWN" for the last code and larger
- * ones. */
+/* Returns the name of a code, such as "GPU_IS_LOST"; "UNKNOWN" from CALL_COST_CODES - 1 on. */
 const char *call_cost_code_name(unsigned code);
 
 struct call_cost_row {

@@ -318,8 +318,8 @@ long drm_read_quantity(struct device *d, unsigned q, double *ret)
 	return result;
 }
 
-/* Reads every row of the tiers and returns how many succeeded. Sets *ret_denied if permission
- * was missing for one. */
+/* Reads every row of the tiers and returns how many rows could be read. Sets *ret_denied if one
+ * could not be read because of missing permission. */
 static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
 {
 	const struct drm_device *dd = drm_of(d);

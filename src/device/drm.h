@@ -154,9 +154,9 @@ int drm_open(struct backend *b);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);
 
-/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. If we may not
- * inspect some processes, they are left out and the result is no_permission, because the list
- * may be incomplete. */
+/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that we
+ * have no permission to inspect are left out. If there are any, the result is no_permission,
+ * because the list may be incomplete. */
 enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_error);
 
 /* Returns why a file of a device could not be read. */
@@ -179,8 +179,8 @@ long drm_read_bytes(const struct device *d, enum drm_place place, const char *fi
  * The utilisation is the mean since the previous walk, of the render engines or of the compute
  * engines: the larger of the two. The memory is the sum over all clients: a buffer that two
  * clients share is counted twice, and memory that the kernel itself allocates is missing.
- * Utilisation and memory are absent (no_permission) if there is a process that we may not
- * inspect. */
+ * Utilisation and memory are absent (no_permission) if there is a process that we have no
+ * permission to inspect. */
 void drm_client_use(struct device *d);
 /* Frees the state of drm_client_use(); NULL is allowed. */
 void drm_client_use_free(struct client_use *use);

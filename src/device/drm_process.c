@@ -219,7 +219,7 @@ static void read_descriptor(const struct device *d, const char *pid, const char 
 }
 
 /* Calls fn for each open DRM node of a process, and sets *ret_kfd if the process has /dev/kfd
- * open. Returns false if we may not inspect the process. */
+ * open. Returns false if we have no permission to inspect the process. */
 static bool scan_process(const struct device *d, const char *pid, client_fn *fn, void *arg,
 			 bool *ret_kfd)
 {
@@ -249,9 +249,9 @@ static bool scan_process(const struct device *d, const char *pid, client_fn *fn,
 	return all;
 }
 
-/* Sets the type of the process: compute, graphics or both. Compute on AMD uses /dev/kfd and
- * bypasses the engines that DRM counts. A process that has not worked yet and does not use
- * /dev/kfd counts as graphics, like the programs of a desktop. */
+/* Completes the type of the process, which add_client() has derived from the engines in use.
+ * Compute on AMD uses /dev/kfd and bypasses the engines that DRM counts. A process that has not
+ * worked yet and does not use /dev/kfd counts as graphics, like the programs of a desktop. */
 static void decide_type(struct holder *h)
 {
 	if (h->kfd)

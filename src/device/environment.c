@@ -213,8 +213,8 @@ static bool count_topology(const struct root *root, unsigned *sockets, unsigned 
 	return *cores > 0 && *cores < CORES_MAX;
 }
 
-/* Adds the governor of all frequency policies ("mixed" if they differ) and their highest
- * limit. */
+/* Adds the governor of all frequency policies ("mixed" if they differ) and the highest frequency
+ * that a CPU supports. */
 static void add_frequency(struct gw_environment *env, const struct root *root)
 {
 	DIR *dir = root_opendir(root, "sys/devices/system/cpu/cpufreq");
@@ -585,7 +585,8 @@ static bool vm_by_firecracker(const struct root *root)
 {
 	char text[256];
 
-	/* Firecracker has no DMI. Its ACPI tables contain its name, if we may read them. */
+	/* Firecracker has no DMI. Its ACPI tables contain its name, but usually only root can
+	 * read them. */
 	if (root_read(root, "sys/firmware/acpi/tables/DSDT", text, sizeof(text)) > 16 &&
 	    memcmp(text + 10, "FIRECK", 6) == 0)
 		return true;

@@ -54,7 +54,8 @@ struct event_queue {
 	struct mailbox box; /* box.news_fd is readable after an event was added */
 	struct driver_event event[EVENT_QUEUE];
 	unsigned events;
-	unsigned lost;      /* number of events that did not fit since event_queue_take() */
+	/* number of events that did not fit since the last event_queue_take() */
+	unsigned lost;
 	unsigned lost_xids; /* how many of the lost events were Xids */
 };
 

@@ -365,8 +365,8 @@ static struct slot *find_slot(struct gw_ctx *ctx, const char *uuid)
 	return NULL;
 }
 
-/* Runs a step. Returns false if the step has not finished; ret then has the error, and the slot
- * owns the job. */
+/* Runs a step. Returns false if the step was not started or has not finished; ret then has the
+ * error, and the caller must not use the job any more. */
 static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 		     struct manage_job *job, struct manage_result *ret)
 {

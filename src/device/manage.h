@@ -3,8 +3,8 @@
  * Hides which calls read and write a setting, who may change it and which values the driver
  * accepts. Driver calls can hang, so they run on the device's call thread, like those of a
  * snapshot; the caller waits at most the context's deadline for each of the two steps (check,
- * then set). The caller decides whether a change is allowed; code that measures must not
- * include this file. */
+ * then set). The caller decides whether a change is allowed; code that measures must not use
+ * this module. */
 #ifndef GW_DEVICE_MANAGE_H
 #define GW_DEVICE_MANAGE_H
 

@@ -335,9 +335,9 @@ static void read_ids(struct device *d)
 	read_pci(d);
 }
 
-/* Reads only what `list` shows, because the first calls cost up to 5 ms each (measured). This
- * function is not called while the backend opens, so that a GPU that hangs does not hide the
- * others. */
+/* Reads only what `list` shows and what determines the sensor model, because the first calls
+ * cost up to 5 ms each (measured). This function is not called while the backend opens, so that
+ * a GPU that hangs does not hide the others. */
 void nvml_identify(struct device *d)
 {
 	d->fresh = false;

@@ -1,5 +1,4 @@
-/* nvml: declarations that the files of the NVML backend share. Only the nvml_*.c files,
- * driver_call.c and tests include it.
+/* nvml: declarations that the files of the NVML backend share.
  *
  * nvml_library.c loads the library; nvml.c opens and closes it. nvml_read.c reads values with
  * the table nvml_readers.def, power samples and events; nvml_shape.c makes the calls of the

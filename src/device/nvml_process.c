@@ -67,7 +67,7 @@ static abi_return query_list(struct device *d, enum nvml_call call, uint32_t *re
 		n = nd->processes_cap;
 		code = NVML_ANY(fn_list, d, call, &n, nd->processes);
 		*ret_n = n <= nd->processes_cap ? n : nd->processes_cap;
-		/* Stop if the driver does not accept the maximum size either. */
+		/* The buffer already has its maximum size. */
 		if (nd->processes_cap >= PROCESSES_MAX)
 			break;
 		cap = n < PROCESSES_MAX / 2 ? 2 * n + 5 : PROCESSES_MAX;

@@ -1,4 +1,4 @@
-/* nvml_set: reads and writes the settings of one device; all calls need root.
+/* nvml_set: reads and writes the settings of one device; the calls that write need root.
  *
  * Code that measures never calls these functions. A power limit and locked clocks last until
  * the driver is unloaded, the modes until the next boot. A clock lock can be set and removed

@@ -12,7 +12,7 @@
 
 #define INTERVAL_MS   "100"
 #define SILENCE_NS    (10 * NVSMI_INTERVAL_NS)
-#define TRUSTED_LINES 10 /* A process that ends after this many lines is restarted soon. */
+#define TRUSTED_LINES 10 /* A process that printed this many lines is restarted soon. */
 #define STAMP_LENGTH  23
 #define ZONE_US       (15 * 60 * INT64_C(1000000))
 

@@ -345,7 +345,7 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
 }
 
-/* Undoes an escape of systemd, which writes a '-' inside a name as "\x2d". */
+/* Undoes the escapes of systemd, which writes a '-' inside a name as "\x2d". */
 static void proc_unescape(char *s)
 {
 	char *to = s;
@@ -401,7 +401,8 @@ static const char *container_in(char *name, const char *parent)
 		return name;
 	if ((found = proc_after(name, "systemd-nspawn@")))
 		return cut_suffix(name, ".service") ? (proc_unescape(name), found) : NULL;
-	/* Virtual machines are registered in machine.slice too. */
+	/* machine-NAME.scope is a container or, if NAME begins with "qemu-", a virtual
+	 * machine. */
 	if (scope && strcmp(parent, "machine.slice") == 0 &&
 	    (found = proc_after(name, "machine-"))) {
 		proc_unescape(name);

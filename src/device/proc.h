@@ -1,8 +1,8 @@
 /* proc: reads the properties of a process.
  *
  * A process is identified by pid and start time, because a pid can be reused. Everything is
- * read from /proc below a root, with our own permissions; values that we may not read stay
- * unknown. */
+ * read from /proc below a root, with our own permissions; values that we are not allowed to
+ * read stay unknown. */
 #ifndef GW_DEVICE_PROC_H
 #define GW_DEVICE_PROC_H
 

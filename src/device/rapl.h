@@ -28,7 +28,7 @@ struct rapl_domain {
 
 /* Fills at most cap domains, in the order of their paths, and returns how many there are. A
  * zone that exists twice (intel-rapl and intel-rapl-mmio with the same package and name) is
- * listed once. A domain that we may not read has reason no_permission. */
+ * listed once. A domain that we have no permission to read has reason no_permission. */
 unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned cap);
 
 #define RAPL_COUNTERS_MAX 64
@@ -72,8 +72,9 @@ void rapl_close(struct rapl *r);
 /* Adds what each counter counted since the last reading. Allocates nothing. It reads some
  * files, so call it once per second and at the start and end of a measurement, not more often.
  * Call it at least twice in the time in which a counter wraps (a minute or more), because two
- * wraps look like one. If a reading fails, the next one includes the energy of both. A counter
- * that rapl_open() could not read, or that decreased without a known range, stays absent. */
+ * wraps look like one. If a reading fails, the next one includes the energy of both intervals.
+ * A counter that rapl_open() could not read, or that decreased without a known range, stays
+ * absent. */
 void rapl_read(struct rapl *r);
 
 /* Energy of the host from rapl_open() to the last reading: packages and their memory. */

@@ -159,7 +159,7 @@ static int add_batch(struct measurement *t, const struct gw_energy *r)
 }
 
 /* Measures the next second. Batches follow each other without a gap, even if the wait for the
- * last one was long. */
+ * previous batch was long. */
 static int take_batch(struct measurement *t)
 {
 	uint64_t begin = t->begin_ns + t->batches * BATCH_NS;

@@ -307,8 +307,8 @@ double energy_period(const struct energy *e, const struct energy_window *w)
 	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
 }
 
-/* Returns true if the period of the load is within 3 % of a simple multiple (1/4 to 4) of the
- * sensor's period. */
+/* Returns true if the period of the load is within 3 % of m / n times the sensor's period, with
+ * m and n from 1 to 4. */
 static bool alias_resonant(double period_s, double sensor_s)
 {
 	for (int m = 1; m <= 4; m++)

@@ -497,7 +497,7 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 void meter_set_own_process(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		/* the sampler of a hung device may not be initialised */
+		/* the sampler of a hung device is perhaps not initialised */
 		if (m->device[i]->phase != METER_HUNG)
 			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
 					 __ATOMIC_RELAXED);

@@ -28,7 +28,7 @@ const char *model_direction_name(unsigned d); /* "prompt", "generated" */
 /* How energy was charged to a model. */
 enum model_method {
 	MODEL_NOTHING, /* Nothing was charged to the model yet. */
-	MODEL_ONLY,    /* Only this model of the server has no process of its own. */
+	MODEL_ONLY,    /* It is the server's only model without a process of its own. */
 	MODEL_PROCESS, /* The model has a process of its own. */
 	/* The energy of a process is divided among its models by their tokens. */
 	MODEL_SPLIT,
@@ -55,7 +55,8 @@ struct model_row {
 	double joules[MODEL_ENERGY_GPUS]; /* same indices as model_energy.gpu */
 	bool counted;                     /* The tokens are known. */
 	enum model_method method;         /* method of the last charge */
-	/* How the energy of the process was determined. NULL: nothing was charged yet. */
+	/* `share` of the last charge, as passed to model_energy_add(). NULL: nothing was charged
+	 * yet. */
 	const char *share;
 	bool listed; /* The last list of the server contains the model. */
 	/* Last values of the server's token counters. NAN: not read. */

@@ -253,7 +253,7 @@ static bool ring_goes_first(const struct process_history_row *a,
 }
 
 /* Returns a ring for a new process. NULL: all rings belong to processes that are present and
- * use more memory. */
+ * use at least as much GPU memory, or malloc() failed. */
 static struct process_history_row *ring_free(struct process_history *h, uint64_t step,
 					     double bytes)
 {

@@ -11,7 +11,7 @@
 
 #include "device/sampler_device.h"
 
-#define RECORDER_POINTS 16384u /* more than a minute, even if the value changes at every poll */
+#define RECORDER_POINTS 16384u /* 82 s, even if every poll at RECORDER_POLL has a new value */
 #define RECORDER_RING   256u   /* maximum number of entries of a ring buffer */
 #define RECORDER_POLL   (5 * NS_PER_MS) /* default time between two polls */
 

@@ -118,7 +118,8 @@ static void window_series_tick(struct window_series *s, const struct event *e)
 	v->tick_count++;
 }
 
-/* Removes readings after the end of the window, because the end may be in the past. */
+/* Removes readings after the end of the window, except the first power sample, because the end
+ * may be in the past. */
 static void window_series_close(struct window_series *s, const struct energy_window *w)
 {
 	struct gw_series *v = &s->view;

@@ -109,7 +109,7 @@ static uint64_t workload_end(const struct workload_energy *e, unsigned i)
 }
 
 /* Makes space for one more row. If all rows are in use, frees the rows of the workload that
- * ended first. Returns false if no workload has ended. */
+ * ended first. Returns false if no workload has ended, or if there is no memory. */
 static bool row_make_room(struct workload_energy *e)
 {
 	uint64_t first = UINT64_MAX;

@@ -1,6 +1,6 @@
 /* workload_energy: counts the energy, time and memory of each workload on each GPU.
  *
- * It sums the steps of the processes (process_energy.h) per GPU and workload, so a process that
+ * It sums the joules of the processes (process_energy.h) per GPU and workload, so a process that
  * moves to another control group is charged to the new workload from then on. The rows of a GPU
  * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
  * bounded: the rows of a workload that ended some time ago are freed, and their joules are
@@ -91,12 +91,13 @@ struct workload_energy {
 struct workload_use {
 	const struct workload *workload;
 	const char *user;        /* NULL: unknown */
-	double step_joules;      /* NAN: unknown; `absence` says why */
+	double step_joules;      /* joules since the last tick; NAN: unknown, see `absence` */
 	enum gw_absence absence; /* why the energy is unknown */
 	enum attribute_how how;
 	double memory_bytes, sm_ratio, power_w; /* NAN: unknown */
 };
 
+/* One tick of a GPU, without its processes. */
 struct workload_step {
 	double counter_j; /* energy counter of the GPU; NAN: unknown */
 	double seconds;   /* time since the last tick */
@@ -113,10 +114,11 @@ void workload_energy_done(struct workload_energy *e);
 /* Forgets GPU i; the caller has stored its rows. */
 void workload_energy_reset(struct workload_energy *e, unsigned i);
 
-/* Adds one tick of GPU i: charges the steps of its processes to rows, and the remaining
- * increase of the counter to WORKLOAD_IDLE or WORKLOAD_UNATTRIBUTED. If the counter decreased,
- * nothing is charged, and the decrease is subtracted from WORKLOAD_EARLIER. The energy of a
- * workload for which no row is free is added to WORKLOAD_UNATTRIBUTED. */
+/* Adds the tick s of GPU i with the n processes in `uses`. Charges each step_joules to the row
+ * of its workload, and the remaining increase of the counter to WORKLOAD_IDLE or
+ * WORKLOAD_UNATTRIBUTED. If the counter decreased, nothing is charged, and the decrease is
+ * subtracted from WORKLOAD_EARLIER. The energy of a workload for which no row is free is added
+ * to WORKLOAD_UNATTRIBUTED. */
 void workload_energy_tick(struct workload_energy *e, unsigned i, const struct workload_step *s,
 			  const struct workload_use *uses, size_t n);
 

@@ -30,7 +30,7 @@ static bool param_is_first(const struct request *q, struct reply *r, unsigned i)
 	return true;
 }
 
-/* Checks the names of the parameters. Returns false after a reply with 400. */
+/* Checks that each parameter is known and given once. Returns false after a reply with 400. */
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
 	struct json_request_words words;
@@ -233,7 +233,7 @@ static void no_such_device(const struct api *a, struct reply *r, int status,
 		      "no GPU matches \"%.96s\"; %s", selector, there);
 }
 
-/* Sets the bits of the GPUs that a selector names. Returns their number. */
+/* Selects the GPUs that match the selector. Returns their number. */
 static unsigned select_by(const struct gw_snapshot *snap, const char *selector,
 			  struct render_filter *f)
 {

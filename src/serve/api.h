@@ -1,6 +1,6 @@
 /* api: the replies of the service. Each row of routes.def names a handler in api_*.c.
  *
- * Handlers only read the view of the latest tick. */
+ * Handlers make no driver calls: their figures are those of the view of the latest tick. */
 #ifndef GW_SERVE_API_H
 #define GW_SERVE_API_H
 

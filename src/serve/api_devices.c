@@ -294,8 +294,8 @@ void api_sensors(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* In the keys of these short documents, "mb" means 2^20 bytes, because existing clients expect
- * it. */
+/* Writes a whole number. In the keys of these short documents, "mb" means 2^20 bytes, because
+ * existing clients expect this. */
 static void write_whole(struct json *j, const char *key, const struct gw_device *d,
 			unsigned quantity, double unit)
 {

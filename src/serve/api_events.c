@@ -291,8 +291,8 @@ static void add_chosen(void *arg, const struct view_event *e)
 	c->count++;
 }
 
-/* Lists the latest events of a kind (NULL: all kinds). The first call of events() counts them,
- * to find out how many must be skipped. */
+/* Lists the latest events of a kind (NULL: all kinds). If a kind is given, a first call of
+ * events() counts its events, to find out how many must be skipped. */
 static void list_events(const struct api *a, const struct request *q, struct reply *r,
 			const char *kind)
 {

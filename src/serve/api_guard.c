@@ -250,8 +250,8 @@ static void write_operation(struct json *j, const struct guard_operation *o)
 	render_text(j, "message", o->message);
 }
 
-/* Writes the hold that the request replaced. The client may not know that another person had
- * set a hold. */
+/* Writes the hold that the request replaced, because the client perhaps does not know that
+ * another person had set a hold. */
 static void replaced_hold(struct json *j, const struct guard_status *before,
 			  struct guard_moment now)
 {

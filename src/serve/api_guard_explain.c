@@ -464,7 +464,7 @@ static void say_tokens(struct json *j, const struct model_energy *m, const char 
 				    m->worker[i].why);
 }
 
-/* Writes how long a move takes, and how long the last moves took. */
+/* Writes the sentences of guard_doc_move_sentence(). */
 static void say_moves(struct json *j, const struct guard_view *g, unsigned worker,
 		      const struct guard_status *s, const char *no_gpu)
 {

@@ -1,5 +1,5 @@
-/* api_parts: declarations shared by api*.c, openapi.c and their tests; no other file includes
- * it. */
+/* api_parts: declarations shared by api*.c, guard_doc.c, openapi.c and their tests; no other
+ * file includes it. */
 #ifndef GW_SERVE_API_PARTS_H
 #define GW_SERVE_API_PARTS_H
 

@@ -154,7 +154,8 @@ struct opened {
 	bool fresh;
 };
 
-/* Replies when the window is stored, so that kill -9 after the reply does not lose it. */
+/* Replies when the window is stored, so that it is not lost if the service is killed after the
+ * reply. If storing takes too long, the reply has the header of mark_unstored(). */
 static void reply_opened(const struct api *a, const struct request *q, struct reply *r)
 {
 	const struct opened *o = *q->memory;

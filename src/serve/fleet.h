@@ -144,7 +144,7 @@ struct fleet {
 	double clock_ahead_s; /* clock of Prometheus minus our clock; NAN: not known */
 	double gpus_simulated, gpus_real;
 	unsigned doubled;   /* number of UUIDs that more than one node reports */
-	unsigned refused;   /* number of values that cannot be right; they are unknown */
+	unsigned refused;   /* number of values that cannot be right and count as unknown */
 	bool attention_cut; /* There are more rows than question.top. */
 	struct fleet_total total;
 	struct fleet_node *node;

@@ -18,7 +18,7 @@
 #define LIMIT_SLACK 1.5
 
 /* A hash table that finds a node by cluster and instance. It uses open addressing and has at
- * least twice as many slots as there are rows. */
+ * least twice as many slots as nodes. */
 struct node_index {
 	unsigned *slot; /* index of the node plus 1; 0: empty slot */
 	unsigned mask;
@@ -63,7 +63,8 @@ static struct fleet_node *find_node(struct fleet *f, struct node_index *x,
 }
 
 /* Reads row i of an answer and returns its node. If `add` is true, adds a node that is not
- * known yet. Returns NULL if the row has no value or there is no such node. */
+ * known yet. Returns NULL if the row has no value, if there is no such node, or if no further
+ * node fits. */
 static struct fleet_node *row_node(struct fleet *f, struct node_index *x, enum fleet_query q,
 				   size_t i, bool add, struct fleet_row *r)
 {

@@ -220,7 +220,7 @@ static void write_contender(struct json *j, const struct guard_view *g, unsigned
 	json_object_end(j);
 }
 
-/* Writes each active reason with its evidence and with what ends it. */
+/* Writes each reason, also one that a hold masks, with its evidence and with what ends it. */
 static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			  struct guard_moment now)
 {

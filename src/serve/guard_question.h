@@ -1,7 +1,7 @@
 /* guard_question: reads the body of POST /api/v1/guard/simulate: GPUs and processes as JSON, or
  * lines of a recording.
  *
- * Hides jansson. Every error names the key. */
+ * Hides the JSON format. Every error names the key. */
 #ifndef GW_SERVE_GUARD_QUESTION_H
 #define GW_SERVE_GUARD_QUESTION_H
 

@@ -70,7 +70,7 @@ struct guard_view_decision {
 	uint64_t id; /* id of the event that reported the decision */
 	uint64_t wall_ns;
 	struct guard_decision decision;
-	/* Why the worker may not run, in words (guard_view_cause()). "": the worker may run. */
+	/* Why the worker must not run, in words (guard_view_cause()). "": the worker may run. */
 	char cause[WORKER_STATS_CAUSE];
 };
 
@@ -190,8 +190,8 @@ struct guard_view_ops {
 	 * guard_release(), and then carry out the guard's new orders at once. request() returns
 	 * 0 with a message if the request is accepted but not stored. reserve() also returns
 	 * -GW_E_ARG with a message if there is no such process. After reserved() has returned 1
-	 * once, it returns 1 while the reservation lasts. until_ns: how long the client of
-	 * reserved() waits for the memory. */
+	 * once, it returns 1 while the reservation lasts. until_ns: the monotonic time until
+	 * which the client of reserved() waits for the memory. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
@@ -281,13 +281,13 @@ struct guard_view_contender {
 bool guard_view_contender(const struct guard_view *g, unsigned worker,
 			  struct guard_view_contender *ret);
 /* True if process i of the last scene needs the worker's GPU, so that the worker must leave it
- * or may not return. */
+ * or must not return. */
 bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i);
 /* True if the worker's state is only a decision of a dry run: no order was carried out, and the
  * worker is still on its GPU. The states reconcile, active, suspect and absent are always real,
  * and so is the state of a worker that was really evicted before the dry run began. */
 bool guard_view_hypothetical(const struct guard_status *s);
-/* Writes in words why the worker may not run, from the first reason that no hold masks: "for
+/* Writes in words why the worker must not run, from the first reason that no hold masks: "for
  * game.exe (pid 4711, 13.0 GiB)", "at the request of uid 1000: maintenance", "because its GPU is too
  * hot". Writes "" if there is no such reason. */
 void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size);

@@ -1,4 +1,4 @@
-/* http_impl: declarations shared by http*.c; no other file includes it.
+/* http_impl: declarations shared by http*.c and their test; no other file includes it.
  *
  * http.c        settings, the library, start and stop
  * http_conn.c   listening sockets; connections and their deadlines; following a stream
@@ -154,8 +154,8 @@ struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const
 				    const char *origin, bool vary_origin);
 
 /* entry_use_gzip() compresses the body for the first client that accepts this, and returns true
- * if the gzipped body is sent. entry_is_same() is true if the client
- * already has this version, so that it gets 304. */
+ * if the gzipped body is sent. entry_is_same() is true if the client already has this version,
+ * so that it gets 304. */
 bool entry_use_gzip(struct entry *e, const char *encoding);
 bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 

@@ -14,8 +14,8 @@
 struct buf;
 struct json;
 
-/* Maximum time that a client waits for a change. The engine itself stops after a few seconds.
- * Later, no client fetches the result. */
+/* Maximum time that a client waits for the result of a change. The engine stops waiting for the
+ * driver after a few seconds. It may drop a result that no client has fetched in this time. */
 #define MANAGE_DOC_WAIT_NS (60 * NS_PER_S)
 
 /* A change that gpuward will undo. It is stored as a document of kind MANAGE_DOC_KIND with id

@@ -1,8 +1,9 @@
 /* metrics_gpu: writes identity, state, quantities, MIG instances and processes of the GPUs, and
  * the same figures under the names of dcgm-exporter.
  *
- * Processes with the same name and user are one series; pids and command lines are not labels.
- * At most GROUPS programs are listed; the others are summed as "other". */
+ * Processes with the same name and user are one program; pids and command lines are not labels.
+ * The programs with the most memory have a series each; metrics.processes is their maximum
+ * number. All others, and programs beyond the first GROUPS, are summed as "other". */
 #include "guard_view.h"
 #include "metrics_page.h"
 #include "metrics_text.h"

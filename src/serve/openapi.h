@@ -1,7 +1,8 @@
 /* openapi: makes /openapi.json.
  *
- * The routes come from routes.def, the schemas of the bodies from docs/schema, against which
- * the tests check all documents. tools/openapi compiles these files into the program. */
+ * openapi.c includes the routes (routes.def). tools/openapi writes the schemas of the bodies
+ * (docs/schema) and their examples as the C tables below. The tests check all documents against
+ * these schemas. */
 #ifndef GW_SERVE_OPENAPI_H
 #define GW_SERVE_OPENAPI_H
 

@@ -161,8 +161,8 @@ static bool all_there(const struct windows_entry *e)
 	return window_done(e->window);
 }
 
-/* Advances a window to the next states, if their conditions are met. Returns false if the
- * window has not ended. */
+/* Ends the window if its limit or lease has passed. Makes its result when all samples have
+ * arrived or the wait for them is over. Returns true if the state is WINDOWS_HAS_ENDED. */
 static bool advance_window(struct windows *w, const struct view *v, struct windows_entry *e,
 			   uint64_t now_ns)
 {

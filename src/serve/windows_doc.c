@@ -15,8 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first key after the head of a document; the parts follow. It must be at the top level,
- * because a client can choose the same key for a tag. */
+/* The first key after the head of a document; the parts follow. Only the key at the top
+ * level counts, because a client can choose the same key for a tag. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
@@ -330,7 +330,7 @@ static void windows_crash_json(struct json *j, const struct windows_entry *e)
 	json_object_end(j);
 }
 
-/* Returns where the head of a document ends; NULL: it has no such key. */
+/* Returns where the head of a document ends; NULL: the document does not have HEAD_END. */
 static const char *find_head_end(const char *document)
 {
 	unsigned depth = 0;

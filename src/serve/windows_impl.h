@@ -1,4 +1,4 @@
-/* windows_impl: declarations shared by windows*.c; no other file includes it.
+/* windows_impl: declarations shared by windows*.c and their test; no other file includes it.
  *
  *   windows.c      opening, marking, ending, removing
  *   windows_doc.c  documents, sums over GPUs, storing, loading, events */
