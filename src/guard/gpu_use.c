@@ -12,8 +12,8 @@
 #define AGAIN_NS (900 * NS_PER_S)
 #define WH       3600.0 /* joules per watt-hour */
 
-/* Returns the energy since the day began, or since the service started if that was later; NAN:
- * unknown. */
+/* Returns the energy since the day began; if the service started or the energy counter fell
+ * later on that day, since then. NAN: unknown. */
 static double energy_today_j(struct budget *b, const struct budget_input *in)
 {
 	if (isnan(in->energy_j))

@@ -193,7 +193,7 @@ static void convert_hold_times(struct guard *g)
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		/* with the old record, the whole time would begin again after a restart */
+		/* with the old record, each restart would begin the whole time again */
 		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
 		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}
