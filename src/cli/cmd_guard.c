@@ -478,7 +478,8 @@ static int send_change(struct remote *r, const char *path, const struct given *g
 	return code;
 }
 
-/* Returns a note why the worker is not moved after the request, or "" if it is moved. */
+/* Returns a note that says why the worker is not moved after the request, or "" if it is
+ * moved. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	if (!json_doc_true(w, "dry_run"))
@@ -697,8 +698,8 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Holds all workers, or only the named worker, active, so that they stay on the GPU when other
- * programs need it. */
+/* Requests the hold "active" for the named worker, or for all workers if name is "all", so that
+ * they stay on the GPU when other programs need it. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	struct given *g = c->own;

@@ -70,8 +70,8 @@ struct runner_run {
 	struct progress_marks marks;
 };
 
-/* Blocks the signals. The caller must fill in the public members first. inherit, meter, series
- * and part are borrowed until runner_end(). Returns 0 or -GW_E_IO. */
+/* Blocks the signals of runner_signals(). The caller must fill in the public members first.
+ * inherit, meter, series and part are borrowed until runner_end(). Returns 0 or -GW_E_IO. */
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 

@@ -30,11 +30,11 @@
 struct world_conduct {
 	unsigned fails;      /* this many evictions fail                      */
 	bool refuses;        /* it refuses drains and evictions, also when they are repeated */
-	unsigned lies;       /* this many evictions report done, but free nothing */
+	unsigned lies;       /* this many evictions report success, but free nothing */
 	unsigned fail_level; /* orders up to this level fail                  */
 	bool silent, busy;   /* silent: never answers an order; busy: has requests in flight */
 	bool wont_return;    /* resumes fail                                  */
-	bool returns_empty;  /* resumes report done, but load nothing         */
+	bool returns_empty;  /* resumes report success, but load nothing      */
 	bool deaf;           /* it does not answer an order to resume         */
 	bool lists;          /* it lists its models as loaded after a resume  */
 	uint64_t returns;    /* bytes that the worker holds after a resume; 0: as in `load` */

@@ -246,7 +246,8 @@ TEST(a11_a_guard_that_dies_after_any_scene_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
-	/* The guard is also killed between an order that was carried out and its answer. */
+	/* The guard is also killed after an order was carried out and before its outcome
+	 * arrives. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
 		world_guest(&o, "job", 0, 4 * GIB, 10 * S, 60 * S);

@@ -482,7 +482,8 @@ GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits
 	}
 }
 
-/* Begins, and fetches the order to start the worker; its outcome is left to the test. */
+/* Makes scenes until the guard orders a start of the worker, and fetches this order. The test
+ * must pass the outcome. */
 static void until_ordered_to_start(struct world *o, struct guard_order *ret)
 {
 	bool came = false;

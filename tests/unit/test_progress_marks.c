@@ -235,7 +235,7 @@ TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
 	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
 	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",
-	       2, 2); /* two processes */
+	       2, 2); /* two processes count separately */
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 

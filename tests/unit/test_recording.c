@@ -264,7 +264,8 @@ TEST(a_worker_that_came_with_another_configuration_begins_there)
 	p->workers = 2;
 	open_reader(false);
 	read_lines(lines, COUNT_OF(lines));
-	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE); /* between */
+	/* this line is not allowed between swap and swapped */
+	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE);
 	assert_int_equal(recording_read(t, "swapped\t6\t1"), 0);
 	assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
 	assert_int_equal(status.hold, HOLD_EVICTED);
