@@ -348,8 +348,8 @@ static void print_table(const struct gpu_names *g, const struct remote *r, const
 	table_done(&t);
 }
 
-/* Prints for each worker the limit that now prevents the guard from moving it: another service, a
- * display, or the hourly limit on the evictions of a user. */
+/* Prints for each worker the limit that now prevents the guard from moving it: another service,
+ * a display, or the hourly limit on the evictions of a user. */
 static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {

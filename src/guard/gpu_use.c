@@ -86,8 +86,8 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 	return b->over;
 }
 
-/* Unattributed use counts only after this time, because an ending process leaves the driver's list
- * of processes before its work on the GPU has ended. */
+/* Unattributed use counts only after this time, because an ending process leaves the driver's
+ * list of processes before its work on the GPU has ended. */
 #define LASTS_NS           (10 * NS_PER_S)
 #define BUSY_RATIO         0.99             /* utilisation from which a GPU counts as busy */
 #define UNATTRIBUTED_BYTES (512. * 1048576) /* drivers and consoles use less than this */

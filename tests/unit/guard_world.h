@@ -1,5 +1,6 @@
-/* A simulated world for tests of the guard, in stepped time: GPUs with memory, workers that hold memory and carry out
- * orders or fail, guests that come and go at given times, and a disk for records. */
+/* A simulated world for tests of the guard, in stepped time: GPUs with memory, workers that
+ * hold memory and carry out orders or fail, guests that come and go at given times, and a disk
+ * for records. */
 #ifndef GUARD_WORLD_H
 #define GUARD_WORLD_H
 

@@ -1,6 +1,6 @@
-/* Tests the rows about decisions in the acceptance list of the guard (docs/GUARD-MACHINE.md), in
- * simulated time. The name of a test begins with the id of its row. tests/e2e/test_guard*.py test
- * what needs processes, files and servers. */
+/* Tests the rows about decisions in the acceptance list of the guard (docs/GUARD-MACHINE.md),
+ * in simulated time. The name of a test begins with the id of its row. tests/e2e/test_guard*.py
+ * test what needs processes, files and servers. */
 #include "guard_test.h"
 
 #include "device/nvml_abi.h"

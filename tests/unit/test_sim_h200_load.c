@@ -2,9 +2,9 @@
  * real one.
  *
  * The load is inferred from the counter (the mean of each 100 ms) and the instant value (one
- * sample). With this load, the simulator must give the recorded average, instant value and counter
- * within 5 % at every tick that test_sim_h200.c compares. The average is a prediction, because the
- * load is made only from the other two.
+ * sample). With this load, the simulator must give the recorded average, instant value and
+ * counter within 5 % at every tick that test_sim_h200.c compares. The average is a prediction,
+ * because the load is made only from the other two.
  *
  * The load of test_sim_h200.c is cut into pieces. A part has all pieces that lie in the last 25
  * ms before one sample, or in the rest of one counter tick, and in which the load is on (or
@@ -18,8 +18,8 @@
  * 122.996 s of sq0.15, as if that burst had ended 2 ms later than recorded.
  *
  * The last test tries wrong sensors (a sampler that is 1 or 5 ms off, other low-passes, plain
- * means, another lag of the counter) and finds no load for them. For the lag of the counter, every
- * value from 3 to 11 ms is possible. */
+ * means, another lag of the counter) and finds no load for them. For the lag of the counter,
+ * every value from 3 to 11 ms is possible. */
 #include <math.h>
 
 #include "h200.h"
@@ -214,8 +214,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load() with
- * the load of counter_load(), before the load is fitted to the instant values. */
+/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load()
+ * with the load of counter_load(), before the load is fitted to the instant values. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
@@ -250,8 +250,8 @@ static int find_part(int key)
 	return n_parts++;
 }
 
-/* True if watts is the power while the load is on. The recording "step" has no fixed power for on
- * and off; there, more than 300 W counts as on. */
+/* True if watts is the power while the load is on. The recording "step" has no fixed power for
+ * on and off; there, more than 300 W counts as on. */
 static bool is_on(const struct subject *s, double watts)
 {
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);

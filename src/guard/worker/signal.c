@@ -25,9 +25,9 @@
 /* time between SIGTERM and SIGKILL; at most half of the remaining time */
 #define GRACE_NS (5 * NS_PER_S)
 
-/* The targets of an order that are still the same processes, each with a pidfd. If a process must
- * get no further signal, its descriptor is replaced by its complement (~fd), a negative number
- * that poll() ignores. */
+/* The targets of an order that are still the same processes, each with a pidfd. If a process
+ * must get no further signal, its descriptor is replaced by its complement (~fd), a negative
+ * number that poll() ignores. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
