@@ -478,8 +478,7 @@ static int send_change(struct remote *r, const char *path, const struct given *g
 	return code;
 }
 
-/* Returns a note that says why the worker is not moved after the request, or "" if it is
- * moved. */
+/* Returns a note that says why the request does not move the worker, or "" if it moves it. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	if (!json_doc_true(w, "dry_run"))

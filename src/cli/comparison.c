@@ -505,8 +505,7 @@ static double load_sd(const struct comparison_row *row)
 }
 
 /* Sets per_iteration if the iterations, or the time per iteration, of all usable runs are
- * known. Sets iterations_partly if they are known for some runs, but not for every usable
- * run. */
+ * known. Sets iterations_partly if they are known for some runs but not for all usable ones. */
 static void find_iterations(struct comparison *c)
 {
 	size_t used = 0, unknown = 0, known = 0;

@@ -153,8 +153,7 @@ void cooldown_done(struct cooldown *k);
  * Returns true if a signal requests the end. */
 bool cooldown_wait(struct cooldown *k);
 
-/* Tail: keeps the end of what a command writes to standard error, in a fixed amount of
- * memory. */
+/* Tail: keeps the end of what a command writes to standard error, in fixed memory. */
 
 #define TAIL_BYTES 2048
 

@@ -397,8 +397,7 @@ static int by_pid(const void *a, const void *b)
 	return (x->pid > y->pid) - (x->pid < y->pid);
 }
 
-/* Removes servers that another server started. For example, llama-swap starts llama-server.
- * Sorts the other servers by pid. */
+/* Removes servers that another server started. For example, llama-swap starts llama-server. */
 static void remove_children(const struct root *root, struct setup_servers *all)
 {
 	unsigned kept = 0;

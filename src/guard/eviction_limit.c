@@ -93,8 +93,7 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 
 /* Reports when the limit for a display begins to apply, and the first demand that does not
  * evict because of this limit. Reports another such demand only after CALM_SCENES scenes
- * without one. c: the demand of this scene that does not evict (guard_withholds()); NULL:
- * none. */
+ * without one. c: the demand of this scene that does not evict (guard_withholds()), or NULL. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	const enum guard_state s = worker_state(w);
@@ -204,8 +203,7 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 }
 
 /* If the user of demand c must wait, replaces c with the strongest demand of the users who need
- * not wait, so that the waiting demand does not hide it. If those users have no demand, c stays
- * as it is. */
+ * not wait, so that c does not hide it. If those users have no demand, c stays as it is. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {

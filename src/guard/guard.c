@@ -251,8 +251,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->scenes;
-		/* the adapter may have changed the worker's notes, which are in the journal
-		 * too */
+		/* the adapter may have changed the worker's notes, which the journal holds */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (guard_outcome_ok(o))
 			guard_order_done(g, w, o);

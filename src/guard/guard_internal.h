@@ -353,8 +353,7 @@ struct guard {
 	int64_t wall_offset_ns; /* wall time minus monotonic time */
 	int utc_offset_s;       /* local time minus UTC in the last scene */
 	int64_t local_s;        /* local time, in seconds since 1970 */
-	/* local_s stays at this value after clocks were set back; 0: local_s follows the
-	 * clock */
+	/* local_s stays at this value after clocks were set back; 0: it follows the clock */
 	int64_t local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES]; /* the class of each process of the scene */

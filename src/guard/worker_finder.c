@@ -272,8 +272,7 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 }
 
 /* Returns true if the process still runs the same program, or if the match also fits its new
- * program or name; then notes the new program. Returns true also if the process cannot be read
- * now. */
+ * program or name; then notes the new program. Also true if the process cannot be read now. */
 static bool accept_program(const struct worker_finder *f, unsigned worker, struct found *k)
 {
 	struct scene_process p;

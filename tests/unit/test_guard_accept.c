@@ -246,8 +246,7 @@ TEST(a11_a_guard_that_dies_after_any_scene_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
-	/* The guard is also killed after an order was carried out and before its outcome
-	 * arrives. */
+	/* The guard also dies after an order was carried out, before its outcome arrives. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
 		world_guest(&o, "job", 0, 4 * GIB, 10 * S, 60 * S);

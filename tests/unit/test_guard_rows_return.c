@@ -395,8 +395,7 @@ GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 	assert_orders(o, 1, EVICT);
 }
 
-/* The worker had loaded three models (9 GiB), and its user unloaded one of them: 6 GiB
- * remain. */
+/* The worker had loaded three models (9 GiB), and its user unloaded one: 6 GiB remain. */
 GUARD_ROW("35", the_need_is_what_was_held_when_the_eviction_began)
 {
 	o->w[0].load[0] = 9 * GIB;

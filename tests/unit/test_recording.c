@@ -754,8 +754,7 @@ static void record_a_stop(struct world *o, bool fetched)
 	assert_int_equal(out.err, 0);
 }
 
-/* Makes the recording one of format version 7, which does not say which orders were under
- * way. */
+/* Changes the recording to format version 7, which does not say which orders were under way. */
 static void make_older(void)
 {
 	char *begin = strstr(out.p, "begin\t8"), *stop = strstr(out.p, "stop\t");
