@@ -1,8 +1,8 @@
 /* cost: measures what reading each quantity costs if it is read once per second.
  *
- * In a tight loop the driver answers from a cache, so a call seems to cost nothing. Therefore every
- * quantity is read once per second, and the medians of its CPU time and wall time are printed.
- * The tiers in quantity.def were chosen with these figures.
+ * In a tight loop the driver answers from a cache, so a call seems to cost nothing. Therefore
+ * every quantity is read once per second, and the medians of its CPU time and wall time are
+ * printed. The tiers in quantity.def were chosen with these figures.
  *
  * bench-cost [LIBRARY] [SECONDS] */
 #include "device/context.h"

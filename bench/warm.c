@@ -2,9 +2,9 @@
  *
  *   warm [LIBRARY]      prints "name value" lines; times are in ns per round
  *
- * Snapshot and bare loop alternate in blocks of half a ms, so that a slow machine affects both equally.
- * The result is the first decile of the blocks. It ignores the blocks in which the driver updated
- * its sensors, and those that other programs interrupted. */
+ * Snapshot and bare loop alternate in blocks of half a ms, so that a slow machine affects both
+ * equally. The result is the first decile of the blocks. It ignores the blocks in which the
+ * driver updated its sensors, and those that other programs interrupted. */
 #include "bare.h"
 #include "count.h"
 #include "stats.h"

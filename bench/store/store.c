@@ -1,5 +1,5 @@
-/* Measures what the store costs: writes one reading per second of eight GPUs for a day, as fast as
- * possible.
+/* Measures what the store costs: writes one reading per second of eight GPUs for a day, as fast
+ * as possible.
  *
  * bench-store FILE [HOURS]
  *

@@ -262,9 +262,9 @@ static void print_interval(const struct ab_report *r)
 	    e->n, 100 * e->mde_ratio, expected);
 }
 
-/* Returns true if counter and samples differ by more than METERS_APART in at least one run, and
- * no run has the code METERS_DISAGREE. This happens if the runs are short compared with the
- * update interval of the counter. */
+/* Returns true if counter and samples differ by more than METERS_APART in at least one used
+ * run, and no used run has the code METERS_DISAGREE. This happens if the runs are short
+ * compared with the update interval of the counter. */
 static bool meters_coarse(const struct ab_report *r)
 {
 	bool apart = false;

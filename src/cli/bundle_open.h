@@ -29,8 +29,8 @@ struct bundle_opened {
  * the same GPU, a is a part of b that the command marked. */
 bool bundle_is_inside(const struct gw_energy *a, const struct gw_energy *b);
 
-/* Calls say() with a sentence for each problem of the files: not complete, changed, or with lines
- * that could not be read. */
+/* Calls say() with a sentence for each problem of the files: not complete, changed, or with
+ * lines that could not be read. */
 void bundle_problems(const struct bundle_summary *s, const char *dir,
 		     void (*say)(void *arg, const char *sentence), void *arg);
 

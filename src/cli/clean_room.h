@@ -30,10 +30,10 @@ struct clean_room;
 /* Checks the options.  Returns EXIT_OK or EXIT_USAGE. */
 int clean_room_check(const struct clean_room_flags *f);
 
-/* Holds the workers evicted and waits until they have left. The meter of the runner must have
- * started; a signal to the runner ends the wait. Returns EXIT_OK with *ret, which is NULL if
- * --clean-room is not given. Otherwise returns an exit code, and no worker is held. Free *ret
- * with clean_room_free(). */
+/* Requests the hold "evicted" for the workers and waits until they have left. The meter of the
+ * runner must have started; a signal to the runner ends the wait. Returns EXIT_OK with *ret,
+ * which is NULL if --clean-room is not given. Otherwise returns an exit code, and no worker is
+ * held. Free *ret with clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 

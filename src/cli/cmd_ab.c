@@ -349,8 +349,8 @@ static void print_dropped(struct comparison *x, const struct ab_step *step)
 		  letters[step->command], x->why);
 }
 
-/* Warns once per command that several parts have the same name.  Later runs of the command mark
- * the same parts. */
+/* Warns that a command marks several parts with the same name. Warns only once per command,
+ * because each run of a command marks the same parts. */
 static void warn_parts(struct comparison *x, enum ab_arm command, unsigned parts)
 {
 	if (parts < 2 || x->parts_reported[command])

@@ -348,8 +348,8 @@ static void print_table(const struct gpu_names *g, const struct remote *r, const
 	table_done(&t);
 }
 
-/* Prints for each worker the limit that now prevents the guard from moving it: another service, a
- * display, or the hourly limit on the evictions of a user. */
+/* Prints for each worker the limit that now prevents the guard from moving it: another service,
+ * a display, or the hourly limit on the evictions of a user. */
 static void print_limits(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
@@ -478,7 +478,7 @@ static int send_change(struct remote *r, const char *path, const struct given *g
 	return code;
 }
 
-/* Returns a note why the worker is not moved after the request, or "" if it is moved. */
+/* Returns a note that says why the request does not move the worker, or "" if it moves it. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	if (!json_doc_true(w, "dry_run"))
@@ -697,8 +697,8 @@ static int check_arguments(const struct cli *c, const struct guard_subcommand *v
 	return EXIT_OK;
 }
 
-/* Holds all workers, or only the named worker, active, so that they stay on the GPU when other
- * programs need it. */
+/* Requests the hold "active" for the named worker, or for all workers if name is "all", so that
+ * they stay on the GPU when other programs need it. */
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	struct given *g = c->own;

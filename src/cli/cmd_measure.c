@@ -665,8 +665,8 @@ static int check_calibration(const struct measurement *m)
 		n);
 }
 
-/* Makes the measurement.  The GPUs are open, and the options are checked, except --calibrate, which
- * needs the open GPUs. */
+/* Makes the measurement. The GPUs are open, and the options are checked, except --calibrate,
+ * which needs the open GPUs. */
 static int run_open(struct measurement *m)
 {
 	int code = open_bundle(m), closed;

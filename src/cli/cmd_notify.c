@@ -413,7 +413,7 @@ static bool fetch_news(struct notifier *n)
 	return good;
 }
 
-/* Holds a worker evicted, after its button was pressed. */
+/* Requests the hold "evicted" for a worker, after its button was pressed. */
 static void hold_worker(void *arg, const char *worker)
 {
 	struct notifier *n = arg;

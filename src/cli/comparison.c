@@ -504,7 +504,8 @@ static double load_sd(const struct comparison_row *row)
 	return n ? sqrt(sum / (double)n) : NAN;
 }
 
-/* Sets per_iteration if the iterations of all usable runs are known. */
+/* Sets per_iteration if the iterations, or the time per iteration, of all usable runs are
+ * known. Sets iterations_partly if they are known for some runs but not for all usable ones. */
 static void find_iterations(struct comparison *c)
 {
 	size_t used = 0, unknown = 0, known = 0;
@@ -627,8 +628,8 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
-/* Returns true if the last result is a copy of an earlier one. For example, the user gave a
- * bundle and the file of -o, which have the same content. */
+/* If the last result is a copy of an earlier one, prints an error and returns true. For
+ * example, the user gave a bundle and the file of -o, which have the same content. */
 static bool is_copy(const struct result_set *r)
 {
 	const struct result_file *last = &r->v[r->n - 1];

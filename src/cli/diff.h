@@ -49,7 +49,7 @@ struct diff {
 	struct diff_row *rows;
 	unsigned nrows, room;
 	size_t count[STATE_UNKNOWN + 1];
-	/* Copies of the results A and B, whose labels are "A" and "B". */
+	/* Copies of the results A and B. The copies have the labels "A" and "B". */
 	struct result_file both[2];
 	struct comparison comparison;
 	/* The rows of `comparison` for A and B. NULL: the result has no run. */

@@ -227,7 +227,8 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 	return EXIT_OK;
 }
 
-/* Rejects --address and --token-file if no option sends requests to the service. */
+/* Rejects --address and --token-file if no option sends requests to the service. Also checks
+ * the options of --clean-room. */
 static int check_remote(const struct measure_options *o)
 {
 	const struct remote_flags *f = &o->session.room.remote;

@@ -433,7 +433,7 @@ static size_t count_names(const struct plot_time *p)
 	return n;
 }
 
-/* Ends a text element with a name that is cut to `columns`. Pointing at it shows the whole name. */
+/* Ends a text element with a name cut to `columns`. Pointing at it shows the whole name. */
 static void end_name(struct buf *out, const char *name, size_t columns)
 {
 	buf_adds(out, "<title>");

@@ -33,7 +33,8 @@ static void reject_line(struct progress_marks *m, const char *line, const char *
 	snprintf(m->reason, sizeof(m->reason), "'%s' %s", text, why);
 }
 
-/* Copies the energy out of the window, then frees the window. */
+/* Waits for the samples of the window, copies its energy (for the reported part also that of
+ * each process), and frees the window. */
 static void compute_window(struct progress_marks *m, struct progress_marks_window *w,
 			   uint64_t timeout_ns)
 {

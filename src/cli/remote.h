@@ -93,15 +93,15 @@ bool reply_is(const struct json_doc *d, const char *key, const char *word);
 bool reply_has(const struct json_doc *d, const char *key, const char *word);
 
 /* Work like remote_request(), but print errors, and after 2 s a note that the command waits for
- * the service. remote_request_any() accepts any HTTP status; for remote_request_ok(), a status of
- * 400 or more is an error, too. Both return EXIT_OK or EXIT_FAILED. */
+ * the service. remote_request_any() accepts any HTTP status; for remote_request_ok(), a status
+ * of 400 or more is an error, too. Both return EXIT_OK or EXIT_FAILED. */
 int remote_request_any(struct remote *r, const char *method, const char *path,
 		       const char *body);
 int remote_request_ok(struct remote *r, const char *method, const char *path, const char *body);
 
-/* remote_json() copies the body of the reply, which is JSON, and writes control characters in its
- * strings as escapes; call buf_done() afterwards. remote_print() prints this text and returns an
- * exit code. */
+/* remote_json() copies the body of the reply, which is JSON, and writes control characters in
+ * its strings as escapes; call buf_done() afterwards. remote_print() prints this text and
+ * returns an exit code. */
 void remote_json(const struct remote *r, struct buf *out);
 int remote_print(const struct remote *r);
 

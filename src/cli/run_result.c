@@ -503,8 +503,8 @@ static bool is_interrupted(void *arg)
 	return runner_sleep(arg, 0);
 }
 
-/* Finds the processes of the server that owns the counter. They work for the command, so they are
- * not foreign processes. */
+/* Finds the processes of the server that owns the counter. They work for the command, so they
+ * are not foreign processes. */
 static void find_servers(struct run_count *c)
 {
 	c->servers = c->kind->find_servers

@@ -78,7 +78,8 @@ static int mark_number(const struct runner_inherit *in, int fallback)
 	return fallback;
 }
 
-/* Returns a copy of the environment with one more variable.  The caller frees the array. */
+/* Returns a copy of the environment in which `variable`, "GPUWARD_MARK_FD=N", replaces an
+ * earlier value. Returns NULL if there is no memory. The caller frees the array. */
 static char **with_mark(const char *variable)
 {
 	size_t n = 0, keep = 0;
@@ -140,8 +141,8 @@ int runner_begin(struct runner *r)
 	return 0;
 }
 
-/* Reads the pending signals.  Forwards to the command the signals that the terminal did not
- * already send to it. */
+/* Reads the pending signals, and notes a signal that requests the end. Forwards to the command
+ * the signals that the terminal did not already send to it. */
 static void read_signals(struct runner *r, pid_t pid)
 {
 	struct signalfd_siginfo s;

@@ -1,12 +1,12 @@
 /* runner: starts a command, measures it while it runs, and returns the results.
  *
  * The command gets what gpuward got when it was started: terminal, process group, descriptors,
- * folder, environment, signal mask and ignored signals.  It also gets GPUWARD_MARK_FD, the
- * descriptor for marks (progress_marks.h).  From runner_begin() to runner_end() the signals of
- * runner_signals() do not end gpuward.  They are forwarded to the command, except SIGINT and
- * SIGQUIT from the terminal, because the terminal itself sends them to the command.  A signal that
- * requests the end (not SIGUSR1, SIGUSR2, SIGALRM and SIGCONT) also sets `interrupted`, and the
- * caller must then start no further run. */
+ * folder, environment, signal mask and ignored signals. It also gets GPUWARD_MARK_FD, the
+ * descriptor for marks (progress_marks.h). From runner_begin() to runner_end() the signals of
+ * runner_signals() do not end gpuward. They are forwarded to the command, except SIGINT and
+ * SIGQUIT from the terminal, because the terminal itself sends them to the command. A signal
+ * that requests the end (not SIGUSR1, SIGUSR2, SIGALRM and SIGCONT) also sets `interrupted`,
+ * and the caller must then start no further run. */
 #ifndef GW_CLI_RUNNER_H
 #define GW_CLI_RUNNER_H
 
@@ -70,8 +70,8 @@ struct runner_run {
 	struct progress_marks marks;
 };
 
-/* Blocks the signals. The caller must fill in the public members first. inherit, meter, series
- * and part are borrowed until runner_end(). Returns 0 or -GW_E_IO. */
+/* Blocks the signals of runner_signals(). The caller must fill in the public members first.
+ * inherit, meter, series and part are borrowed until runner_end(). Returns 0 or -GW_E_IO. */
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 
@@ -87,9 +87,9 @@ void runner_run_done(struct runner_run *run);
  * be started, 128 + signal if a signal ended it. */
 int runner_status(const struct runner_run *run);
 
-/* Fills `set` with SIGCHLD, and with the signals to forward that are not ignored. Also gives SIGCHLD
- * its default action. A signal that was ignored at the start (nohup, a background job of sh) stays
- * ignored for gpuward and for the command. */
+/* Fills `set` with SIGCHLD, and with the signals to forward that are not ignored. Also gives
+ * SIGCHLD its default action. A signal that was ignored at the start (nohup, a background job
+ * of sh) stays ignored for gpuward and for the command. */
 void runner_signals(sigset_t *set);
 
 /* Starts argv with this signal mask. SIGPIPE and SIGXFSZ get the actions that they had when
@@ -153,7 +153,7 @@ void cooldown_done(struct cooldown *k);
  * Returns true if a signal requests the end. */
 bool cooldown_wait(struct cooldown *k);
 
-/* Tail: keeps the end of what a command writes to standard error, in a fixed amount of memory. */
+/* Tail: keeps the end of what a command writes to standard error, in fixed memory. */
 
 #define TAIL_BYTES 2048
 

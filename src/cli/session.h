@@ -81,8 +81,8 @@ void session_init(struct session *s, struct cli *c, const struct session_options
 int session_start(struct session *s, const struct meter_config *config, uint64_t interval_ns);
 void session_stop(struct session *s);
 
-/* Blocks the signals.  With --clean-room, also holds the workers evicted.  Returns an exit
- * code. After EXIT_OK call session_end(). */
+/* Calls runner_begin(), which blocks signals. With --clean-room, also calls clean_room_new().
+ * Returns an exit code. After EXIT_OK call session_end(). */
 int session_begin(struct session *s);
 void session_end(struct session *s);
 

@@ -79,8 +79,9 @@ void term_row(unsigned indent, const char *title, const char *fmt, ...)
 
 /* A screen that shows one frame after the other. It uses the terminal's alternate screen, so
  * the earlier content is visible again afterwards. A frame shows as many lines as fit. After
- * Ctrl-C, SIGTERM, SIGQUIT or SIGHUP, stop_requested() returns true; screen_end() then prints the last
- * frame again. screen_begin() returns false if standard output is not a suitable terminal. */
+ * Ctrl-C, SIGTERM, SIGQUIT or SIGHUP, stop_requested() returns true; screen_end() then prints
+ * the last frame again. screen_begin() returns false if standard output is not a suitable
+ * terminal. */
 bool screen_begin(void);
 
 /* Text that is printed between these two calls is one frame. */
@@ -104,9 +105,9 @@ void progress_clear(void);
  * at most 60. */
 void progress_bar(char out[static 64], unsigned width, double share);
 
-/* Catches Ctrl-C, SIGTERM, SIGQUIT and SIGHUP, for commands that run for a while. After the first
- * signal, stop_requested() returns true, and a system call that waits returns early with EINTR.
- * A second signal ends the program immediately. */
+/* Catches Ctrl-C, SIGTERM, SIGQUIT and SIGHUP, for commands that run for a while. After the
+ * first signal, stop_requested() returns true, and a system call that waits returns early with
+ * EINTR. A second signal ends the program immediately. */
 void stop_catch(void);
 
 bool stop_requested(void);

@@ -238,8 +238,8 @@ static int take_processes(struct top_driver *t, uint64_t now)
 	return err;
 }
 
-/* Reads the processes into the model. m->gpu[position[i]] is device i of the snapshot; -1: --gpu
- * does not select the device, or it does not exist. */
+/* Reads the processes into the model. m->gpu[position[i]] is device i of the snapshot; -1:
+ * --gpu does not select the device, or there is no such device. */
 static int read_processes(struct top_driver *t, struct top_model *m,
 			  const int position[static 256], uint64_t now)
 {

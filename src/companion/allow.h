@@ -1,5 +1,5 @@
 /* allow: reads the file of rules: what the companion may do, and for which users. Only root may
- * be able to write this file.
+ * have the right to write this file.
  *
  *     client gpuward                                   a user's name or number
  *     unit ollama.service                              may be stopped and started

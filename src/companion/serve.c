@@ -140,7 +140,8 @@ static int refuse_thread(struct serving *s, int64_t pid, int64_t process)
 
 /* Opens a pidfd for a target, reads and checks the target, and then checks that the process of
  * the pidfd has not ended. So everything that was read belongs to one running process. Returns
- * -GW_E_NOENT if the target has ended or its pid was reused. */
+ * 0; -GW_E_NOENT if the target has ended or its pid was reused; or another error, for example
+ * if no line of the file of rules allows the target. */
 static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 {
 	const struct proc_id *t = &s->request.target[i];

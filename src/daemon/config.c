@@ -288,7 +288,8 @@ static const struct config_row *find_flag(const char *name)
 	return NULL;
 }
 
-/* Appends to the list if the flag was already given. */
+/* If the flag of a list was already given, puts the items of the earlier flags before those in
+ * *v. Reports an error if there are too many items. */
 static void append_to_list(struct config_reader *r, const struct config_row *row,
 			   const struct config_place *at, struct config_value *v)
 {
@@ -460,7 +461,8 @@ static void faults_to_lines(const struct config_faults *f, bool warnings, char *
 	}
 }
 
-/* Writes the errors, or on success the warnings, as lines of text. Frees f. */
+/* Writes the errors, or on success the warnings, as lines of text. Frees f, and after an error
+ * also the contents of c. Returns the first error, or 0. */
 static int end_load(struct config *c, struct config_faults *f, char *message, size_t size)
 {
 	int err = f->err;

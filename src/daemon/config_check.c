@@ -444,8 +444,8 @@ void config_check(struct config_reader *r)
 
 #define SERVICE_USER "gpuward" /* User= of the packaged systemd unit. */
 
-/* Warns if the service's user cannot read the file. Checks the mode bits instead of opening the
- * file, because root can read every file. */
+/* Warns if only the owner of the file can read it, and the service's user is not the owner.
+ * Checks the mode bits instead of opening the file, because root can read every file. */
 static void warn_owner(struct config_reader *r, const struct config_place *at, const char *key,
 		       const char *path)
 {

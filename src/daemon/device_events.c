@@ -17,7 +17,8 @@
 #define QUERY_GOOD_TICKS 5
 
 /* Emits an event that says that the driver is open, or why there is no GPU. A driver without
- * GPUs counts as open. service.c logs the empty list of GPUs at the level debug. */
+ * GPUs counts as open. Emits nothing if emit_nvml_failure() reports the same cause. service.c
+ * logs the empty list of GPUs at the level debug. */
 static void emit_driver_state(const struct driver_events *d, struct engine *e,
 			      const struct gw_status *s, unsigned gpus)
 {

@@ -117,9 +117,8 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 {
 	v->energy_joules = g->base_j + joules;
 	v->energy_seconds = g->base_s + seconds;
-	/* Replaces a start in the future, because it was stored while the clock was ahead. If
-	 * an earlier run stored joules but no start of the counting, the start stays
-	 * unknown. */
+	/* Replaces a start of the counting that is in the future: it was stored while the clock
+	 * was ahead. If an earlier run stored joules but no start, the start stays unknown. */
 	if ((v->energy_since_ns > wall_ns && seconds > CLOCK_SET_S) ||
 	    (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0))
 		v->energy_since_ns = time_before(wall_ns, v->energy_seconds);
@@ -326,9 +325,9 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 
 struct account_gpu {
 	char uuid[96]; /* "" if the GPU has no UUID. Its state is then not stored. */
-	/* True if more than the idle energy may have changed since the last save. A change of
-	 * the idle energy alone need not be saved: if the GPU was empty at the last save, a
-	 * restore charges all later energy of the GPU as idle energy. */
+	/* True if anything except the idle energy may have changed since the last save. A
+	 * change of the idle energy alone need not be saved: if the GPU was empty at the last
+	 * save, a restore charges all later energy of the GPU as idle energy. */
 	bool changed;
 	struct log_latch too_large;
 };

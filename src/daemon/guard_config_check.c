@@ -199,8 +199,8 @@ static bool matches_all(const char *pattern)
 	return pattern && pattern[0] && pattern[strspn(pattern, "*/")] == '\0';
 }
 
-/* True if the regular expression matches every process. Tested with strings that have nothing
- * in common. */
+/* True if the regular expression matches five strings that have nothing in common: then it
+ * probably matches every process. */
 static bool regex_matches_all(const char *expression)
 {
 	static const char *const texts[] = { "a", "Z", "0", "/", "-" };

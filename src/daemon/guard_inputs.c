@@ -242,7 +242,7 @@ static void check_unattributed(struct guard_inputs *b, const struct view *v, uns
 	memcpy(b->unattributed_why[i], why, sizeof(why));
 }
 
-/* Reports each pair of workers that match the same process once. */
+/* Reports once per pair of workers that both workers match the same process. */
 static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 {
 	const struct scene *s;
@@ -302,8 +302,8 @@ static void save_budget(struct store *store, const struct gpu_budget *o)
 	store_replace_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
 }
 
-/* Reports to the guard at the first tick of a GPU, when a cap is exceeded, and when no cap is
- * exceeded any more. */
+/* Passes to the guard whether a cap of the GPU is exceeded: at the first tick of the GPU, and
+ * when this changes. */
 static void check_caps(const struct guard_inputs *b, const struct view *v, unsigned i,
 		       uint64_t now_ns)
 {

@@ -64,9 +64,9 @@ static uint64_t process_set(const struct scene *s)
 	return sum;
 }
 
-/* Calls processes_changed() if the set of processes on the GPUs has changed. An open of a GPU
- * alone is not reported, because monitoring programs open GPUs every few seconds. Returns true
- * if a GPU was opened or closed since the last scene. */
+/* Calls processes_changed() if the set of processes on the GPUs has changed. If a process only
+ * opens a GPU, this is not reported, because monitoring programs open GPUs every few seconds.
+ * Returns true if a GPU was opened or closed since the last scene. */
 static bool follow_processes(struct guard_service *g, const struct scene *s)
 {
 	const uint64_t before = g->view.counts.triggered, set = process_set(s);
@@ -132,8 +132,8 @@ static void outcomes_ready(void *arg, int fd, uint32_t events)
 	scene_thread_trigger(g->scenes);
 }
 
-/* Stores the counters that continue after a restart. The store may become readable only after
- * the first scenes; then adds the stored values. */
+/* Stores the counters that continue after a restart. As soon as the store is readable, first
+ * adds the stored values to them. */
 static void keep_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;

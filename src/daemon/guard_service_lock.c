@@ -57,8 +57,9 @@ static bool lock_directory(unsigned i, char *out, size_t size)
 	       0; /* Root uses only the first directory: anyone can write to /tmp. */
 }
 
-/* Opens a lock file that belongs to this user. EACCES in the first directory means that the
- * file belongs to another user. */
+/* Opens or creates a lock file. It must be a regular file of this user (root: of any user);
+ * otherwise errno is EACCES. EACCES in the first directory means that the file belongs to
+ * another user. */
 static int open_file(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -99,7 +99,8 @@ static struct guard_view_room *find_room(struct guard_service *g, uint64_t id)
 }
 
 /* Writes changed documents before the client gets its answer. A disk that hangs delays the
- * answer by at most KEEP_NS. Returns false if the documents cannot be written. */
+ * answer by at most KEEP_NS. Returns false if the documents cannot be written; true also after
+ * KEEP_NS, because they may be written later. */
 static bool write_documents(struct guard_service *g)
 {
 	int err;
@@ -481,7 +482,8 @@ static int check_game(struct guard_service *g, int64_t *pid, const struct guard_
 	return guard_user_wait_ns(g->guard, by->uid, guard_service_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
-/* Waits at most KEEP_NS until the game is stored, before the client gets its answer. */
+/* Waits at most KEEP_NS until the game is stored, before the client gets its answer. Logs a
+ * warning if the game cannot be stored. */
 static void store_game(struct guard_service *g, int64_t pid, bool kept)
 {
 	int err = kept ? store_flush(g->config.store, KEEP_NS) : -GW_E_SIZE;

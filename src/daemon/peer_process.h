@@ -2,8 +2,8 @@
  * to the client.
  *
  * A pid is only valid in its PID namespace. The kernel identifies a client of the UNIX socket
- * (SO_PEERCRED). So a client in a container can name itself by its own pid there, but no other
- * process. */
+ * (SO_PEERCRED). So a client in a container can name itself by its pid in the container, but it
+ * cannot name another process. */
 #ifndef GW_DAEMON_PEER_PROCESS_H
 #define GW_DAEMON_PEER_PROCESS_H
 
@@ -24,8 +24,9 @@ int peer_process_open(struct proc_id id, int *ret_fd);
  * -GW_E_NOENT if the process has ended or its user is unknown. */
 int peer_process_user(struct proc_id id, int64_t *ret_uid);
 
-/* Checks whether the client may register this process as a game. The process's user, root, and
- * a client with the token may. Returns 0, or -GW_E_PERM with a sentence in message. */
+/* Checks whether the client may register this process as a game. This is allowed for the
+ * process's user, for root, and for a client with the token. Returns 0, or -GW_E_PERM with a
+ * sentence in message. */
 int peer_process_game(const struct root *root, int64_t pid, const struct guard_client *by,
 		      char *message, size_t size);
 

@@ -1,4 +1,5 @@
-/* push_encode: turns the samples of one metrics page into one record of the push queue.
+/* push_encode: turns the samples of one metrics page into one record of the push queue. In the
+ * push, a sample is one value of one series, as in Prometheus.
  *
  * The samples come from metrics_each(), so that a record has exactly the series of /metrics. If
  * a series of the previous record is missing in the new record, the new record gets a staleness

@@ -124,7 +124,8 @@ static void drop_first(struct push_queue *q)
 	delete_first(q);
 }
 
-/* Forgets a segment with all its records, because somebody deleted its file. */
+/* Forgets the last segment with all its records, and counts their samples as dropped. Call it
+ * when its file was deleted. */
 static void forget_last(struct push_queue *q)
 {
 	const struct push_segment *s = &q->segment[--q->segments];
@@ -138,8 +139,8 @@ static void forget_last(struct push_queue *q)
 		q->front = 0;
 }
 
-/* Deletes segments from which all records were removed. The last segment stays while records
- * can be appended to it. */
+/* Deletes segments from which all records were removed. The last segment stays, because records
+ * are appended to it. */
 static void delete_sent(struct push_queue *q)
 {
 	while (q->segments > 1 && q->front >= q->segment[0].size)
@@ -216,8 +217,8 @@ static int append_record(struct push_queue *q, const struct push_record *r)
 }
 
 /* Skips damaged bytes at the front: advances to the next valid record of the first segment, or
- * to the end of the segment, and counts the lost samples. If memory or descriptors are missing,
- * skips nothing and returns false. */
+ * to the end of the segment, and counts the lost samples. If there is no memory or no free file
+ * descriptor, skips nothing and returns false. */
 static bool skip_damage(struct push_queue *q, char *message, size_t size)
 {
 	struct push_segment *s = &q->segment[0];
@@ -255,7 +256,7 @@ static bool skip_damage(struct push_queue *q, char *message, size_t size)
 }
 
 /* Reads the record at a position of the first segment and appends its payload to out. Returns
- * false if it is damaged. */
+ * false if the record is damaged or cannot be read. */
 static bool read_record(struct push_queue *q, int fd, uint64_t at, struct push_record *ret,
 			struct buf *out)
 {

@@ -13,10 +13,11 @@
 
 struct push_queue;
 
-/* Opens the folder, or creates it (mode 0700), and reads all segments, which can take
- * seconds. limit is the maximum size of all segments together. After an error, message gets a
- * sentence; after success, a notice of one or several lines, or "". Returns 0,
- * -GW_E_STATE (another process uses the folder) or an error of file_replace(). */
+/* Opens the folder, or creates it (mode 0700), and reads all segments, which can take seconds.
+ * limit is the maximum size of all segments together. After an error, message gets a sentence;
+ * after success, a notice of one or several lines, or "". Returns 0, -GW_E_STATE (another
+ * process uses the folder), -GW_E_NOMEM, -GW_E_SIZE (dir is too long) or an error of
+ * file_replace(). */
 int push_queue_open(const char *dir, uint64_t limit, struct push_queue **ret, char *message,
 		    size_t size);
 void push_queue_close(struct push_queue *q);

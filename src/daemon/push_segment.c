@@ -95,8 +95,8 @@ size_t push_record_find(const char *p, size_t n, size_t from, struct push_record
 	return n;
 }
 
-/* Returns the number of samples in the damaged record at a position, or 0 if its head cannot
- * be read. */
+/* Returns the number of samples in the damaged record at a position, or 0 if its head cannot be
+ * read or is implausible. */
 static uint64_t lost_samples(const char *p, size_t n, size_t at)
 {
 	struct push_record r;

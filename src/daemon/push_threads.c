@@ -163,8 +163,9 @@ static struct push_pending take_loose(struct push *p)
 	return x;
 }
 
-/* Keeps the newest record in memory if it cannot be written to the disk. So the server gets
- * every record even if the disk is full, as long as the server answers. */
+/* Keeps the newest record in memory, because it could not be written to the disk, and drops the
+ * record that was kept before. So the server gets every record even if the disk is full, as
+ * long as the server answers. */
 static void set_loose(struct push *p, const struct push_pending *x)
 {
 	struct push_pending old = take_loose(p);

@@ -387,8 +387,9 @@ static bool sleep_until(struct reader *r, uint64_t due_ns)
 	return stop;
 }
 
-/* Returns the next deadline. Deadlines are absolute, so that one delay does not shift the
- * next. When the pace becomes faster, the next round comes one interval after now. */
+/* Returns the next deadline. Deadlines are absolute, so that a late round does not delay the
+ * rounds after it; the rounds that it missed are counted. When the pace becomes faster, the
+ * next round comes at most one interval from now. */
 static uint64_t next_due(struct reader *r, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(r->clock), every = reader_pace(r, now), late;
@@ -628,8 +629,8 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 	mailbox_unlock(&r->box);
 }
 
-/* Adds a job. A driver change is added only once, although the kernel reports it once per GPU.
- * Returns 0, or -GW_E_STATE if the queue is full. */
+/* Adds a job. If the last job is the same change of a driver, replaces that job, because the
+ * kernel reports a change once per GPU. Returns 0, or -GW_E_STATE if the queue is full. */
 static int add_job(struct reader *r, struct job job)
 {
 	int err = 0;

@@ -1,9 +1,10 @@
 /* reader: the thread that reads the GPUs and passes the readings to the main thread.
  *
  * Everything that may block on a driver happens here: opening, snapshots, process lists,
- * starting and stopping the meter, releasing drivers. The thread reads at absolute deadlines
- * into one of two readings while the main thread uses the other. A driver that hangs blocks
- * only this thread, until the context's deadline. */
+ * starting and stopping the meter, releasing drivers. Each round begins at an absolute
+ * deadline. There are two struct reading: the thread fills one of them while the main thread
+ * uses the other one. A driver that hangs blocks only this thread, until the context's
+ * deadline. */
 #ifndef GW_DAEMON_READER_H
 #define GW_DAEMON_READER_H
 
@@ -104,8 +105,8 @@ int reader_send_request(struct reader *r, enum reader_request what);
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
 /* Until the monotonic time until_ns, each full round also reads the SM utilisation of every
- * process. Other rounds read it only on GPUs with several processes. If `now` is true and the last
- * round did not read it, a round begins at once. */
+ * process. Other rounds read it only on GPUs with several processes. If `now` is true and the
+ * last round did not read it, a round begins at once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
 /* For this time after the start, every round is full. */

@@ -33,8 +33,8 @@ struct scene_thread {
 	struct scene *shown;
 };
 
-/* Builds a scene now, and further scenes at short intervals for a while, because a process
- * opened or closed a GPU. */
+/* If a process opened or closed a GPU, makes the next scene due now. If the policy has a
+ * worker, further scenes follow at short intervals for a while. */
 static void take_trigger(struct scene_thread *k)
 {
 	if (!scene_builder_triggered(k->builder))

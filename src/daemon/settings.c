@@ -63,7 +63,7 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The order was not carried out. The entry gets its values from before the order. */
+	/* The order was not carried out. The entry gets back the values that it had before. */
 	MANAGE_FATE_UNDONE,
 };
 
@@ -328,7 +328,7 @@ enum settings_state {
 	SETTINGS_IDLE,
 	/* The reader thread runs the orders. Only that thread uses order, result and stored. */
 	SETTINGS_RUNNING,
-	/* The reader thread has checked, and the old value is being stored. */
+	/* The reader thread has checked the order, and the old value is being stored. */
 	SETTINGS_STORING,
 };
 

@@ -277,7 +277,8 @@ static bool match_socket(void *arg, const char *name)
 	return true;
 }
 
-/* Replaces the expected port by one on which the process really listens. */
+/* Sets s->listens and s->unseen. If the process listens only on other ports, replaces the
+ * expected port by one of them. */
 static void check_port(const struct root *root, struct setup_server *s)
 {
 	struct port_list l = { .root = root, .pid = s->pid };
@@ -340,7 +341,8 @@ static void read_environment(struct finding *f, int64_t pid, struct setup_proces
 	p->environment = f->environment;
 }
 
-/* True if another process of the same unit or container is listed. */
+/* True if a server of the same kind is listed that is in the same unit or container as this
+ * process, or that is an ancestor of it. */
 static bool is_listed(const struct finding *f, const struct setup_server *s)
 {
 	for (unsigned i = 0; i < f->to->count; i++) {

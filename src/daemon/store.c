@@ -260,9 +260,9 @@ static enum db_trouble trouble_of(int error)
 	}
 }
 
-/* Creates the file for its owner only. On failure errno has the reason, which SQLite would not
- * give. An existing file is not opened, because closing it would release the locks of other
- * readers in this process. */
+/* Creates the file, for its owner only, unless it exists. Fails if an existing file is not
+ * writable. On failure errno has the reason, which SQLite would not give. An existing file is
+ * not opened, because closing it would release the locks of other readers in this process. */
 static int make_file(const char *path)
 {
 	int fd;

@@ -284,7 +284,8 @@ static void merge_points(struct view_point *to, const struct view_point *p)
 	to->count += p->count;
 }
 
-/* Adds a point. Returns false if no space is left. */
+/* Adds a point, or merges it into the last point if both are in the same step. Returns false if
+ * no space is left. */
 static bool add_point(struct query *q, uint64_t begin_ns, const struct view_point *p)
 {
 	struct view_point *last = q->count ? &q->out[q->count - 1] : NULL;

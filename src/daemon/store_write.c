@@ -228,8 +228,8 @@ static int drop_events(sqlite3 *db)
 			 "i", (uint64_t)STORE_EVENTS);
 }
 
-/* True if the batch has a document that must survive a power failure. History and rows need not
- * survive one. */
+/* True if the batch deletes a document, or has a document that must survive a power failure.
+ * History and rows need not survive one. */
 static bool has_document(const struct buf *b)
 {
 	struct record r;
@@ -577,8 +577,8 @@ static bool has_work(const struct store *s)
 	return s->progress.written != s->progress.committed || s->corrupt;
 }
 
-/* Waits for work or for the end of the back-off. Returns false if the thread must stop. Call it
- * with the lock held. */
+/* Waits for work or for the end of the back-off. Returns false if the thread must stop and
+ * there is no work that it can still do. Call it with the lock held. */
 static bool await_work(struct store *s, unsigned backoff_s)
 {
 	uint64_t until_ns =

@@ -240,9 +240,9 @@ static void allow_suspend(struct suspend *d)
 	d->logind->ready = true;
 }
 
-/* Releases the drivers. The view is only reliable if no request is pending, because a
- * pending request could open the drivers. If the request queue is full, the next view tries
- * again. */
+/* Requests the release of the drivers, or allows the suspend if they are released. The view is
+ * only reliable if no request is pending, because a pending request could open the drivers. If
+ * the request queue is full, the next view tries again. */
 static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);

@@ -190,7 +190,8 @@ static struct token_server *server_find(struct token_counter *t, const char *nam
 static const struct model_list nothing_loaded;
 
 /* Charges the waiting energy (model_energy.h) to the models in the server's last list. Counts
- * no tokens, because the server did no work or does not answer. */
+ * no tokens, because the server did no work or does not answer. Without a list, does nothing if
+ * servers are queried; otherwise no model counts as loaded. */
 static void server_settle(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -302,7 +303,8 @@ static void token_news(void *arg, int fd, uint32_t events)
 }
 
 /* True if the process is busy. Uses its SM and CPU figures if there are any, else the
- * utilisation of the GPU, which another server may cause. */
+ * utilisation of the GPU, which another server may cause. Without any of these figures, the
+ * process counts as busy. */
 static bool process_works(const struct gw_process *p, const struct gw_device *d)
 {
 	double ratio = NAN;

@@ -69,7 +69,8 @@ static int line_direction(enum policy_kind kind, const struct prometheus_line *l
 }
 
 /* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is
- * NULL, to the models that the label model_name names. Returns how many samples were found. */
+ * NULL, to the models that the label model_name names. Returns the number of lines that were
+ * counted. */
 static unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
 				  struct model_list *l)
 {

@@ -163,7 +163,8 @@ static bool must_start(const struct worker_call *c)
 		worker_noted(c, "stopped", 0, unused, sizeof(unused)));
 }
 
-/* Starts the worker if necessary, and checks that it answers. */
+/* If `start` is true, starts the worker and waits until it answers. Otherwise checks that the
+ * worker answers, unless its evictions may end its process. */
 static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
 {
 	int rc = 0;
@@ -351,7 +352,8 @@ static unsigned count_queued(const struct action *a)
 	return n;
 }
 
-/* Adds the order to the end of the queue, and starts a thread if none is idle. */
+/* Adds the order to the end of the queue. Starts a thread, up to a limit, if every idle thread
+ * already has an order in the queue. Fails only if no thread exists. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;

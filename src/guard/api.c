@@ -140,7 +140,7 @@ static int take_gpus(struct gw_ctx *ctx, const char *const *gpus, struct policy_
 	return 0;
 }
 
-/* Returns the length of the shortest name that a pattern can match. */
+/* Returns a length that no matching name is shorter than. Does not count what follows a '['. */
 static size_t shortest_match(const char *pattern)
 {
 	size_t n = 0;

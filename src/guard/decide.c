@@ -21,9 +21,9 @@ static void begin_leaving(struct guard *g, struct guard_worker *w)
 
 /* Rows 2 to 7 and 38 to 40 of GUARD-MACHINE.md: presence of the worker's process. */
 
-/* True if the worker's hook ended the process. Some hooks evict a worker by ending its process;
- * the process may still live for CALL_NS after its memory is free. If it lives longer, the hook
- * did not end it. */
+/* True if the worker's hook ended the process and another hook can start it again. Some hooks
+ * evict a worker by ending its process; the process may still live for CALL_NS after its memory
+ * is free. If it lives longer, the hook did not end it. */
 static bool is_ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
@@ -51,7 +51,7 @@ static bool is_gone(const struct guard_worker *w)
 
 	if (is_replaced(w) && settled)
 		return true;
-	/* a process that the guard starts may still appear */
+	/* a process that the guard is starting may still appear */
 	if (i->from == FROM_ABSENT && !stage_leaves(i->stage))
 		return false;
 	return !worker_is_present(w) && !is_ended_by_guard(w) &&
@@ -457,7 +457,7 @@ static bool turn_back(struct guard *g, struct guard_worker *w)
 
 enum step guard_step_verify(struct guard *g, struct guard_worker *w)
 {
-	/* false: only a record says that it was ordered to leave (step_unknown()) */
+	/* false: only a record says that the worker was ordered to leave */
 	const bool claimed = w->intent.claim != CLAIM_NONE;
 
 	guard_eviction_grows(g, w);
@@ -569,8 +569,8 @@ static enum step step_out(struct guard *g, struct guard_worker *w)
 /* Rows 33 to 37 of GUARD-MACHINE.md: the worker returns. */
 
 /* True if the return is complete (row 35 of GUARD-MACHINE.md): the worker holds at least three
- * quarters of its earlier memory. After verify_s it may hold less if it lists its models as
- * loaded. A worker that loads lazily only has to be present. */
+ * quarters of its earlier memory. After verify_s, less memory is enough if the worker lists its
+ * models as loaded. A worker that loads lazily only has to be present. */
 static bool is_back(const struct guard *g, const struct guard_worker *w)
 {
 	if (worker_loads_lazily(w))

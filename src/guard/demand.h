@@ -72,8 +72,8 @@ struct demand {
 };
 
 uint64_t demand_hash(const char *text);
-/* Returns the entry of a process on a GPU; NULL: there is none. gpu is demand_hash() of the GPU's
- * UUID. */
+/* Returns the entry of a process on a GPU; NULL: there is none. gpu is demand_hash() of the
+ * GPU's UUID. */
 struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,
 				     uint64_t gpu);
 const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe);

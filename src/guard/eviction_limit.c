@@ -91,9 +91,9 @@ static void report_withheld(struct guard *g, struct guard_worker *w, const char 
 	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* Reports the limit for a display when it begins, and the first demand that does not evict
- * because of this limit. Reports another such demand only after CALM_SCENES scenes without one.
- * c: the demand of this scene that does not evict (guard_withholds()); NULL: none. */
+/* Reports when the limit for a display begins to apply, and the first demand that does not
+ * evict because of this limit. Reports another such demand only after CALM_SCENES scenes
+ * without one. c: the demand of this scene that does not evict (guard_withholds()), or NULL. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	const enum guard_state s = worker_state(w);
@@ -125,11 +125,11 @@ bool guard_contender_fits(const struct guard *g, const struct guard_worker *w)
 	       u->free_bytes >= needed + demand_headroom(&w->knobs, u->now->total_bytes);
 }
 
-/* Returns the earliest time at which a demand evicts the worker; 0: now. A contender that does
- * not fit next to the worker never waits, because its allocation would fail. A demand about
- * memory does not wait for min_resident_s, because a new program may need all memory of the
- * GPU. It waits only for post_action_s: by then, scenes show whether the memory that became
- * free is enough. */
+/* Returns the earliest time at which a demand evicts the worker; 0: now. An urgent demand never
+ * waits. A contender that does not fit next to the worker never waits either, because its
+ * allocation would fail. A demand about memory does not wait for min_resident_s, because a new
+ * program may need all memory of the GPU. It waits only for post_action_s: by then, scenes show
+ * whether the memory that became free is enough. */
 static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
 {
 	const struct demand_case *c = &w->demand.strongest;
@@ -203,7 +203,7 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 }
 
 /* If the user of demand c must wait, replaces c with the strongest demand of the users who need
- * not wait, so that c does not hide it. If they have no demand, c stays as it is. */
+ * not wait, so that c does not hide it. If those users have no demand, c stays as it is. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {

@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-/* Counts the evictions that each user caused, by a process or by a request. Their number per hour
- * is limited, so that a program that restarts all the time cannot make workers unload and load
- * all day. Root and unknown users are not limited. */
+/* Counts the evictions that each user caused, by a process or by a request. Their number per
+ * hour is limited, so that a program that restarts all the time cannot make workers unload and
+ * load all day. Root and unknown users are not limited. */
 #define RATE_USERS 64
 #define RATE_MOST  64 /* the largest possible limit per hour */
 

@@ -12,8 +12,8 @@
 #define AGAIN_NS (900 * NS_PER_S)
 #define WH       3600.0 /* joules per watt-hour */
 
-/* Returns the energy since the day began, or since the service started if that was later; NAN:
- * unknown. */
+/* Returns the energy since the day began; if the service started or the energy counter fell
+ * later on that day, since then. NAN: unknown. */
 static double energy_today_j(struct budget *b, const struct budget_input *in)
 {
 	if (isnan(in->energy_j))
@@ -86,8 +86,8 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 	return b->over;
 }
 
-/* Unattributed use counts only after this time, because an ending process leaves the driver's list
- * of processes before its work on the GPU has ended. */
+/* Unattributed use counts only after this time, because an ending process leaves the driver's
+ * list of processes before its work on the GPU has ended. */
 #define LASTS_NS           (10 * NS_PER_S)
 #define BUSY_RATIO         0.99             /* utilisation from which a GPU counts as busy */
 #define UNATTRIBUTED_BYTES (512. * 1048576) /* drivers and consoles use less than this */

@@ -193,7 +193,7 @@ static void convert_hold_times(struct guard *g)
 				wall - r->manual_wall_ns < g->now_ns
 					? g->now_ns - (wall - r->manual_wall_ns)
 					: 1;
-		/* with the old record, the whole time would begin again after a restart */
+		/* with the old record, each restart would begin the whole time again */
 		w->record_due |= r->until_wall_ns && wall < r->record_wall_ns;
 		r->until_wall_ns = r->manual_wall_ns = r->record_wall_ns = 0;
 	}
@@ -251,7 +251,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!worker_has_order(w) || w->order.what.id != o->order)
 			continue;
 		w->order.answered = g->scenes;
-		/* the adapter may have changed the worker's notes, which are in the journal too */
+		/* the adapter may have changed the worker's notes, which the journal holds */
 		w->record_due = w->record_due || w->order.what.verb == ORDER_EVICT;
 		if (guard_outcome_ok(o))
 			guard_order_done(g, w, o);

@@ -280,7 +280,7 @@ enum worker_condition {
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	CONDITION_DISPLAY = 1 << 2,  /* its GPU has a display: ordinary demand does not evict */
-	CONDITION_WITHHELD = 1 << 3, /* there is such a demand now */
+	CONDITION_WITHHELD = 1 << 3, /* the display now withholds a demand */
 	/* a defect: STEPS steps in one scene were not enough, so the worker gets no order */
 	CONDITION_CONTRADICTION = 1 << 4,
 };
@@ -353,7 +353,7 @@ struct guard {
 	int64_t wall_offset_ns; /* wall time minus monotonic time */
 	int utc_offset_s;       /* local time minus UTC in the last scene */
 	int64_t local_s;        /* local time, in seconds since 1970 */
-	/* local_s stays at this value after clocks were set back; 0: local_s follows the clock */
+	/* local_s stays at this value after clocks were set back; 0: it follows the clock */
 	int64_t local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES]; /* the class of each process of the scene */

@@ -31,8 +31,8 @@ static uint64_t scene_interval(const struct guard *g, const struct guard_worker 
 	return poll && poll < quick ? poll : quick;
 }
 
-/* Makes a span up to 10 % longer or shorter, so that scenes do not always show a periodic process
- * in the same phase. The same now_ns gives the same result. */
+/* Makes a span up to 10 % longer or shorter, so that scenes do not always show a periodic
+ * process in the same phase. The same now_ns gives the same result. */
 static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 {
 	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;

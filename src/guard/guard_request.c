@@ -98,7 +98,7 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 	w->record_due = true;
 	guard_update_reasons(g);
 	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
-		w->backoff.request = RESUME_REQUESTED; /* the worker may not return now */
+		w->backoff.request = RESUME_REQUESTED; /* a reason forbids the return now */
 	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
 	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
 			text[0] ? "reasons: " : "", text);
@@ -138,7 +138,7 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
  * without a reason may return. A worker that only refuses new work is ordered to admit it again,
  * even if its GPU is hot. If an order is under way, the guard first waits for its outcome. */
 
-/* True if the worker has certainly unloaded nothing; it may refuse new work. A worker that
+/* True if the worker has certainly unloaded nothing, even if it refuses new work. A worker that
  * reported that it left, or that is returning, may have unloaded. A worker that reported a
  * failure may have unloaded too (guard_may_resume_stuck()). */
 static bool is_untouched(const struct guard_worker *w)

@@ -1,10 +1,10 @@
 /* health: decides whether a GPU is healthy (GUARD.md, Heat and faults). Pure: it takes readings
  * and driver events and returns a level with its reason.
  *
- * The margin is the number of degrees to the thermal limit. A trip is a level of heat: it begins
- * at a margin and ends after the margin has been larger for a while. An Xid is an error number of
- * NVIDIA's driver (xid.def). The worst faults put a GPU into quarantine: no worker may run there
- * until the fault is gone. */
+ * The margin is the number of degrees to the thermal limit. A trip is a level of heat: it
+ * begins at a margin and ends after the margin has been larger for a while. An Xid is an error
+ * number of NVIDIA's driver (xid.def). The worst faults put a GPU into quarantine: no worker
+ * may run there until the fault is gone. */
 #ifndef GW_GUARD_HEALTH_H
 #define GW_GUARD_HEALTH_H
 

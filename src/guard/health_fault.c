@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
-/* corrected errors are counted over one or two periods of this length */
+/* corrected errors are counted over the last one to two periods of this length: each period, a
+ * new count replaces the older of two */
 #define RATE_NS   (1800 * NS_PER_S)
 #define RATE_WARN 60 /* this many corrected errors cause a warning; good boards have few */
 

@@ -118,8 +118,8 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       : 0;
 }
 
-/* If a client uses a worker that was evicted because it was idle, removes the reason idle. If the
- * model is loaded again and no other reason keeps the worker out, also sets the worker to
+/* If a client uses a worker that was evicted because it was idle, removes the reason idle. If
+ * the model is loaded again and no other reason keeps the worker out, also sets the worker to
  * running, reports this and returns true. */
 bool guard_idle_end_if_used(struct guard *g, struct guard_worker *w)
 {

@@ -1,8 +1,8 @@
 /* kernel_log: reads Xids from the kernel log, also those from before the service started.
  *
- * A driver reports an event only to programs that listen at that time. Earlier events are only in
- * the kernel's ring buffer, /dev/kmsg. Reading it may need CAP_SYSLOG (dmesg_restrict). In the
- * tests, dev/kmsg below the root folder is a file with the same records. */
+ * A driver reports an event only to programs that listen at that time. Earlier events are only
+ * in the kernel's ring buffer, /dev/kmsg. Reading it may need CAP_SYSLOG (dmesg_restrict). In
+ * the tests, dev/kmsg below the root folder is a file with the same records. */
 #ifndef GW_GUARD_KERNEL_LOG_H
 #define GW_GUARD_KERNEL_LOG_H
 

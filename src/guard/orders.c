@@ -250,8 +250,8 @@ void guard_eviction_begins(struct guard *g, struct guard_worker *w)
 	w->order.retry_ns = 0;
 }
 
-/* Raises base_bytes if a leaving worker took more memory, because that memory must become free
- * too. */
+/* Sets base_bytes and the two other base values again if a leaving worker took more memory,
+ * because that memory must become free too. */
 void guard_eviction_grows(struct guard *g, struct guard_worker *w)
 {
 	if (w->observed.bytes > w->intent.base_bytes)

@@ -251,7 +251,8 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 	return 0;
 }
 
-/* True if a worker that is marked for the reservation is not evicted yet. */
+/* True if a worker that is marked for the reservation may still free memory: it is neither
+ * evicted nor stuck nor absent. */
 static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));

@@ -111,8 +111,8 @@ struct scene {
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
 	unsigned game_clients; /* number of registered games */
-	/* the game that was registered last: "pid 4711 game.exe"; "": unknown. The guard sets it,
-	 * so it is not recorded with the scene. */
+	/* the game that was registered last: "pid 4711 game.exe"; "": unknown. The guard sets
+	 * it, so it is not recorded with the scene. */
 	char game[48];
 	bool reading; /* scene_read() has not read the last line of the scene yet */
 	/* The scene is complete: scene_read() accepts a line of changes, and

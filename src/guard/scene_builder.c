@@ -243,7 +243,7 @@ static uint64_t use_since_us(struct scene_builder *b, bool utilisation)
 	return s->wall_ns > USE_WINDOW_NS ? (s->wall_ns - USE_WINDOW_NS) / NS_PER_US : 1;
 }
 
-/* Builds a light scene. Returns 1 if a full scene is needed. */
+/* Builds a light scene. Returns 0; 1: a full scene is needed instead; or a negative error. */
 static int build_light(struct scene_builder *b, bool utilisation)
 {
 	const struct clock *clock = b->ctx->clock;

@@ -262,8 +262,8 @@ static void add_if_fits(struct worker_finder *f, unsigned worker, int64_t pid)
 		add_root(f, &f->target[worker], &p);
 }
 
-/* True if the process still runs the same program. Pid and start time do not change with an
- * exec. */
+/* True if the process still runs the same program, or cannot be read now. Pid and start time do
+ * not change with an exec. */
 static bool is_same_program(const struct worker_finder *f, const struct found *k)
 {
 	uint64_t print;
@@ -272,7 +272,7 @@ static bool is_same_program(const struct worker_finder *f, const struct found *k
 }
 
 /* Returns true if the process still runs the same program, or if the match also fits its new
- * program or name; then notes the new program. */
+ * program or name; then notes the new program. Also true if the process cannot be read now. */
 static bool accept_program(const struct worker_finder *f, unsigned worker, struct found *k)
 {
 	struct scene_process p;
@@ -315,8 +315,9 @@ static bool is_younger(const struct worker_finder *f, struct timespec written,
 	       began_ns > written_ns + CLOCK_DIFFERENCE_NS;
 }
 
-/* True if the pidfile is stale: another process has the pid, but the file is unchanged, so the
- * pid was reused. */
+/* True if the pidfile is stale, because the pid was reused: another process has the pid
+ * although the file is unchanged, or the process is younger than the file. Otherwise notes the
+ * file and the process. */
 static bool is_stale(const struct worker_finder *f, struct target *t, struct timespec written,
 		     struct proc_id now)
 {
@@ -333,7 +334,7 @@ static bool is_stale(const struct worker_finder *f, struct target *t, struct tim
 }
 
 /* Reads which process the pidfile names. Returns false if the file names no living process, or
- * if it is not trusted. */
+ * if it is stale or not trusted. */
 static bool read_pidfile(const struct worker_finder *f, struct target *t, const char *path,
 			 struct proc_id *ret)
 {
@@ -637,8 +638,8 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 }
 
 /* Marks processes that may be the worker, if a socket listens on the worker's port but its
- * process is not visible. Each process of the socket's user with a hidden program may be the
- * worker or a descendant of it. */
+ * process is not visible. Each process of the socket's user, or of an unknown user, with a
+ * hidden program may be the worker or a descendant of it. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)

@@ -221,7 +221,7 @@ static bool is_back_whole(const struct guard_decision *d, const struct guard_sta
 	       s->resident_bytes / 3 >= s->need_bytes / 4;
 }
 
-/* Notes when a move begins. Forgets this time when the move ends or is reversed. */
+/* Notes when a move begins. Forgets this time in a dry run, or if the move ends or reverses. */
 static void note_begin(struct move_worker *w, const struct guard_decision *d)
 {
 	if (d->dry)

@@ -1,5 +1,5 @@
-/* no_threads: with LD_PRELOAD, pthread_create() fails from call GPUWARD_TEST_THREADS on, while the
- * file named in GPUWARD_TEST_NO_THREADS exists. */
+/* no_threads: with LD_PRELOAD, pthread_create() fails from call GPUWARD_TEST_THREADS on, while
+ * the file named in GPUWARD_TEST_NO_THREADS exists. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>

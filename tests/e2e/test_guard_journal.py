@@ -108,11 +108,11 @@ def test_a11_a_service_killed_while_it_brings_back_does_so_once(s, world, worker
     assert 1 <= len(loads) <= 2 and len(worker.runners()) == 1
 
 
-# Killed at every write of its journal.
+# The service is killed at every write of its journal.
 #
-# In each life of the service a contender comes and goes, and a person holds the worker evicted and releases it.  Each life
-# ends at another write: before the write, after it, or in the middle.  No matter where it ends, the worker is evicted twice
-# and brought back twice, and it is held as soon as the service has confirmed the hold.
+# In each life of the service a contender comes and goes, and a person requests the hold "evicted" and releases it.  Each
+# life ends at another write: before the write, after it, or in the middle.  No matter where it ends, the worker is evicted
+# twice and brought back twice, and it is held as soon as the service has confirmed the hold.
 
 
 class Mortal(Guarded):

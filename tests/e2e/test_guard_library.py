@@ -1,4 +1,4 @@
-"""Tests a program that links libgpuward and is called back: real processes on a simulated card, in real time."""
+"""Tests a program that links libgpuward and has callbacks for the guard: real processes on a simulated card, in real time."""
 import json
 import subprocess
 import sys

@@ -636,7 +636,7 @@ def test_tls(certificate, token):
     with serving(cert=cert, key=key) as s:
         assert s.lines[0].startswith("https://")
         assert len(ask_tls(s, cert, request).body) == 1024
-        got = s.raw(request)  # not TLS
+        got = s.raw(request)  # without TLS
         assert b"200" not in got
         with s.connect():  # a client without a handshake
             assert ask_tls(s, cert, request).status == 200
@@ -678,7 +678,7 @@ def test_a_socket_that_is_given_is_used():
         with serving(pass_fds=[given.fileno()], fd=given.fileno()) as s:
             assert s.address == given.getsockname()
             assert s.alive()
-    with socket.socket() as given:  # which does not listen
+    with socket.socket() as given:  # this socket does not listen
         s = Server(pass_fds=[given.fileno()], fd=given.fileno())
         assert s.process.wait(TIMEOUT) == 2 and "not a listening socket" in s.lines[0]
         s.process.stdout.close()

@@ -130,7 +130,7 @@ def test_what_was_installed_can_be_removed(tmp_path):
     for _ in range(5):
         run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", tmp_path,
             env={**os.environ, "DESTDIR": ""})
-        (find(tmp_path, "GUARD.md").parent / "note").symlink_to(kept)  # not ours
+        (find(tmp_path, "GUARD.md").parent / "note").symlink_to(kept)  # not installed
         run(TOP / "tools" / "uninstall", BUILD)
         left = [p for p in tmp_path.rglob("*") if p.is_symlink() or not p.is_dir()]
         if len(left) == 1:

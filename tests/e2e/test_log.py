@@ -316,7 +316,7 @@ def test_a_slow_reader_costs_lines_and_not_samples():
 def test_a_reader_that_never_reads_does_not_hold_it():
     p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "1ms", "-d", "1s"], env=environment(), pipesize=4096,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    err = p.stderr.read()  # until it has ended
+    err = p.stderr.read()  # until gpuward has ended
     assert p.wait(TIMEOUT) == OK
     assert "lines dropped" in err
     p.stdout.close()

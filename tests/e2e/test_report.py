@@ -339,7 +339,7 @@ def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
     other = save(tmp_path, "c.json", result("c", name="NVIDIA L4", uuid="GPU-x"))
     run("report", *pair, other, code=USAGE)
     assert "do not cancel" in run("report", *pair, other, "--across-gpus").stdout
-    run("plot", *pair, other)  # draws them over each other, compares nothing
+    run("plot", *pair, other)  # plot draws the runs over each other and does not compare them
 
 
 def test_every_picture_of_a_report_marks_simulated_results(tmp_path):

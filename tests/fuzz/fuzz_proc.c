@@ -1,5 +1,5 @@
-/* Any content of one file of /proc, of the powercap counters or of a pidfile: no crash, and every
- * figure is possible. The first byte of the input selects the file. */
+/* Any content of one file of /proc, of the powercap counters or of a pidfile: no crash, and
+ * every figure is possible. The first byte of the input selects the file. */
 #include "text.h"
 
 #include "device/host.h"

@@ -1,6 +1,6 @@
-/* Any value of CUDA_VISIBLE_DEVICES, and any marks of a measured command: no crash; every GPU has
- * a number, is hidden or unknown, and no number is used twice. Without MIG instances the numbers
- * are 0 to 3. */
+/* Any value of CUDA_VISIBLE_DEVICES, and any marks of a measured command: no crash; every GPU
+ * has a number, is hidden or unknown, and no number is used twice. Without MIG instances the
+ * numbers are 0 to 3. */
 #include "text.h"
 
 #include "cli/progress_marks.h"

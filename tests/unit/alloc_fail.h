@@ -1,5 +1,5 @@
-/* Lets one allocation of the tested code fail. The test is linked with --wrap for malloc, calloc,
- * realloc and strdup. */
+/* Lets one allocation of the tested code fail. The test is linked with --wrap for malloc,
+ * calloc, realloc and strdup. */
 #ifndef ALLOC_FAIL_H
 #define ALLOC_FAIL_H
 

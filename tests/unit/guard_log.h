@@ -1,4 +1,4 @@
-/* Replaces guard_service_log(): the test's struct `seen` gets the last line and counts the lines. */
+/* Replaces guard_service_log(): the struct `seen` gets the last line and counts the lines. */
 #ifndef GUARD_LOG_H
 #define GUARD_LOG_H
 

@@ -1,5 +1,6 @@
-/* A simulated world for tests of the guard, in stepped time: GPUs with memory, workers that hold memory and carry out
- * orders or fail, guests that come and go at given times, and a disk for records. */
+/* A simulated world for tests of the guard, in stepped time: GPUs with memory, workers that
+ * hold memory and carry out orders or fail, guests that come and go at given times, and a disk
+ * for records. */
 #ifndef GUARD_WORLD_H
 #define GUARD_WORLD_H
 
@@ -30,11 +31,11 @@
 struct world_conduct {
 	unsigned fails;      /* this many evictions fail                      */
 	bool refuses;        /* it refuses drains and evictions, also when they are repeated */
-	unsigned lies;       /* this many evictions report done, but free nothing */
+	unsigned lies;       /* this many evictions report success, but free nothing */
 	unsigned fail_level; /* orders up to this level fail                  */
 	bool silent, busy;   /* silent: never answers an order; busy: has requests in flight */
 	bool wont_return;    /* resumes fail                                  */
-	bool returns_empty;  /* resumes report done, but load nothing         */
+	bool returns_empty;  /* resumes report success, but load nothing      */
 	bool deaf;           /* it does not answer an order to resume         */
 	bool lists;          /* it lists its models as loaded after a resume  */
 	uint64_t returns;    /* bytes that the worker holds after a resume; 0: as in `load` */

@@ -146,7 +146,7 @@ API_TEST(a_snapshot_shows_only_the_requested_gpus)
 
 	get("/api/v1/workloads?gpu=0", 200);
 	at("workloads.0.name", "\"4711\"");
-	at("workloads.0.energy_joules", "1869"); /* on both GPUs */
+	at("workloads.0.energy_joules", "1869"); /* sum over both GPUs */
 	at("workloads.0.devices.0.energy_joules", "934.5");
 	at("workloads.0.split_uncertainty_ratio", "0");
 	at("devices.0.energy_joules_total", "1234.5");

@@ -170,7 +170,7 @@ BUNDLE_TEST(a_changed_file_is_named)
 	assert_int_equal(sum.check, BUNDLE_CHANGED);
 	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
-	assert_int_equal(sum.same, 2); /* the result is still readable */
+	assert_int_equal(sum.same, 2); /* the recorded results are still readable */
 }
 
 BUNDLE_TEST(a_folder_that_is_not_a_bundle_is_reported)

@@ -161,8 +161,8 @@ TEST(nineteen_of_twenty_fits_cover_the_truth)
 		    0.87 * all);
 }
 
-/* Counts in how many of 200 fits the interval contains the true gain, and in how many it contains
- * the true power at the pivot. */
+/* Counts in how many of 200 fits the interval contains the true gain, and in how many it
+ * contains the true power at the pivot. */
 static void count_held(const struct world *like, unsigned *ret_gain, unsigned *ret_pivot)
 {
 	*ret_gain = *ret_pivot = 0;

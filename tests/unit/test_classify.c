@@ -230,7 +230,7 @@ TEST(the_first_class_that_holds_wins)
 	assert_int_equal(verdict[0].rule, -1);
 }
 
-/* A2 */
+/* Row a02 of GUARD-MACHINE.md. */
 TEST(three_generations_below_a_root_belong_to_the_worker)
 {
 	worker("vllm")->port = 8000;

@@ -378,7 +378,7 @@ TEST(a_hanging_wait_is_abandoned_and_reports_no_more_events)
 	sim_step(10 * NS_PER_S);
 	sim_unhang();
 	time_runs();
-	until(threads() == before + 1); /* the stepper */
+	until(threads() == before + 1); /* only the stepper is left */
 	assert_int_equal(reported_count(), 0);
 }
 

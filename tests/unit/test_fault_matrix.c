@@ -31,7 +31,7 @@ static const int all_codes[] = {
 	1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
 	17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 77, 999
 };
-/* For runs under a sanitizer or valgrind: one code of each kind that the source distinguishes. */
+/* For sanitizers and valgrind: one code of each kind that the source distinguishes. */
 static const int few_codes[] = { 2, 3, 4, 6, 7, 8, 9, 10, 13, 15, 18, 19, 21, 25, 999 };
 
 static const int *codes = all_codes;
@@ -978,8 +978,8 @@ static void guard_unload(void)
 	figures_unload();
 }
 
-/* Observes without a contender: often enough to make a GPU blind, and long enough to read the HEALTH
- * tier again. */
+/* Observes without a contender: often enough to make a GPU blind, and long enough to read the
+ * HEALTH tier again. */
 static void guard_alone(void)
 {
 	guard_steps(20);

@@ -1,6 +1,6 @@
-/* Tests the rows about decisions in the acceptance list of the guard (docs/GUARD-MACHINE.md), in
- * simulated time. The name of a test begins with the id of its row. tests/e2e/test_guard*.py test
- * what needs processes, files and servers. */
+/* Tests the rows about decisions in the acceptance list of the guard (docs/GUARD-MACHINE.md),
+ * in simulated time. The name of a test begins with the id of its row. tests/e2e/test_guard*.py
+ * test what needs processes, files and servers. */
 #include "guard_test.h"
 
 #include "device/nvml_abi.h"
@@ -246,7 +246,7 @@ TEST(a11_a_guard_that_dies_after_any_scene_goes_on_as_if_it_had_not)
 {
 	struct world o;
 
-	/* The guard is also killed between an order that was carried out and its answer. */
+	/* The guard also dies after an order was carried out, before its outcome arrives. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
 		world_guest(&o, "job", 0, 4 * GIB, 10 * S, 60 * S);

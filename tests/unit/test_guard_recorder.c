@@ -265,8 +265,8 @@ TEST(every_input_is_decided_again_to_the_bit)
 	end();
 }
 
-/* Contenders come, grow and go. The quiet time doubles, and a program is recognised when it comes
- * again. */
+/* Contenders come, grow and go. The quiet time doubles, and a program is recognised when it
+ * comes again. */
 static void come_and_go(void)
 {
 	begin(path);

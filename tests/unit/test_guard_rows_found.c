@@ -200,7 +200,7 @@ GUARD_ROW("2, 22, 24", an_order_from_before_the_start_without_effect_is_over_aft
 	world_run(o, 20 * S);
 	assert_decided(o, 1, STATE_VERIFY, STATE_STUCK, "stuck");
 	assert_state(o, STATE_ACTIVE);
-	assert_orders(o, 0, RESUME); /* a hook may load a second time */
+	assert_orders(o, 0, RESUME); /* a resume could load the model a second time */
 	assert_awake(o);
 }
 

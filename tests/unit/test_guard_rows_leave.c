@@ -292,7 +292,8 @@ GUARD_ROW("17, 20", an_eviction_that_has_begun_is_finished_when_its_cause_ends)
 	assert_true(o->w[0].resident);
 }
 
-/* The guard is killed between the outcome of a stop and its proof, or before that outcome. */
+/* The guard is killed before the outcome of a stop arrives, or after the outcome and before the
+ * eviction is verified. */
 GUARD_ROW("17", the_notes_of_an_eviction_are_stored_before_it_is_verified)
 {
 	unsigned writes;
@@ -613,7 +614,8 @@ GUARD_ROW("20", bytes_that_are_unknown_are_judged_by_the_device)
 	assert_state(o, STATE_EVICTED);
 }
 
-/* The estimate by the device includes the bytes of the worker's other processes. */
+/* If the bytes of a process are unknown, the guard estimates the worker's bytes from the used
+ * memory of the GPU, which includes the bytes of the worker's other processes. */
 GUARD_ROW("20", bytes_of_a_worker_count_once_in_any_order_of_its_processes)
 {
 	for (unsigned first = 0; first < 2; first++) {

@@ -110,9 +110,9 @@ static void take_unseen_memory(struct world *o)
 	world_guest(o, "ignored", 0, 8 * GIB, o->now - WORLD_START - MS, 0);
 }
 
-/* A scene shows the machine as it was. Memory may be taken between the last scene and a request,
- * between the last scene and the end of a reason, or while the request waits for a scene that was
- * already begun. */
+/* A scene shows the machine as it was. Memory may be taken between the last scene and a
+ * request, between the last scene and the end of a reason, or while the request waits for a
+ * scene that was already begun. */
 GUARD_ROW("30, 31", no_worker_returns_with_a_scene_from_before_its_reason_ended)
 {
 	for (unsigned i = 0; i < 3; i++) {
@@ -395,7 +395,7 @@ GUARD_ROW("36", a_return_that_loads_nothing_is_tried_again_without_an_eviction)
 	assert_orders(o, 1, EVICT);
 }
 
-/* The worker had loaded three models (9 GiB), and its user unloaded one of them: 6 GiB remain. */
+/* The worker had loaded three models (9 GiB), and its user unloaded one: 6 GiB remain. */
 GUARD_ROW("35", the_need_is_what_was_held_when_the_eviction_began)
 {
 	o->w[0].load[0] = 9 * GIB;
@@ -482,7 +482,8 @@ GUARD_ROW("37", during_a_return_a_graphics_process_reverses_it_and_compute_waits
 	}
 }
 
-/* Begins, and fetches the order to start the worker; its outcome is left to the test. */
+/* Makes scenes until the guard orders a start of the worker, and fetches this order. The test
+ * must pass the outcome. */
 static void until_ordered_to_start(struct world *o, struct guard_order *ret)
 {
 	bool came = false;

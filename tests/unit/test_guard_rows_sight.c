@@ -398,7 +398,7 @@ GUARD_ROW("50", a_worker_that_heat_closed_is_opened_after_a_dry_run)
 	assert_awake(o);
 }
 
-/* Two evictions of a dry run and one real eviction are not three evictions. */
+/* Two evictions of a dry run and one real eviction do not count as three evictions. */
 GUARD_ROW("53", evictions_of_a_dry_run_do_not_count_as_flaps)
 {
 	struct policy enforce;

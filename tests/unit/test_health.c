@@ -190,7 +190,7 @@ TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 	assert_int_equal(t.s.worst.clears_ns, cool + 30 * S);
 	read_times(29);
 	assert_true(t.s.thermal);
-	read_margin(6.9, 1); /* starts again */
+	read_margin(6.9, 1); /* the time begins again */
 	read_margin(7, 30);
 	assert_true(t.s.thermal);
 	read_once();
@@ -827,7 +827,7 @@ TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(sim_second(0).level, HEALTH_OK);
 	assert_true(sim_second(1).quarantine);
-	/* the GPU has been back for 25 s; 60 s are required */
+	/* by the scenario's clock, the GPU is back at 25 s, and it must be back for 60 s */
 	assert_true(sim_seconds(1, 40).quarantine);
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }

@@ -312,7 +312,8 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
-	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0); /* is 650 W */
+	/* 650 W is set already */
+	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
 	assert_int_equal(got.outcome, MANAGE_UNCHANGED);
 
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN),

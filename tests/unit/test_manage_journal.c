@@ -293,7 +293,7 @@ JOURNAL_TEST(a_permanent_change_is_not_restored)
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
-	o.keep = true; /* already set: now it becomes permanent */
+	o.keep = true; /* 400 W is set already: now it becomes permanent */
 	assert_int_equal(carry_out(&o), 0);
 	assert_false(journal.result.restored_on_exit);
 	assert_int_equal(documents(), 0);

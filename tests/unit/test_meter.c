@@ -317,7 +317,7 @@ TEST(a_late_read_leaves_a_gap_that_is_reported)
 	assert_int_equal(r->validity, GW_INVALID);
 	assert_true(r->longest_gap_seconds > 1.6 && r->longest_gap_seconds < 2.7);
 	assert_true(r->samples_missed > 80 && r->samples_missed < 135);
-	assert_true(r->samples_joules < 0.93 * truth); /* not bridged */
+	assert_true(r->samples_joules < 0.93 * truth); /* the gap is not bridged */
 	assert_true(r->gap_joules == 0 && r->joules.best == r->samples_joules);
 	assert_true(r->joules.low < truth && truth < r->joules.high);
 	assert_true(r->ticks_missed >= 38);
@@ -835,7 +835,7 @@ TEST(a_load_in_step_with_a_polled_sensor_gets_a_wide_interval)
 	assert_true(worst > 0.3);
 }
 
-/* Polls out of step with the sensor read some samples twice and miss others. */
+/* Polls that are out of step with the sensor read some samples twice and miss others. */
 TEST(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies)
 {
 	static const double period[] = { 0.15, 0.2, 0.25, 0.3 };

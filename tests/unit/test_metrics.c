@@ -335,7 +335,7 @@ TEST(known_errors_start_at_0)
 	}
 	known[0].errors[GW_ABSENT_ERROR] = 2;
 	known[1].errors[GW_ABSENT_LOST] = 3;
-	known[1].errors[GW_ABSENT_NOT_READ] = 100; /* is none */
+	known[1].errors[GW_ABSENT_NOT_READ] = 100; /* does not count as an error */
 	assert_value(value(render(METRICS_PROMETHEUS), "nvml_query_errors_total"), 5);
 }
 

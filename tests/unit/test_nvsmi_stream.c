@@ -143,7 +143,7 @@ NVSMI_TEST(without_instant_power_the_average_is_used)
 	hear(10);
 	assert_int_equal(ask(0, 0), 5);
 	assert_true(got[0].power_w == 75.34);
-	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither column */
+	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* this GPU has neither column */
 }
 
 NVSMI_TEST(an_old_program_is_queried_with_fewer_columns)
@@ -153,7 +153,7 @@ NVSMI_TEST(an_old_program_is_queried_with_fewer_columns)
 	ask(0, 0);
 	hear(1);
 	assert_false(stream()->running);
-	assert_int_equal(ask(0, 0), 0); /* started again */
+	assert_int_equal(ask(0, 0), 0); /* the stream was started again */
 	hear(10);
 	assert_int_equal(ask(0, 0), 5);
 	assert_true(got[0].power_w == 75.34);

@@ -243,7 +243,7 @@ TEST(names_the_container_of_every_runtime)
 		{ "/lxc.payload.web/system.slice/docker-" HEX64 ".scope", "0123456789ab" },
 		{ "/machine.slice/systemd-nspawn@debian\\x2d12.service/payload", "debian-12" },
 		{ "/machine.slice/machine-build\\x2dbox.scope/payload", "build-box" },
-		/* in none */
+		/* in no container */
 		{ "/machine.slice/machine-qemu\\x2d1\\x2dvm.scope", "" },
 		{ "/machine.slice/libpod-conmon-" HEX64 ".scope", "" },
 		{ "/system.slice/crio-conmon-" HEX64 ".scope", "" },

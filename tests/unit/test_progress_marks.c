@@ -136,7 +136,8 @@ TEST(times_between_iterations_are_the_latency)
 		progress_marks_feed(&m, "iteration\n", 10,
 				    begin_ns + (uint64_t)i * i * NS_PER_MS / 2);
 	assert_int_equal(m.iterations, 101);
-	/* (i^2 - (i-1)^2) / 2 ms = i - 0.5 ms for i of 1 to 100: the median lies between the 50th and 51st */
+	/* (i^2 - (i-1)^2) / 2 ms = i - 0.5 ms for i of 1 to 100: the median lies between the
+	 * 50th and 51st */
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.5), 50e-3, 1e-9);
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
@@ -235,7 +236,7 @@ TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
 	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
 	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",
-	       2, 2); /* two processes */
+	       2, 2); /* two processes count separately */
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 

@@ -264,7 +264,8 @@ TEST(a_worker_that_came_with_another_configuration_begins_there)
 	p->workers = 2;
 	open_reader(false);
 	read_lines(lines, COUNT_OF(lines));
-	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE); /* between */
+	/* this line is not allowed between swap and swapped */
+	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE);
 	assert_int_equal(recording_read(t, "swapped\t6\t1"), 0);
 	assert_int_equal(guard_status(recording_reader_guard(t), 0, &status), 0);
 	assert_int_equal(status.hold, HOLD_EVICTED);
@@ -753,7 +754,7 @@ static void record_a_stop(struct world *o, bool fetched)
 	assert_int_equal(out.err, 0);
 }
 
-/* Makes the recording one of format version 7, which does not say which orders were under way. */
+/* Changes the recording to format version 7, which does not say which orders were under way. */
 static void make_older(void)
 {
 	char *begin = strstr(out.p, "begin\t8"), *stop = strstr(out.p, "stop\t");

@@ -234,7 +234,7 @@ TEST(memory_shared_with_the_host_is_unknown)
 	assert_int_equal(scene.process[0].bytes, 40 * GIB);
 }
 
-/* A5 */
+/* Row a05 of GUARD-MACHINE.md. */
 TEST(a_process_in_two_lists_is_one_and_unknown_bytes_are_zero)
 {
 	first_scene(GPU "[[gpu.process]]\npid = 4100001\ntype = \"both\"\nmemory = \"3 GiB\"\n"
@@ -324,7 +324,7 @@ TEST(utilisation_is_reported_on_request)
 	assert_true(unknown(scene.process[0].sm_ratio));
 }
 
-/* A6 */
+/* Row a06 of GUARD-MACHINE.md. */
 TEST(a_reused_pid_is_another_process)
 {
 	put_process(4100001, 1, 5, "/usr/bin/first", SESSION);
@@ -386,7 +386,7 @@ TEST(the_process_cache_never_overflows)
 	process_cache_free(t);
 }
 
-/* A2 */
+/* Row a02 of GUARD-MACHINE.md. */
 TEST(a_tree_below_a_pidfile_is_never_a_contender)
 {
 	put_pidfile_worker("/usr/bin/python3");

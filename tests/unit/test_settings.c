@@ -267,9 +267,9 @@ SETTINGS_TEST(the_stop_restores_and_makes_no_change_that_had_not_begun)
 		assert_int_equal(finish(send_power(400)).error, 0);
 		assert_true(send_power(300) > 0 && send_power(200) > 0);
 		if (steps[i] > 0)
-			do_job(); /* was checked */
+			do_job(); /* checks the order */
 		if (steps[i] > 1) {
-			await_job(); /* was stored */
+			await_job(); /* the old value is stored */
 			do_job();
 		}
 		job.at_once = true;

@@ -10,17 +10,17 @@
  * the instant value are predictions.
  *
  * Some values were fitted once, to all recordings: the sampler (a low-pass of 10 ms; one sample
- * every 20 ms, at 4 ms on the recorder's clock, available 8 ms later), the counter's grid (21 ms)
- * and its lag (8 ms). Two values were fitted per recording: the off level, and the level of bursts
- * that no tick shows. As a check, phase and off level were fitted to every other tick only. Of the
- * ticks that were not used, 23 of 36 in sq0.02 and 7 of 15 in sq0.15 were within 5 %. None of the
- * eight low-passes that were tried was better than 10 ms.
+ * every 20 ms, at 4 ms on the recorder's clock, available 8 ms later), the counter's grid
+ * (21 ms) and its lag (8 ms). Two values were fitted per recording: the off level, and the
+ * level of bursts that no tick shows. As a check, phase and off level were fitted to every
+ * other tick only. Of the ticks that were not used, 23 of 36 in sq0.02 and 7 of 15 in sq0.15
+ * were within 5 %. None of the eight low-passes that were tried was better than 10 ms.
  *
- * Three kinds of values are not compared, and the test prints how many: averages that began before
- * the recording, late counter ticks (late()) and edges of the instant value (settled()). The
- * instant value is within 5 % in 134 of 136 settled ticks of step, in 21 of 36 of sq0.02 and in
- * 7 of 15 of sq0.15, because the load is known only as a mean of 100 ms. test_sim_h200_load.c
- * infers a better load. */
+ * Three kinds of values are not compared, and the test prints how many: averages that began
+ * before the recording, late counter ticks (late()) and edges of the instant value (settled()).
+ * The instant value is within 5 % in 134 of 136 settled ticks of step, in 21 of 36 of sq0.02
+ * and in 7 of 15 of sq0.15, because the load is known only as a mean of 100 ms.
+ * test_sim_h200_load.c infers a better load. */
 #include <math.h>
 
 #include "h200.h"

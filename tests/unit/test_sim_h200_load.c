@@ -2,24 +2,24 @@
  * real one.
  *
  * The load is inferred from the counter (the mean of each 100 ms) and the instant value (one
- * sample). With this load, the simulator must give the recorded average, instant value and counter
- * within 5 % at every tick that test_sim_h200.c compares. The average is a prediction, because the
- * load is made only from the other two.
+ * sample). With this load, the simulator must give the recorded average, instant value and
+ * counter within 5 % at every tick that test_sim_h200.c compares. The average is a prediction,
+ * because the load is made only from the other two.
  *
- * The load of test_sim_h200.c is cut into parts: the last 25 ms before each sample, and the rest
- * of each counter tick. The on and off times of a part are separate parts. Each part is multiplied
- * by a factor. The factors change as little as possible (squared relative power over time) until
- * all readings agree, but the power stays within SPREAD of the on and off levels of the recording.
- * With a SPREAD of 11 % one tick would be 5.2 % off. Without a limit the levels would differ from
- * those of the recording by -17 to +40 %.
+ * The load of test_sim_h200.c is cut into pieces. A part has all pieces that lie in the last 25
+ * ms before one sample, or in the rest of one counter tick, and in which the load is on (or
+ * off). Each part is multiplied by a factor. The factors change as little as possible (squared
+ * relative power over time) until all readings agree, but the power stays within SPREAD of the
+ * on and off levels of the recording. With a SPREAD of 11 % one tick would be 5.2 % off.
+ * Without a limit the levels would differ from those of the recording by -17 to +40 %.
  *
  * At an edge, the driver may have read one of two or three samples. The load must also explain
  * the sample that is nearest to the recorded value. One of 34 edges is not within 5 %: at
  * 122.996 s of sq0.15, as if that burst had ended 2 ms later than recorded.
  *
  * The last test tries wrong sensors (a sampler that is 1 or 5 ms off, other low-passes, plain
- * means, another lag of the counter) and finds no load for them. For the lag of the counter, every
- * value from 3 to 11 ms is possible. */
+ * means, another lag of the counter) and finds no load for them. For the lag of the counter,
+ * every value from 3 to 11 ms is possible. */
 #include <math.h>
 
 #include "h200.h"
@@ -55,8 +55,8 @@ static const struct subject STEP = { "step", 0, 0, 0, 0.05, 0 };
 static const struct subject SLOW = { "sq0.15", 810, 130, 0, 0.10, 1 };
 static const struct subject FAST = { "sq0.02", 780, 200, 94, 0.05, 0 };
 
-/* A factor by which pieces of the counter's load are multiplied. All pieces with one key share
- * it. */
+/* A part: all pieces of the counter's load with the same key (key_of()). They are multiplied by
+ * the same factor. */
 struct part {
 	int key;
 	double seconds, factor, low, high;
@@ -214,8 +214,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load() with
- * the load of counter_load(), before the load is fitted to the instant values. */
+/* Finds, for each row, the time of the sample that the row shows. Call it after replay_load()
+ * with the load of counter_load(), before the load is fitted to the instant values. */
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
@@ -250,8 +250,8 @@ static int find_part(int key)
 	return n_parts++;
 }
 
-/* True if watts is the power while the load is on. The recording "step" has no fixed power for on
- * and off; there, more than 300 W counts as on. */
+/* True if watts is the power while the load is on. The recording "step" has no fixed power for
+ * on and off; there, more than 300 W counts as on. */
 static bool is_on(const struct subject *s, double watts)
 {
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);

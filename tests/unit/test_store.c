@@ -1,5 +1,5 @@
-/* Tests the store: committed data survives every fault. A layer below SQLite (struct fault) simulates
- * failing disks, which also works for root. The test sets the wall time; nothing waits. */
+/* Tests the store: committed data survives every fault. A layer below SQLite (struct fault)
+ * simulates failing disks, also for root. The test sets the wall time; nothing waits. */
 #include "daemon/store.h"
 
 #include "base/clock.h"

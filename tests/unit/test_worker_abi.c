@@ -10,8 +10,8 @@ CURL_NUMBERS(CHECK)
 
 int main(void)
 {
-	/* Checks that the calls have the types that http_client.c uses; setopt and getinfo are macros
-	 * in C. */
+	/* Checks that the calls have the types that http_client.c uses; setopt and getinfo are
+	 * macros in C. */
 	CURLcode (*perform)(CURL *) = curl_easy_perform;
 	CURL *(*init)(void) = curl_easy_init;
 	void (*reset)(CURL *) = curl_easy_reset;

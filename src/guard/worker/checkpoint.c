@@ -74,8 +74,8 @@ static uint64_t cgroup_number(const struct root *root, const char *cgroup, const
 		root, root_path(path, sizeof(path), "sys/fs/cgroup%s/%s", cgroup, file), key);
 }
 
-/* Returns the limit of one control group minus the memory that the group uses. File cache does
- * not count as used, because the kernel drops it on demand. */
+/* Returns the limit of one control group minus the memory that the group uses; UINT64_MAX: no
+ * limit is known. File cache does not count as used, because the kernel drops it on demand. */
 static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 {
 	uint64_t max = cgroup_number(root, cgroup, "memory.max", "");
@@ -89,8 +89,8 @@ static uint64_t cgroup_free(const struct root *root, const char *cgroup)
 	return max > now ? max - now : 0;
 }
 
-/* Returns the free memory of the process's control group, or of a parent group that has less. A
- * checkpoint counts as memory of the process. */
+/* Returns the free memory of the process's control group, or of a parent group that has less;
+ * UINT64_MAX: no limit is known. A checkpoint counts as memory of the process. */
 static uint64_t process_memory_free(const struct root *root, int64_t pid)
 {
 	uint64_t least = UINT64_MAX;

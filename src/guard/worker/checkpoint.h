@@ -38,8 +38,8 @@ int checkpoint_restore(const struct root *root, const struct proc_id *id, unsign
 
 /* Returns the mode of transparent_hugepage. */
 enum host_pages host_memory_pages(const struct root *root);
-/* Returns the mode of this machine, even if the GPUs are simulated, because workers are processes
- * of this machine. */
+/* Returns the mode of this machine, even if the GPUs are simulated, because workers are
+ * processes of this machine. */
 enum host_pages host_memory_pages_now(void);
 
 /* Returns the free host memory in bytes that a checkpoint of this much GPU memory needs. */

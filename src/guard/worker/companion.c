@@ -82,7 +82,8 @@ static int wait_ms(uint64_t deadline_ns)
 }
 
 /* Reads one line without its newline, byte by byte, because lines are short and few. Returns 0,
- * -GW_E_TIMEOUT, or -GW_E_STATE if the connection ends first. */
+ * -GW_E_TIMEOUT, or -GW_E_STATE if the connection ends or fails first, or if the line is too
+ * long. */
 static int read_line(int fd, uint64_t deadline_ns, char line[static WIRE_SIZE])
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

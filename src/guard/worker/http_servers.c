@@ -147,8 +147,9 @@ static void sglang_process(const struct worker_call *c, char *out, size_t size)
 	snprintf(out, size, "%lld %llu", (long long)id.pid, (unsigned long long)id.start_ticks);
 }
 
-/* Returns -GW_E_STATE while requests run or wait. Returns 0 if the server does not report its
- * load, because such a server answers the pause only after its last request has ended. */
+/* Returns 0 if the server is idle, -GW_E_STATE while requests run or wait, or another error.
+ * Returns 0 also if the server does not report its load, because such a server answers the
+ * pause only after its last request has ended. */
 static int sglang_check_idle(struct worker_call *c)
 {
 	struct json_doc *r;

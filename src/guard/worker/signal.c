@@ -25,17 +25,17 @@
 /* time between SIGTERM and SIGKILL; at most half of the remaining time */
 #define GRACE_NS (5 * NS_PER_S)
 
-/* The targets of an order that are still the same processes, each with a pidfd. If a process must
- * get no further signal, its descriptor is replaced by its complement (~fd), a negative number
- * that poll() ignores. */
+/* The targets of an order that are still the same processes, each with a pidfd. If a process
+ * must get no further signal, its descriptor is replaced by its complement (~fd), a negative
+ * number that poll() ignores. */
 struct held {
 	struct pollfd fd[GUARD_TARGETS];
 	const struct guard_target *target[GUARD_TARGETS];
 	unsigned count;
 };
 
-/* Returns a pidfd; -ENOSYS: the kernel has no pidfds; another negative number: the process has
- * ended, its pid was reused, or it no longer belongs to the worker. */
+/* Returns a pidfd; -ENOSYS: the kernel has no pidfds; another negative number: the process is
+ * this one, has ended or no longer belongs to the worker, or its pid was reused. */
 static int hold_one(const struct worker_call *c, const struct guard_target *t)
 {
 	int fd;
@@ -203,8 +203,8 @@ static void boot_id(const struct worker_call *c, char out[static 64])
 		out[0] = '\0';
 }
 
-/* True if the notes are from this boot. Pids and start times of an earlier boot may belong to
- * other processes. */
+/* False if the notes are from an earlier boot: now their pids and start times may belong to
+ * other processes. True if one of the boots is unknown. */
 static bool notes_are_of_this_boot(const struct worker_call *c)
 {
 	char then[64], now[64];

@@ -127,7 +127,7 @@ static bool weights_dropped(const struct worker_call *c)
 }
 
 /* A server that was restarted is awake. If it runs without VLLM_SERVER_DEV_MODE=1, it answers
- * the first request with 404: a server that does not have /wake_up does not have /sleep either. */
+ * the first request with 404: a server without /wake_up does not have /sleep either. */
 static int vllm_resume(struct worker_call *c)
 {
 	static const struct worker_post reload[] = {

@@ -1,6 +1,6 @@
-/* A libcuda.so.1 that checkpoints nothing but follows the driver's rules: only a locked process
- * can be checkpointed, only a checkpointed process can be restored, and a checkpointed process
- * cannot be unlocked. */
+/* A libcuda.so.1 that does not really checkpoint, but follows the driver's rules: only a locked
+ * process can be checkpointed, only a checkpointed process can be restored, and a checkpointed
+ * process cannot be unlocked. */
 #include "fake_checkpoint.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* fake_checkpoint: the test's libcuda.so.1 with the checkpoint calls. The test reads its symbol
- * fake_checkpoint. */
+/* fake_checkpoint: what a test and its fake libcuda.so.1 exchange: which calls must fail, and
+ * which calls were made. It is the symbol fake_checkpoint of the library. */
 #ifndef TESTS_FAKE_CHECKPOINT_H
 #define TESTS_FAKE_CHECKPOINT_H
 

@@ -9,7 +9,7 @@ struct fake_cuda {
 	int contexts; /* open now              */
 	int running;  /* 1 from the launch of a kernel until the program waits for it */
 	unsigned launches, blocks, threads;
-	uint64_t for_ns; /* of the last launch */
+	uint64_t for_ns; /* duration of the last kernel */
 };
 
 #endif
