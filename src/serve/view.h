@@ -249,7 +249,7 @@ struct view {
 		uint64_t next_ns;
 		bool full; /* This tick read every tier that was due. */
 	} pace;
-	bool let_go; /* The drivers are released, because a client requested it. */
+	bool let_go; /* The drivers are released for a client or a suspend. */
 	struct view_requests {
 		int error;     /* result of the last view_ops.request: 0 or an error */
 		unsigned done; /* number of finished requests */
