@@ -504,11 +504,12 @@ static void op_delete_document(void *arg, const char *kind, const char *id)
 	store_commit(e->config.store);
 }
 
-static int op_manage(void *arg, const struct manage_order *order)
+static int op_manage(void *arg, const struct manage_change *change)
 {
 	struct engine *e = arg;
 
-	return e->config.settings.manage ? settings_order(e->settings, order) : -GW_E_NOSUPPORT;
+	return e->config.settings.manage ? settings_change(e->settings, change)
+					 : -GW_E_NOSUPPORT;
 }
 
 static int op_managed(void *arg, int ticket, struct manage_result *ret)

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define ORDERS_MAX  8
+#define CHANGES_MAX 8
 #define RESTORE_MAX 256
 #define STORE_NS    (5 * NS_PER_S) /* Maximum time to store an old value. */
 /* Time between two checks whether the old value is stored. */
@@ -19,9 +19,9 @@
 
 struct row {
 	struct manage_entry e;
-	bool pending;             /* An order for this setting is running. */
-	bool fresh;               /* The order created the entry. */
-	struct manage_entry undo; /* Copy of the entry before the order. */
+	bool pending;             /* A change for this setting is running. */
+	bool fresh;               /* The change created the entry. */
+	struct manage_entry undo; /* Copy of the entry before the change. */
 };
 
 struct manage_journal {
@@ -33,23 +33,23 @@ struct manage_journal {
 	unsigned count, cap;
 };
 
-/* Returns the entry for an order o that is about to change the value `before`. old is NULL
+/* Returns the entry for the change c, made before it replaces the value `before`. old is NULL
  * if there is no entry yet. */
 static struct manage_entry manage_entry_begin(const struct manage_entry *old,
-					      const struct manage_order *o,
+					      const struct manage_change *c,
 					      const double before[2], uint64_t wall_ns)
 {
-	struct manage_entry e = { .what = o->what,
+	struct manage_entry e = { .what = c->what,
 				  .earlier = { NAN, NAN },
 				  .wall_ns = wall_ns };
-	bool ours = old && (!manage_info(o->what)->readable ||
-			    manage_same(o->what, before, old->after) ||
-			    manage_same(o->what, before, old->earlier) ||
-			    manage_same(o->what, before, old->before));
+	bool ours = old && (!manage_info(c->what)->readable ||
+			    manage_same(c->what, before, old->after) ||
+			    manage_same(c->what, before, old->earlier) ||
+			    manage_same(c->what, before, old->before));
 
-	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
-	snprintf(e.who, sizeof(e.who), "%s", o->who);
-	memcpy(e.after, o->value, sizeof(e.after));
+	snprintf(e.uuid, sizeof(e.uuid), "%s", c->uuid);
+	snprintf(e.who, sizeof(e.who), "%s", c->who);
+	memcpy(e.after, c->value, sizeof(e.after));
 	/* The value to restore is the value before gpuward's first change, or the value that
 	 * another program has set since then. */
 	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
@@ -58,39 +58,39 @@ static struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	return e;
 }
 
-/* What happens to the entry of an order. */
+/* What happens to the entry of a change. */
 enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The order was not carried out. The entry gets back the values that it had before. */
+	/* The change was not carried out. The entry gets back the values that it had before. */
 	MANAGE_FATE_UNDONE,
 };
 
-static enum manage_fate manage_entry_fate(const struct manage_order *o,
+static enum manage_fate manage_entry_fate(const struct manage_change *c,
 					  const struct manage_result *r)
 {
-	if (o->restore)
+	if (c->restore)
 		return r->error == 0 || r->outcome == MANAGE_FOREIGN ? MANAGE_FATE_ENDS
 								     : MANAGE_FATE_STAYS;
-	if (r->error == 0 && o->keep)
+	if (r->error == 0 && c->keep)
 		return MANAGE_FATE_ENDS;
 	/* Keep the entry if the driver confirmed the change or never answered. The next
 	 * restore finds out what the driver did. */
 	return r->outcome >= MANAGE_UNCERTAIN ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
-/* Returns the order that restores an entry. */
-static struct manage_order manage_entry_order(const struct manage_entry *e)
+/* Returns the change that restores an entry. */
+static struct manage_change manage_entry_change(const struct manage_entry *e)
 {
-	struct manage_order o = { .what = e->what, .restore = true, .kept = true };
+	struct manage_change c = { .what = e->what, .restore = true, .kept = true };
 
-	snprintf(o.uuid, sizeof(o.uuid), "%s", e->uuid);
-	snprintf(o.who, sizeof(o.who), "gpuward");
-	memcpy(o.value, e->before, sizeof(o.value));
-	memcpy(o.ours, e->after, sizeof(o.ours));
-	memcpy(o.earlier, e->earlier, sizeof(o.earlier));
-	return o;
+	snprintf(c.uuid, sizeof(c.uuid), "%s", e->uuid);
+	snprintf(c.who, sizeof(c.who), "gpuward");
+	memcpy(c.value, e->before, sizeof(c.value));
+	memcpy(c.ours, e->after, sizeof(c.ours));
+	memcpy(c.earlier, e->earlier, sizeof(c.earlier));
+	return c;
 }
 
 int manage_journal_new(struct store *store, settings_log_fn *log, void *arg,
@@ -188,35 +188,36 @@ static int later_first(const void *a, const void *b)
 	return (x->e.wall_ns < y->e.wall_ns) - (x->e.wall_ns > y->e.wall_ns);
 }
 
-unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *out, unsigned max)
+unsigned manage_journal_changes(struct manage_journal *j, struct manage_change *out,
+				unsigned max)
 {
 	unsigned n = 0;
 
 	if (j->count)
 		qsort(j->row, j->count, sizeof(*j->row), later_first);
 	while (n < j->count && n < max) {
-		out[n] = manage_entry_order(&j->row[n].e);
+		out[n] = manage_entry_change(&j->row[n].e);
 		n++;
 	}
 	return n;
 }
 
-void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
+void manage_journal_fill(struct manage_journal *j, struct manage_change *c)
 {
-	struct row *w = o->restore ? row_find(j, o->uuid, o->what) : NULL;
-	struct manage_order known;
+	struct row *w = c->restore ? row_find(j, c->uuid, c->what) : NULL;
+	struct manage_change known;
 
 	if (!w)
 		return;
-	known = manage_entry_order(&w->e);
-	memcpy(known.who, o->who, sizeof(known.who));
-	*o = known;
+	known = manage_entry_change(&w->e);
+	memcpy(known.who, c->who, sizeof(known.who));
+	*c = known;
 }
 
-int manage_journal_begin(struct manage_journal *j, const struct manage_order *o,
+int manage_journal_begin(struct manage_journal *j, const struct manage_change *c,
 			 const double before[2])
 {
-	struct row *w = row_find(j, o->uuid, o->what);
+	struct row *w = row_find(j, c->uuid, c->what);
 
 	if (!w) {
 		w = row_add(j);
@@ -227,7 +228,7 @@ int manage_journal_begin(struct manage_journal *j, const struct manage_order *o,
 		w->undo = w->e;
 	}
 	w->pending = true;
-	w->e = manage_entry_begin(w->fresh ? NULL : &w->undo, o, before,
+	w->e = manage_entry_begin(w->fresh ? NULL : &w->undo, c, before,
 				  clock_wall_ns(j->clock));
 	return row_save(j, &w->e);
 }
@@ -241,7 +242,7 @@ static void row_end(struct manage_journal *j, struct row *w)
 	row_drop(j, w);
 }
 
-/* Restores the entry of an order that was not carried out. If the order was refused before the
+/* Restores the entry of a change that was not carried out. If the change was refused before the
  * entry was changed, the row is not pending, and there is nothing to restore. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
@@ -252,12 +253,12 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* If this fails, the document with the value of the order stays in the store. It also
+	/* If this fails, the document with the value of the change stays in the store. It also
 	 * allows a restore; see manage_entry.earlier. */
 	row_save(j, &w->e);
 }
 
-/* Completes the entry of an order that was, or may have been, carried out. */
+/* Completes the entry of a change that was, or may have been, carried out. */
 static void row_commit(struct manage_journal *j, struct row *w, const struct manage_result *r)
 {
 	enum manage_what what = w->e.what;
@@ -276,59 +277,59 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 	}
 }
 
-static void log_outcome(struct manage_journal *j, const struct manage_order *o,
+static void log_outcome(struct manage_journal *j, const struct manage_change *c,
 			const struct manage_result *r)
 {
 	char text[512];
 
 	if (r->error)
-		snprintf(text, sizeof(text), "%s: %s", o->who, r->message);
+		snprintf(text, sizeof(text), "%s: %s", c->who, r->message);
 	else
-		snprintf(text, sizeof(text), "%s: %s%s", o->who, r->message,
+		snprintf(text, sizeof(text), "%s: %s%s", c->who, r->message,
 			 r->restored_on_exit
 				 ? "; the old value is restored when the service stops"
-			 : o->keep ? "; the new value stays when the service stops"
+			 : c->keep ? "; the new value stays when the service stops"
 				   : "");
-	j->log(j->arg, o->uuid, r->error ? "warning" : "info", text);
+	j->log(j->arg, c->uuid, r->error ? "warning" : "info", text);
 }
 
-void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
+void manage_journal_done(struct manage_journal *j, const struct manage_change *c,
 			 struct manage_result *r)
 {
-	struct row *w = row_find(j, o->uuid, o->what);
+	struct row *w = row_find(j, c->uuid, c->what);
 
-	switch (w ? manage_entry_fate(o, r) : MANAGE_FATE_NONE) {
+	switch (w ? manage_entry_fate(c, r) : MANAGE_FATE_NONE) {
 	case MANAGE_FATE_ENDS: row_end(j, w); break;
 	case MANAGE_FATE_UNDONE: row_undo(j, w); break;
 	case MANAGE_FATE_STAYS: row_commit(j, w, r); break;
 	case MANAGE_FATE_NONE: break;
 	}
-	r->restored_on_exit = row_find(j, o->uuid, o->what) != NULL;
-	log_outcome(j, o, r);
+	r->restored_on_exit = row_find(j, c->uuid, c->what) != NULL;
+	log_outcome(j, c, r);
 }
 
-enum order_state {
-	ORDER_FREE,
-	ORDER_WAITING,
-	ORDER_ACTIVE, /* See enum settings_state. */
-	ORDER_DONE,   /* The client has not collected the result. */
+enum change_state {
+	CHANGE_FREE,
+	CHANGE_WAITING,
+	CHANGE_ACTIVE, /* See enum settings_state. */
+	CHANGE_DONE,   /* The client has not collected the result. */
 };
 
-struct order {
-	enum order_state state;
+struct change {
+	enum change_state state;
 	int ticket;
 	uint64_t done_ns;
-	struct manage_order order;
+	struct manage_change change;
 	struct manage_result result;
 };
 
-/* One batch of orders is carried out at a time: one order of a client, or the orders that
+/* One batch of changes is carried out at a time: one change of a client, or the changes that
  * restore everything. */
 enum settings_state {
 	SETTINGS_IDLE,
-	/* The reader thread runs the orders. Only that thread uses order, result and stored. */
+	/* The reader thread runs the changes. Only that thread uses change, result and stored. */
 	SETTINGS_RUNNING,
-	/* The reader thread has checked the order, and the old value is being stored. */
+	/* The reader thread has checked the change, and the old value is being stored. */
 	SETTINGS_STORING,
 };
 
@@ -339,13 +340,13 @@ struct settings {
 	enum settings_state state;
 	bool restoring; /* Everything is restored as soon as the state is idle. */
 	bool closing;   /* The loop has stopped. No new changes are allowed. */
-	struct order slot[ORDERS_MAX];
+	struct change slot[CHANGES_MAX];
 	int tickets;
-	struct order *active; /* The order of the batch. NULL if everything is restored. */
-	struct manage_order order[RESTORE_MAX];
+	struct change *active; /* The change of the batch. NULL if everything is restored. */
+	struct manage_change change[RESTORE_MAX];
 	struct manage_result result[RESTORE_MAX];
 	unsigned count;
-	double before[2];     /* The old value of the order, which is stored. */
+	double before[2];     /* The old value of the change, which is stored. */
 	const double *stored; /* `before`, or NULL if nothing is stored yet. */
 	uint64_t until_ns;    /* The end of SETTINGS_STORING. */
 	/* Connects the reader thread and the main thread. Its lock protects `returned`. */
@@ -360,22 +361,22 @@ static void batch_run(void *arg, struct gw_ctx *ctx)
 	struct settings *s = arg;
 
 	for (unsigned i = 0; i < s->count; i++)
-		manage_run(ctx, &s->order[i], s->stored, &s->result[i]);
+		manage_run(ctx, &s->change[i], s->stored, &s->result[i]);
 	mailbox_lock(&s->box);
 	s->returned = true;
 	mailbox_notify(&s->box);
 	mailbox_unlock(&s->box);
 }
 
-static struct order *order_find(struct settings *s, enum order_state state)
+static struct change *change_find(struct settings *s, enum change_state state)
 {
-	struct order *first = NULL;
+	struct change *first = NULL;
 
-	for (unsigned i = 0; i < ORDERS_MAX; i++) {
-		struct order *o = &s->slot[i];
+	for (unsigned i = 0; i < CHANGES_MAX; i++) {
+		struct change *c = &s->slot[i];
 
-		if (o->state == state && (!first || o->ticket < first->ticket))
-			first = o;
+		if (c->state == state && (!first || c->ticket < first->ticket))
+			first = c;
 	}
 	return first;
 }
@@ -383,20 +384,21 @@ static struct order *order_find(struct settings *s, enum order_state state)
 /* Begins the next batch if the state is idle. */
 static void settings_next(struct settings *s)
 {
-	struct order *o;
+	struct change *c;
 
 	if (s->state != SETTINGS_IDLE)
 		return;
 	s->active = NULL;
 	s->stored = NULL;
-	s->count = s->restoring ? manage_journal_orders(s->journal, s->order, RESTORE_MAX) : 0;
+	s->count =
+		s->restoring ? manage_journal_changes(s->journal, s->change, RESTORE_MAX) : 0;
 	s->restoring = false;
-	o = s->count ? NULL : order_find(s, ORDER_WAITING);
-	if (o) {
-		o->state = ORDER_ACTIVE;
-		s->active = o;
-		s->order[0] = o->order;
-		manage_journal_fill(s->journal, &s->order[0]);
+	c = s->count ? NULL : change_find(s, CHANGE_WAITING);
+	if (c) {
+		c->state = CHANGE_ACTIVE;
+		s->active = c;
+		s->change[0] = c->change;
+		manage_journal_fill(s->journal, &s->change[0]);
 		s->count = 1;
 	}
 	if (s->count)
@@ -407,10 +409,10 @@ static void settings_next(struct settings *s)
 static void batch_end(struct settings *s)
 {
 	for (unsigned i = 0; i < s->count; i++)
-		manage_journal_done(s->journal, &s->order[i], &s->result[i]);
+		manage_journal_done(s->journal, &s->change[i], &s->result[i]);
 	if (s->active) {
 		s->active->result = s->result[0];
-		s->active->state = ORDER_DONE;
+		s->active->state = CHANGE_DONE;
 		s->active->done_ns = clock_mono_ns(clock_real());
 	}
 	s->state = SETTINGS_IDLE;
@@ -426,7 +428,7 @@ static void batch_refuse(struct settings *s, int error, const char *remedy, cons
 		r->outcome = MANAGE_UNCHANGED;
 		r->remedy = remedy;
 		snprintf(r->message, sizeof(r->message), "%s, so %s was not changed", why,
-			 manage_info(s->order[i].what)->name);
+			 manage_info(s->change[i].what)->name);
 	}
 	batch_end(s);
 }
@@ -469,7 +471,7 @@ static void storing_poll(void *arg, uint64_t now_ns)
 	}
 }
 
-/* Stores the old value of the order, so that a start after a crash finds it. Then the order
+/* Stores the old value of the change, so that a start after a crash finds it. Then the change
  * runs again. If another program changes the setting in between, its new value is stored
  * too. */
 static void storing_begin(struct settings *s)
@@ -479,7 +481,7 @@ static void storing_begin(struct settings *s)
 	memcpy(s->before, s->result[0].before, sizeof(s->before));
 	/* A document in memory does not survive a crash. */
 	if (s->closing || !store_lasting(s->config.store) ||
-	    manage_journal_begin(s->journal, &s->order[0], s->before) != 0) {
+	    manage_journal_begin(s->journal, &s->change[0], s->before) != 0) {
 		refuse_unstored(s);
 		return;
 	}
@@ -545,9 +547,9 @@ int settings_close(struct settings *s, uint64_t timeout_ns)
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
 
 	s->closing = true;
-	for (unsigned i = 0; i < ORDERS_MAX; i++)
-		if (s->slot[i].state == ORDER_WAITING)
-			s->slot[i].state = ORDER_FREE;
+	for (unsigned i = 0; i < CHANGES_MAX; i++)
+		if (s->slot[i].state == CHANGE_WAITING)
+			s->slot[i].state = CHANGE_FREE;
 	s->restoring = true;
 	if (s->state == SETTINGS_STORING)
 		refuse_unstored(s);
@@ -585,38 +587,40 @@ void settings_restore(struct settings *s)
 }
 
 /* Returns a free slot, or one whose result no client has collected in time. */
-static struct order *order_slot(struct settings *s)
+static struct change *change_slot(struct settings *s)
 {
-	struct order *o = order_find(s, ORDER_FREE);
+	struct change *c = change_find(s, CHANGE_FREE);
 
-	if (o)
-		return o;
-	o = order_find(s, ORDER_DONE);
-	return o && clock_mono_ns(clock_real()) - o->done_ns > MANAGE_DOC_WAIT_NS ? o : NULL;
+	if (c)
+		return c;
+	c = change_find(s, CHANGE_DONE);
+	return c && clock_mono_ns(clock_real()) - c->done_ns > MANAGE_DOC_WAIT_NS ? c : NULL;
 }
 
-int settings_order(struct settings *s, const struct manage_order *order)
+int settings_change(struct settings *s, const struct manage_change *change)
 {
-	struct order *o = s->closing ? NULL : order_slot(s);
+	struct change *c = s->closing ? NULL : change_slot(s);
 
-	if (!o)
+	if (!c)
 		return -GW_E_STATE;
-	*o = (struct order){ .state = ORDER_WAITING, .ticket = ++s->tickets, .order = *order };
+	*c = (struct change){ .state = CHANGE_WAITING,
+			      .ticket = ++s->tickets,
+			      .change = *change };
 	settings_next(s);
-	return o->ticket;
+	return c->ticket;
 }
 
 int settings_result(struct settings *s, int ticket, struct manage_result *ret)
 {
-	struct order *o = s->slot;
+	struct change *c = s->slot;
 
-	while (o < s->slot + ORDERS_MAX && (o->state == ORDER_FREE || o->ticket != ticket))
-		o++;
-	if (o == s->slot + ORDERS_MAX)
+	while (c < s->slot + CHANGES_MAX && (c->state == CHANGE_FREE || c->ticket != ticket))
+		c++;
+	if (c == s->slot + CHANGES_MAX)
 		return -GW_E_NOENT;
-	if (o->state != ORDER_DONE)
+	if (c->state != CHANGE_DONE)
 		return 0;
-	*ret = o->result;
-	o->state = ORDER_FREE;
+	*ret = c->result;
+	c->state = CHANGE_FREE;
 	return 1;
 }

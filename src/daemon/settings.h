@@ -1,9 +1,9 @@
-/* settings: changes settings of GPUs. Unless an order has `keep`, the old value is restored
+/* settings: changes settings of GPUs. Unless a change has `keep`, the old value is restored
  * when the service stops. If the service crashes, the old value is restored at the next start.
  *
  * Settings are checked and changed on the reader thread, because a driver call may hang.
- * Everything else happens on the main thread, which never waits: it carries out one order after
- * the other, and sends an order to the reader thread a second time when the old value is
+ * Everything else happens on the main thread, which never waits: it carries out one change after
+ * the other, and sends a change to the reader thread a second time when the old value is
  * stored. */
 #ifndef GW_DAEMON_SETTINGS_H
 #define GW_DAEMON_SETTINGS_H
@@ -46,7 +46,7 @@ void settings_restore(struct settings *s);
 int settings_close(struct settings *s, uint64_t timeout_ns);
 
 /* These functions work like view_ops.manage and view_ops.managed. */
-int settings_order(struct settings *s, const struct manage_order *order);
+int settings_change(struct settings *s, const struct manage_change *change);
 int settings_result(struct settings *s, int ticket, struct manage_result *ret);
 
 /* The journal of the settings that were changed and must be restored. Only settings.c and its
@@ -62,25 +62,25 @@ void manage_journal_free(struct manage_journal *j);
 /* Loads the documents of the store. An unreadable one is logged and stays in the store. */
 void manage_journal_load(struct manage_journal *j);
 
-/* Makes the orders that restore everything. The latest change comes first. Returns their
+/* Makes the changes that restore everything, in the reverse order of the originals. Returns their
  * number, at most max. */
-unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *out,
-			       unsigned max);
+unsigned manage_journal_changes(struct manage_journal *j, struct manage_change *out,
+				unsigned max);
 
-/* If o restores a setting and its old value is known, fills in the old value. Leaves other
- * orders unchanged. */
-void manage_journal_fill(struct manage_journal *j, struct manage_order *o);
+/* If c restores a setting and its old value is known, fills in the old value. Leaves other
+ * changes as they are. */
+void manage_journal_fill(struct manage_journal *j, struct manage_change *c);
 
-/* Begins the entry of an order that is about to change the value `before`: adds the entry's
+/* Begins the entry of a change before it replaces the value `before`: adds the entry's
  * document to the next batch of the store. Returns 0, -GW_E_NOMEM or -GW_E_SIZE. The caller may
  * call this function again with another value. It must call manage_journal_done() at the end,
  * also after an error. */
-int manage_journal_begin(struct manage_journal *j, const struct manage_order *o,
+int manage_journal_begin(struct manage_journal *j, const struct manage_change *c,
 			 const double before[2]);
 
-/* Call it after each order, successful or not. Ends or keeps the order's entry, logs the
+/* Call it after each change, successful or not. Ends or keeps the change's entry, logs the
  * outcome and sets r->restored_on_exit. */
-void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
+void manage_journal_done(struct manage_journal *j, const struct manage_change *c,
 			 struct manage_result *r);
 
 #endif

@@ -98,7 +98,7 @@ enum manage_action {
 };
 
 struct manage_job {
-	struct manage_order o;
+	struct manage_change c;
 	struct manage_result r;
 	const struct root *root;
 	double target[2];
@@ -147,13 +147,13 @@ static void refuse_driver_error(struct manage_job *job, int error, const char *v
 				const char *detail)
 {
 	manage_refuse(&job->r, error, remedy_of(error), "%s could not be %s: %s",
-		      infos[job->o.what].name, verb, *detail ? detail : gw_strerror(error));
+		      infos[job->c.what].name, verb, *detail ? detail : gw_strerror(error));
 }
 
 static bool check_device(struct manage_job *job, struct device *d)
 {
 	const struct backend *b = d->backend;
-	const char *name = infos[job->o.what].name;
+	const char *name = infos[job->c.what].name;
 
 	if (!b->open) {
 		manage_refuse(&job->r, -GW_E_LOST, remedy_of(-GW_E_LOST),
@@ -165,7 +165,7 @@ static bool check_device(struct manage_job *job, struct device *d)
 	} else if (d->r.state == GW_DEVICE_LOST || d->r.state == GW_DEVICE_CLOSED) {
 		manage_refuse(&job->r, -GW_E_LOST, remedy_of(-GW_E_LOST),
 			      "the GPU does not answer: %s", d->r.message);
-	} else if (!b->ops->can_set(d, job->o.what)) {
+	} else if (!b->ops->can_set(d, job->c.what)) {
 		manage_refuse(&job->r, -GW_E_NOSUPPORT, "install a newer driver",
 			      "%s cannot be changed: this driver has no call for it", name);
 	} else if (!atomic_load(&b->simulated) && !manage_privileged(job->root, geteuid())) {
@@ -183,12 +183,12 @@ static double manage_bound(const struct device *d, unsigned quantity)
 
 static void refuse_bounds(struct manage_job *job, double low, double high)
 {
-	const struct manage_info *i = &infos[job->o.what];
+	const struct manage_info *i = &infos[job->c.what];
 	bool clocks = i->values == 2;
 	double unit = clocks ? MANAGE_HZ_PER_MHZ : 1;
 	char value[64];
 
-	manage_text(job->o.what, job->target, value, sizeof(value));
+	manage_text(job->c.what, job->target, value, sizeof(value));
 	manage_refuse(&job->r, -GW_E_ARG, "choose a value within the bounds",
 		      "%s can be from %.10g %s to %.10g %s on this GPU; %s is outside", i->name,
 		      low / unit, clocks ? "MHz" : "W", high / unit, clocks ? "MHz" : "W",
@@ -197,7 +197,7 @@ static void refuse_bounds(struct manage_job *job, double low, double high)
 
 static void check_value(struct manage_job *job, const struct device *d)
 {
-	const struct manage_info *i = &infos[job->o.what];
+	const struct manage_info *i = &infos[job->c.what];
 	double low = manage_bound(d, i->lowest), high = manage_bound(d, i->highest);
 	const double *v = job->target;
 
@@ -215,11 +215,11 @@ static void check_value(struct manage_job *job, const struct device *d)
 			      "the lowest clock is above the highest");
 	else if (v[0] < low || v[i->values == 2] > high)
 		refuse_bounds(job, low, high);
-	else if (job->o.what == MANAGE_COMPUTE_MODE && v[0] != 0 && v[0] != 2 && v[0] != 3)
+	else if (job->c.what == MANAGE_COMPUTE_MODE && v[0] != 0 && v[0] != 2 && v[0] != 3)
 		manage_refuse(&job->r, -GW_E_ARG,
 			      "choose default, exclusive_process or prohibited",
 			      "there is no compute mode %g", v[0]);
-	else if (job->o.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
+	else if (job->c.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
 		manage_refuse(&job->r, -GW_E_ARG, "use 1 (on) or 0 (off)",
 			      "persistence mode can only be on or off, not %g", v[0]);
 }
@@ -227,45 +227,45 @@ static void check_value(struct manage_job *job, const struct device *d)
 /* True if someone else set the current value; the setting is then not restored. */
 static bool is_foreign(const struct manage_job *job)
 {
-	const struct manage_order *o = &job->o;
+	const struct manage_change *c = &job->c;
 
-	return infos[o->what].readable && !manage_same(o->what, job->r.before, o->ours) &&
-	       !manage_same(o->what, job->r.before, o->earlier);
+	return infos[c->what].readable && !manage_same(c->what, job->r.before, c->ours) &&
+	       !manage_same(c->what, job->r.before, c->earlier);
 }
 
 static void refuse_foreign(struct manage_job *job)
 {
 	char now[64], ours[64];
 
-	manage_text(job->o.what, job->r.before, now, sizeof(now));
-	manage_text(job->o.what, job->o.ours, ours, sizeof(ours));
+	manage_text(job->c.what, job->r.before, now, sizeof(now));
+	manage_text(job->c.what, job->c.ours, ours, sizeof(ours));
 	job->r.outcome = MANAGE_FOREIGN;
 	manage_refuse(&job->r, -GW_E_STATE,
 		      "set the value again if you want to change it; otherwise do nothing",
 		      "%s is %s; someone else changed it after gpuward set it to %s, so it is "
 		      "left unchanged",
-		      infos[job->o.what].name, now, ours);
+		      infos[job->c.what].name, now, ours);
 }
 
 /* Decides whether to restore the setting, and to which value. */
 static void choose_restored(struct manage_job *job, const struct device *d)
 {
-	const struct manage_info *i = &infos[job->o.what];
+	const struct manage_info *i = &infos[job->c.what];
 
 	if (!i->readable)
 		job->action = ACTION_UNLOCK;
-	if (job->o.kept) {
-		memcpy(job->target, job->o.value, sizeof(job->target));
+	if (job->c.kept) {
+		memcpy(job->target, job->c.value, sizeof(job->target));
 		if (!i->readable)
 			return;
-		if (manage_same(job->o.what, job->r.before, job->target))
+		if (manage_same(job->c.what, job->r.before, job->target))
 			job->action = ACTION_NONE;
 		else if (is_foreign(job))
 			refuse_foreign(job);
 		return;
 	}
 	job->target[1] = NAN;
-	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : manage_bound(d, i->standard);
+	job->target[0] = job->c.what == MANAGE_COMPUTE_MODE ? 0 : manage_bound(d, i->standard);
 	if (i->readable && isnan(job->target[0]))
 		job->action = ACTION_NONE;
 }
@@ -282,17 +282,17 @@ static void check_step(void *arg)
 		return;
 	if (report_due(&d->r, GW_TIER_STATIC, clock_mono_ns(d->backend->env->clock)))
 		d->backend->ops->read(d, GW_TIER_STATIC);
-	if (!job->o.restore)
+	if (!job->c.restore)
 		check_value(job, d);
 	if (job->r.error)
 		return;
-	err = d->backend->ops->get(d, job->o.what, job->r.before, detail, sizeof(detail));
+	err = d->backend->ops->get(d, job->c.what, job->r.before, detail, sizeof(detail));
 	if (err)
 		refuse_driver_error(job, err, "read", detail);
-	else if (job->o.restore)
+	else if (job->c.restore)
 		choose_restored(job, d);
-	else if (infos[job->o.what].values && infos[job->o.what].readable &&
-		 manage_same(job->o.what, job->r.before, job->target))
+	else if (infos[job->c.what].values && infos[job->c.what].readable &&
+		 manage_same(job->c.what, job->r.before, job->target))
 		job->action = ACTION_NONE;
 }
 
@@ -300,9 +300,9 @@ static void check_step(void *arg)
 static void verify_change(struct manage_job *job, struct device *d)
 {
 	struct manage_result *r = &job->r;
-	const struct manage_info *i = &infos[job->o.what];
+	const struct manage_info *i = &infos[job->c.what];
 	char detail[96], now[96];
-	int err = d->backend->ops->get(d, job->o.what, r->after, detail, sizeof(detail));
+	int err = d->backend->ops->get(d, job->c.what, r->after, detail, sizeof(detail));
 
 	if (err) {
 		refuse_driver_error(job, err, "read back", detail);
@@ -311,19 +311,19 @@ static void verify_change(struct manage_job *job, struct device *d)
 	if (!i->readable)
 		return;
 	/* The counts need not be 0, only lower, because new errors may occur at any time. */
-	if (job->o.what == MANAGE_CLEAR_ECC)
+	if (job->c.what == MANAGE_CLEAR_ECC)
 		r->verified = (r->before[0] == 0 || r->after[0] < r->before[0]) &&
 			      (r->before[1] == 0 || r->after[1] < r->before[1]);
 	else
-		r->verified = manage_same(job->o.what, r->after, job->target);
+		r->verified = manage_same(job->c.what, r->after, job->target);
 	if (r->verified)
 		return;
-	manage_text(job->o.what, r->after, now, sizeof(now));
+	manage_text(job->c.what, r->after, now, sizeof(now));
 	manage_refuse(&job->r, -GW_E_STATE,
 		      "check whether another program or the firmware of the board controls "
 		      "this setting",
 		      "the driver accepted the change, but %s %s still %s", i->name,
-		      job->o.what == MANAGE_CLEAR_ECC ? "are" : "is", now);
+		      job->c.what == MANAGE_CLEAR_ECC ? "are" : "is", now);
 }
 
 static void set_step(void *arg)
@@ -341,7 +341,7 @@ static void set_step(void *arg)
 	}
 	if (!atomic_compare_exchange_strong(&job->step, &expected, STEP_SET))
 		return;
-	err = d->backend->ops->set(d, job->o.what,
+	err = d->backend->ops->set(d, job->c.what,
 				   job->action == ACTION_UNLOCK ? NULL : job->target, detail,
 				   sizeof(detail));
 	if (err) {
@@ -402,24 +402,24 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 /* True if the old value must be on disk before the setting is changed, but is not there yet. */
 static bool must_store(const struct manage_job *job, const double *stored)
 {
-	const struct manage_order *o = &job->o;
+	const struct manage_change *c = &job->c;
 
-	return !o->keep && !o->restore && infos[o->what].values > 0 &&
-	       !(stored && manage_same(o->what, job->r.before, stored));
+	return !c->keep && !c->restore && infos[c->what].values > 0 &&
+	       !(stored && manage_same(c->what, job->r.before, stored));
 }
 
 static void write_message(struct manage_job *job)
 {
 	struct manage_result *r = &job->r;
-	const struct manage_info *i = &infos[job->o.what];
+	const struct manage_info *i = &infos[job->c.what];
 	const bool changed = r->outcome == MANAGE_CHANGED;
 	char was[96], now[96];
 
-	manage_text(job->o.what, r->before, was, sizeof(was));
+	manage_text(job->c.what, r->before, was, sizeof(was));
 	if (!changed)
 		memcpy(r->after, r->before, sizeof(r->after));
-	manage_text(job->o.what, i->readable ? r->after : job->target, now, sizeof(now));
-	if (!changed && job->o.restore && !job->o.kept && isnan(job->target[0]))
+	manage_text(job->c.what, i->readable ? r->after : job->target, now, sizeof(now));
+	if (!changed && job->c.restore && !job->c.kept && isnan(job->target[0]))
 		snprintf(r->message, sizeof(r->message),
 			 "gpuward did not change %s: there is nothing to restore", i->name);
 	else if (!changed)
@@ -431,7 +431,7 @@ static void write_message(struct manage_job *job)
 			 "%s was set to %s; the driver reports neither the old nor the new "
 			 "value",
 			 i->name, now);
-	else if (job->o.what == MANAGE_CLEAR_ECC)
+	else if (job->c.what == MANAGE_CLEAR_ECC)
 		snprintf(r->message, sizeof(r->message), "%s were cleared; there were %s",
 			 i->name, was);
 	else
@@ -441,7 +441,7 @@ static void write_message(struct manage_job *job)
 		r->verified = true;
 }
 
-int manage_run(struct gw_ctx *ctx, const struct manage_order *o, const double *stored,
+int manage_run(struct gw_ctx *ctx, const struct manage_change *c, const double *stored,
 	       struct manage_result *ret)
 {
 	struct manage_job *job;
@@ -449,10 +449,10 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o, const double *s
 	bool released;
 
 	*ret = (struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
-	if ((unsigned)o->what >= MANAGE_WHATS)
+	if ((unsigned)c->what >= MANAGE_WHATS)
 		return manage_refuse(ret, -GW_E_ARG, NULL, "there is no such setting");
 	pthread_mutex_lock(&ctx->lock);
-	s = find_slot(ctx, o->uuid);
+	s = find_slot(ctx, c->uuid);
 	released = ctx->released;
 	pthread_mutex_unlock(&ctx->lock);
 	if (released)
@@ -466,10 +466,10 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o, const double *s
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return manage_refuse(ret, -GW_E_NOMEM, NULL, "out of memory");
-	job->o = *o;
+	job->c = *c;
 	job->r = *ret;
 	job->root = &ctx->root;
-	memcpy(job->target, o->value, sizeof(job->target));
+	memcpy(job->target, c->value, sizeof(job->target));
 	if (!run_step(ctx, s, check_step, job, ret))
 		return ret->error;
 	memcpy(ret->before, job->r.before, sizeof(ret->before));

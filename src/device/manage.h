@@ -57,7 +57,7 @@ bool manage_same(enum manage_what what, const double a[2], const double b[2]);
  * With `restore` and `kept`, the setting gets `value` again, or its lock is removed if `value` is
  * NAN. This happens only if the current value is `ours` or `earlier`, which gpuward set.
  * With `restore` alone, the setting gets the driver's default. */
-struct manage_order {
+struct manage_change {
 	char uuid[96];
 	enum manage_what what;
 	double value
@@ -72,7 +72,7 @@ struct manage_order {
 enum manage_outcome {
 	MANAGE_UNCHANGED,
 	MANAGE_FOREIGN, /* Not restored, because someone else changed the setting. */
-	/* Nothing was changed: store `before`, and run the order again with it. */
+	/* Nothing was changed: store `before`, and run the change again with it. */
 	MANAGE_UNSTORED,
 	/* The call that sets the value has not returned: the value may have changed, or may
 	 * still change. */
@@ -93,9 +93,9 @@ struct manage_result {
 	const char *remedy; /* what the user can do; NULL: nothing */
 };
 
-/* Carries out the order. `stored` is the old value that the caller has on disk (two numbers), or
+/* Carries out the change. `stored` is the old value that the caller has on disk (two numbers), or
  * NULL. If the service must restore the setting later and `stored` is not the present value, the
- * outcome is MANAGE_UNSTORED. This does not apply to an order with `keep` or `restore`, nor to a
+ * outcome is MANAGE_UNSTORED. This does not apply to a change with `keep` or `restore`, nor to a
  * setting that cannot be restored. If the setting already has the value, nothing is changed and
  * the result is success. May be called from any thread; blocks. Returns ret->error:
  *
@@ -107,7 +107,7 @@ struct manage_result {
  * changed the setting, or the change had no effect.
  * -GW_E_TIMEOUT: a call has not returned; if it was the call that sets the value, `outcome` is
  * MANAGE_UNCERTAIN. Also -GW_E_LOST, -GW_E_IO, -GW_E_NOMEM. */
-int manage_run(struct gw_ctx *ctx, const struct manage_order *o, const double *stored,
+int manage_run(struct gw_ctx *ctx, const struct manage_change *c, const double *stored,
 	       struct manage_result *ret);
 
 /* True if a process with this effective uid may change settings. Its capabilities are read from

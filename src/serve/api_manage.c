@@ -190,7 +190,7 @@ void api_manage_reset(void *arg, const struct request *q, struct reply *r)
 }
 
 struct wait {
-	struct manage_order order;
+	struct manage_change change;
 	int ticket;
 	uint64_t until_ns;
 };
@@ -236,7 +236,7 @@ static const char *find_uuid(const struct api *a, struct reply *r, const char *s
 	return uuid;
 }
 
-static bool find_what(const char *word, struct manage_order *o, struct reply *r)
+static bool find_what(const char *word, struct manage_change *o, struct reply *r)
 {
 	const char *words[MANAGE_CLEAR_ECC], *near;
 
@@ -259,14 +259,14 @@ static bool find_what(const char *word, struct manage_order *o, struct reply *r)
 /* Checks that changes are enabled and that the GPU exists. Returns false after an error
  * reply. */
 static bool begin_order(const struct api *a, const struct request *q, struct reply *r,
-			struct manage_order *o)
+			struct manage_change *o)
 {
 	const char *uuid;
 	char path[160];
 
-	*o = (struct manage_order){ .value = { NAN, NAN },
-				    .ours = { NAN, NAN },
-				    .earlier = { NAN, NAN } };
+	*o = (struct manage_change){ .value = { NAN, NAN },
+				     .ours = { NAN, NAN },
+				     .earlier = { NAN, NAN } };
 	snprintf(o->who, sizeof(o->who), "%s", q->who);
 	if (!a->manage) {
 		utf8_clean(path, sizeof(path), q->path);
@@ -287,7 +287,7 @@ static bool begin_order(const struct api *a, const struct request *q, struct rep
 }
 
 static bool read_body(const struct api *a, const struct request *q, struct reply *r,
-		      struct manage_order *o)
+		      struct manage_change *o)
 {
 	char why[200];
 
@@ -301,7 +301,7 @@ static bool read_body(const struct api *a, const struct request *q, struct reply
 }
 
 static void emit_request(const struct api *a, const struct request *q,
-			 const struct manage_order *o)
+			 const struct manage_change *o)
 {
 	char value[64];
 
@@ -320,7 +320,7 @@ static void emit_request(const struct api *a, const struct request *q,
 }
 
 static void start_order(const struct api *a, const struct request *q, struct reply *r,
-			const struct manage_order *o)
+			const struct manage_change *o)
 {
 	const struct view_ops *ops = a->view.ops;
 	struct wait *w = malloc(sizeof(*w));
@@ -366,7 +366,7 @@ static void reply_failure(const struct manage_result *got, struct reply *r)
 		reply_problem(r, 500, "driver-error", got->remedy, "%s", got->message);
 }
 
-static void reply_result(const struct api *a, const struct manage_order *o,
+static void reply_result(const struct api *a, const struct manage_change *o,
 			 const struct manage_result *got, struct reply *r)
 {
 	struct json j;
@@ -403,13 +403,13 @@ static void poll_order(const struct api *a, const struct request *q, struct repl
 	else if (got.error)
 		reply_failure(&got, r);
 	else
-		reply_result(a, &w->order, &got, r);
+		reply_result(a, &w->change, &got, r);
 }
 
 void api_manage_set(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct manage_order o;
+	struct manage_change o;
 
 	if (*q->memory)
 		poll_order(a, q, r);
@@ -421,7 +421,7 @@ void api_manage_set(void *arg, const struct request *q, struct reply *r)
 void api_manage_restore(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct manage_order o;
+	struct manage_change o;
 
 	if (*q->memory) {
 		poll_order(a, q, r);
@@ -435,7 +435,7 @@ void api_manage_restore(void *arg, const struct request *q, struct reply *r)
 void api_manage_clear_ecc(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct manage_order o;
+	struct manage_change o;
 
 	if (*q->memory) {
 		poll_order(a, q, r);

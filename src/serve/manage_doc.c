@@ -63,7 +63,7 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e)
 /* One key of a setting's value. */
 struct key {
 	const char *name;
-	int at; /* index in manage_order.value */
+	int at; /* index in manage_change.value */
 };
 static const struct key keys[MANAGE_WHATS][2] = {
 	[MANAGE_PERSISTENCE] = { { "enabled", 0 } },
@@ -166,7 +166,7 @@ static bool is_whole(enum manage_what what, double v)
 	return v == (double)(uint64_t)(v / 1e6) * 1e6;
 }
 
-static int unknown_key(const char *name, const struct manage_order *o, char *message,
+static int unknown_key(const char *name, const struct manage_change *o, char *message,
 		       size_t size)
 {
 	const char *known[] = { keys[o->what][0].name, keys[o->what][1].name, "keep" };
@@ -179,7 +179,7 @@ static int unknown_key(const char *name, const struct manage_order *o, char *mes
 	return -GW_E_ARG;
 }
 
-static int read_key(const char *name, const struct json_doc *v, struct manage_order *o,
+static int read_key(const char *name, const struct json_doc *v, struct manage_change *o,
 		    char *message, size_t size)
 {
 	if (strcmp(name, "keep") == 0) {
@@ -208,7 +208,7 @@ static int read_key(const char *name, const struct json_doc *v, struct manage_or
 	return unknown_key(name, o, message, size);
 }
 
-static int read_body(const struct json_doc *doc, struct manage_order *o, char *message,
+static int read_body(const struct json_doc *doc, struct manage_change *o, char *message,
 		     size_t size)
 {
 	const struct json_doc *v;
@@ -235,7 +235,7 @@ static int read_body(const struct json_doc *doc, struct manage_order *o, char *m
 	return 0;
 }
 
-int manage_body_read(const char *body, size_t size, struct manage_order *o, char *message,
+int manage_body_read(const char *body, size_t size, struct manage_change *o, char *message,
 		     size_t message_size)
 {
 	struct json_doc *doc = NULL;

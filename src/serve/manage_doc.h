@@ -49,7 +49,7 @@ void manage_value_write(struct json *j, const char *key, enum manage_what what,
 /* Reads the body of a request for the setting o->what into o->value and o->keep. Returns 0, or
  * an error with a message: -GW_E_PARSE (not a JSON object) or -GW_E_ARG (a key is missing,
  * unknown or of the wrong type). */
-int manage_body_read(const char *body, size_t size, struct manage_order *o, char *message,
+int manage_body_read(const char *body, size_t size, struct manage_change *o, char *message,
 		     size_t message_size);
 
 #endif

@@ -162,7 +162,7 @@ enum view_watch {
 struct view;
 struct guard_view;
 struct guard_view_ops;
-struct manage_order;
+struct manage_change;
 struct manage_result;
 struct view_ops {
 	/* Reads points of a quantity of a GPU, oldest first, in wall time, from memory or the
@@ -197,7 +197,7 @@ struct view_ops {
 	int (*request)(void *engine, enum view_request what);
 	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket above
 	 * 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many changes are running). */
-	int (*manage)(void *engine, const struct manage_order *order);
+	int (*manage)(void *engine, const struct manage_change *change);
 	/* Returns 1 and sets *ret if the change is done, 0 if it is still running, or
 	 * -GW_E_NOENT if there is no such ticket. Call it until it returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);

@@ -63,7 +63,7 @@ static void check_game(const char *text)
 /* The first line is the id of a stored setting. */
 static void check_setting(char *text)
 {
-	struct manage_order o = { .what = MANAGE_POWER_LIMIT };
+	struct manage_change o = { .what = MANAGE_POWER_LIMIT };
 	char message[300] = "", *rest = text + strcspn(text, "\n"), id[MANAGE_DOC_ID_SIZE];
 	struct manage_entry e;
 

@@ -446,7 +446,7 @@ static void see_setting(struct sight *s, unsigned gpu, const char *uuid, enum ma
 		[MANAGE_MEMORY_CLOCKS] = { 510e6, 900e6 },
 		[MANAGE_CLEAR_ECC] = { NAN, NAN },
 	};
-	struct manage_order o = { .what = what, .keep = true, .who = "test" };
+	struct manage_change o = { .what = what, .keep = true, .who = "test" };
 	struct manage_result set, back;
 
 	snprintf(o.uuid, sizeof(o.uuid), "%s", uuid);

@@ -13,8 +13,8 @@ static struct manage_result got;
 static unsigned keeps;
 static double kept_before[2];
 
-/* Carries out an order, and stores the old value if that is necessary. */
-static int run(const struct manage_order *o)
+/* Carries out a change, and stores the old value if that is necessary. */
+static int run(const struct manage_change *o)
 {
 	manage_run(sim.ctx, o, NULL, &got);
 	if (got.outcome != MANAGE_UNSTORED)
@@ -38,13 +38,13 @@ static void world(const char *text)
 	world_with_deadline(text, 0);
 }
 
-static struct manage_order order(enum manage_what what, double a, double b)
+static struct manage_change change(enum manage_what what, double a, double b)
 {
-	struct manage_order o = { .what = what,
-				  .value = { a, b },
-				  .ours = { NAN, NAN },
-				  .earlier = { NAN, NAN },
-				  .who = "test" };
+	struct manage_change o = { .what = what,
+				   .value = { a, b },
+				   .ours = { NAN, NAN },
+				   .earlier = { NAN, NAN },
+				   .who = "test" };
 
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
 		 gw_device_text(gw_snapshot_device(sim.snap, 0), GW_T_UUID));
@@ -53,14 +53,14 @@ static struct manage_order order(enum manage_what what, double a, double b)
 
 static int set(enum manage_what what, double a, double b)
 {
-	struct manage_order o = order(what, a, b);
+	struct manage_change o = change(what, a, b);
 
 	return run(&o);
 }
 
 static int put_back(enum manage_what what, double old, double ours, double earlier)
 {
-	struct manage_order o = order(what, old, NAN);
+	struct manage_change o = change(what, old, NAN);
 
 	o.restore = o.kept = true;
 	o.ours[0] = ours;
@@ -142,7 +142,7 @@ SIM_TEST(modes_are_set)
 
 SIM_TEST(locked_clocks_apply_and_are_reported_as_unverified)
 {
-	struct manage_order o;
+	struct manage_change o;
 
 	world(LOADED);
 	sim_step(NS_PER_S);
@@ -156,7 +156,7 @@ SIM_TEST(locked_clocks_apply_and_are_reported_as_unverified)
 	sim_step(NS_PER_S);
 	assert_true(now(GW_Q_CLOCK_MEMORY) == 1500e6);
 
-	o = order(MANAGE_GPU_CLOCKS, NAN, NAN);
+	o = change(MANAGE_GPU_CLOCKS, NAN, NAN);
 	o.restore = true;
 	assert_int_equal(run(&o), 0);
 	assert_says("was removed");
@@ -263,26 +263,26 @@ SIM_TEST(codes_of_setters_become_errors)
 
 SIM_TEST(an_unknown_gpu_is_reported)
 {
-	struct manage_order o;
+	struct manage_change o;
 
 	world(H200);
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "GPU-nobody");
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_NODEV);
 	o.what = MANAGE_WHATS;
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_ARG);
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }
 
 SIM_TEST(a_setting_is_not_changed_before_its_present_value_is_stored)
 {
 	const double *const stored[] = { NULL, (double[]){ 650, NAN } };
-	struct manage_order o;
+	struct manage_change o;
 
 	world(H200);
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	for (size_t i = 0; i < COUNT_OF(stored); i++) {
 		assert_int_equal(manage_run(sim.ctx, &o, stored[i], &got), 0);
 		assert_int_equal(got.outcome, MANAGE_UNSTORED);
@@ -296,10 +296,10 @@ SIM_TEST(a_setting_is_not_changed_before_its_present_value_is_stored)
 
 SIM_TEST(a_permanent_change_is_not_recorded)
 {
-	struct manage_order o;
+	struct manage_change o;
 
 	world(H200);
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	o.keep = true;
 	assert_int_equal(run(&o), 0);
 	assert_int_equal(keeps, 0);
@@ -329,12 +329,12 @@ SIM_TEST(the_old_value_is_restored_unless_someone_else_changed_it)
 
 SIM_TEST(without_a_recorded_value_the_default_of_the_driver_is_set)
 {
-	struct manage_order o;
+	struct manage_change o;
 
 	world(H200);
 	set(MANAGE_POWER_LIMIT, 300, NAN);
 	set(MANAGE_COMPUTE_MODE, 2, NAN);
-	o = order(MANAGE_POWER_LIMIT, NAN, NAN);
+	o = change(MANAGE_POWER_LIMIT, NAN, NAN);
 	o.restore = true;
 	assert_int_equal(run(&o), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
@@ -349,7 +349,7 @@ SIM_TEST(without_a_recorded_value_the_default_of_the_driver_is_set)
 
 SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 {
-	struct manage_order o;
+	struct manage_change o;
 	uint64_t calls;
 
 	world_with_deadline("[[gpu]]\nprofile = \"h200\"\ncount = 2\n", 200 * NS_PER_MS);
@@ -364,7 +364,7 @@ SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_says("nothing was changed");
 	assert_int_equal(sim_calls(NULL), calls); /* no second thread was started */
 	/* The other GPU answers. */
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
 		 gw_device_text(gw_snapshot_device(sim.snap, 1), GW_T_UUID));
 	assert_int_equal(run(&o), 0);
@@ -392,12 +392,12 @@ SIM_TEST(an_order_cancelled_while_it_waits_is_never_carried_out)
 
 SIM_TEST(an_order_cancelled_after_its_old_value_was_stored_is_never_carried_out)
 {
-	struct manage_order o;
+	struct manage_change o;
 	struct slot *s;
 
 	world_with_deadline(H200, 100 * NS_PER_MS);
 	s = sim.ctx->slot[0];
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), 0);
 	assert_int_equal(got.outcome, MANAGE_UNSTORED);
 	slot_take(s); /* take the lock, like a sampler with a hanging call */

@@ -15,7 +15,7 @@ static struct {
 	unsigned events;
 	struct manage_journal *of;
 	struct manage_result result;
-	unsigned orders;
+	unsigned changes;
 	int not_yet; /* how often managed() still returns no result */
 	int manage_answer;
 } journal;
@@ -89,12 +89,12 @@ static const char *uuid(void)
 	return gw_device_text(gw_snapshot_device(sim.snap, 0), GW_T_UUID);
 }
 
-/* Carries out an order as settings.c does. */
-static int carry_out(struct manage_order *o)
+/* Carries out a change as settings.c does. */
+static int carry_out(struct manage_change *o)
 {
 	struct manage_result *r = &journal.result;
 
-	journal.orders++;
+	journal.changes++;
 	manage_journal_fill(journal.of, o);
 	manage_run(sim.ctx, o, NULL, r);
 	if (r->outcome == MANAGE_UNSTORED) {
@@ -110,13 +110,13 @@ static int carry_out(struct manage_order *o)
 	return r->error;
 }
 
-static struct manage_order order(enum manage_what what, double a, double b)
+static struct manage_change change(enum manage_what what, double a, double b)
 {
-	struct manage_order o = { .what = what,
-				  .value = { a, b },
-				  .ours = { NAN, NAN },
-				  .earlier = { NAN, NAN },
-				  .who = "token" };
+	struct manage_change o = { .what = what,
+				   .value = { a, b },
+				   .ours = { NAN, NAN },
+				   .earlier = { NAN, NAN },
+				   .who = "token" };
 
 	snprintf(o.uuid, sizeof(o.uuid), "%s", uuid());
 	return o;
@@ -124,7 +124,7 @@ static struct manage_order order(enum manage_what what, double a, double b)
 
 static int set(enum manage_what what, double a, double b)
 {
-	struct manage_order o = order(what, a, b);
+	struct manage_change o = change(what, a, b);
 
 	return carry_out(&o);
 }
@@ -132,7 +132,7 @@ static int set(enum manage_what what, double a, double b)
 /* Sets the power limit without the journal, as nvidia-smi would. */
 static void somebody_else_sets(double watts)
 {
-	struct manage_order o = order(MANAGE_POWER_LIMIT, watts, NAN);
+	struct manage_change o = change(MANAGE_POWER_LIMIT, watts, NAN);
 	struct manage_result r;
 
 	o.keep = true;
@@ -142,16 +142,16 @@ static void somebody_else_sets(double watts)
 /* Returns the number of settings that must be restored. */
 static unsigned entries(void)
 {
-	static struct manage_order out[16];
+	static struct manage_change out[16];
 
-	return manage_journal_orders(journal.of, out, 16);
+	return manage_journal_changes(journal.of, out, 16);
 }
 
 /* Restores all settings, as the service does when it stops and when it starts. */
 static void put_all_back(void)
 {
-	struct manage_order out[16];
-	unsigned n = manage_journal_orders(journal.of, out, 16);
+	struct manage_change out[16];
+	unsigned n = manage_journal_changes(journal.of, out, 16);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct manage_result r;
@@ -237,11 +237,11 @@ JOURNAL_TEST(after_two_changes_the_first_value_is_restored)
 
 JOURNAL_TEST(a_crash_between_recording_and_setting_is_not_a_foreign_change)
 {
-	struct manage_order o;
+	struct manage_change o;
 
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
-	o = order(MANAGE_POWER_LIMIT, 500, NAN);
+	o = change(MANAGE_POWER_LIMIT, 500, NAN);
 	assert_int_equal(manage_journal_begin(journal.of, &o, (double[]){ 400, NAN }), 0);
 	crash(); /* 400 W are set; the change to 500 W is stored, but was not made */
 	put_all_back();
@@ -288,11 +288,11 @@ JOURNAL_TEST(a_value_restored_by_a_driver_reload_is_not_set_again)
 
 JOURNAL_TEST(a_permanent_change_is_not_restored)
 {
-	struct manage_order o;
+	struct manage_change o;
 
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
-	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o = change(MANAGE_POWER_LIMIT, 400, NAN);
 	o.keep = true; /* 400 W is set already: now it becomes permanent */
 	assert_int_equal(carry_out(&o), 0);
 	assert_false(journal.result.restored_on_exit);
@@ -462,9 +462,9 @@ static char problem[512], remedy[256], body[16384];
 static void *memory;
 static const char *content_type;
 
-static int engine_manage(void *engine, const struct manage_order *o)
+static int engine_manage(void *engine, const struct manage_change *o)
 {
-	struct manage_order mine = *o;
+	struct manage_change mine = *o;
 
 	if (journal.manage_answer)
 		return journal.manage_answer;
@@ -563,7 +563,7 @@ JOURNAL_TEST(without_the_flag_everything_is_refused)
 	assert_in(remedy, "reload");
 	assert_int_equal(call(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(call(api_manage_clear_ecc, uuid(), NULL, ""), 403);
-	assert_int_equal(journal.orders, 0);
+	assert_int_equal(journal.changes, 0);
 	assert_true(logged("warning machine token requested"));
 	assert_int_equal(call(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
@@ -675,7 +675,7 @@ JOURNAL_TEST(requests_without_a_body_refuse_one)
 		assert_in(problem, "the body");
 		assert_int_equal(call(api_manage_restore, "0", "power-limit", bad[i]), 400);
 	}
-	assert_int_equal(journal.orders, 0);
+	assert_int_equal(journal.changes, 0);
 	assert_int_equal(call(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
@@ -726,7 +726,7 @@ JOURNAL_TEST(a_mig_instance_does_not_select_its_gpu)
 	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0]->uuid) == 1);
 	assert_int_equal(
 		call(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"), 404);
-	assert_int_equal(journal.orders, 0);
+	assert_int_equal(journal.changes, 0);
 	/* Compute mode is set per MIG instance. */
 	assert_int_equal(call(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
 			 501);

@@ -84,13 +84,13 @@ static double power_limit(void)
 			 GW_Q_POWER_LIMIT);
 }
 
-static struct manage_order order(double watts)
+static struct manage_change change(double watts)
 {
-	struct manage_order o = { .what = MANAGE_POWER_LIMIT,
-				  .value = { watts, NAN },
-				  .ours = { NAN, NAN },
-				  .earlier = { NAN, NAN },
-				  .who = "token" };
+	struct manage_change o = { .what = MANAGE_POWER_LIMIT,
+				   .value = { watts, NAN },
+				   .ours = { NAN, NAN },
+				   .earlier = { NAN, NAN },
+				   .who = "token" };
 
 	snprintf(o.uuid, sizeof(o.uuid), "%s",
 		 gw_device_text(gw_snapshot_device(sim.snap, 0), GW_T_UUID));
@@ -100,7 +100,7 @@ static struct manage_order order(double watts)
 /* Sets the power limit without the journal, as nvidia-smi would. */
 static void somebody_else_sets(double watts)
 {
-	struct manage_order o = order(watts);
+	struct manage_change o = change(watts);
 	struct manage_result r;
 
 	o.keep = true;
@@ -109,9 +109,9 @@ static void somebody_else_sets(double watts)
 
 static int send_power(double watts)
 {
-	struct manage_order o = order(watts);
+	struct manage_change o = change(watts);
 
-	return settings_order(settings, &o);
+	return settings_change(settings, &o);
 }
 
 /* Runs the loop until the reader has a job. */
@@ -200,17 +200,17 @@ SETTINGS_TEST(a_value_that_changes_while_the_old_one_is_stored_is_stored_too)
 	assert_true(power_limit() == 700);
 }
 
-SETTINGS_TEST(orders_run_one_after_the_other)
+SETTINGS_TEST(changes_run_one_after_the_other)
 {
-	struct manage_order back;
+	struct manage_change back;
 	int first, second, third;
 
 	open_settings();
 	first = send_power(400);
 	second = send_power(300);
-	back = order(NAN);
+	back = change(NAN);
 	back.restore = true;
-	third = settings_order(settings, &back);
+	third = settings_change(settings, &back);
 	assert_true(finish(third).after[0] == 700);
 	assert_true(finish(first).before[0] == 700);
 	assert_true(finish(second).before[0] == 400);
@@ -243,10 +243,10 @@ SETTINGS_TEST(an_order_that_is_refused_costs_no_other_client_its_result)
 	open_settings();
 	job.at_once = true;
 	for (unsigned i = 0; i < COUNT_OF(ticket); i++) {
-		struct manage_order o = order(400 + 10 * i);
+		struct manage_change o = change(400 + 10 * i);
 
 		o.keep = true;
-		ticket[i] = settings_order(settings, &o);
+		ticket[i] = settings_change(settings, &o);
 		assert_true(ticket[i] > 0);
 		loop_once(loop, NS_PER_S);
 	}
@@ -267,7 +267,7 @@ SETTINGS_TEST(the_stop_restores_and_makes_no_change_that_had_not_begun)
 		assert_int_equal(finish(send_power(400)).error, 0);
 		assert_true(send_power(300) > 0 && send_power(200) > 0);
 		if (steps[i] > 0)
-			do_job(); /* checks the order */
+			do_job(); /* checks the change */
 		if (steps[i] > 1) {
 			await_job(); /* the old value is stored */
 			do_job();
