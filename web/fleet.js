@@ -53,7 +53,7 @@ const models = () => new Table("fleet-models", [
 	column("Energy", "energy_joules", f.wattHours, { first: true }),
 	column("Generated", "tokens_generated", (v) => f.si(v, "").trim(), { title: "Generated tokens" }),
 	column("J per token", "joules_per_token", (v) => f.figures(v), { title: "Joules per generated token" }),
-], (m) => m.model, "Prometheus has no samples of gpuward_model_energy_joules_total and gpuward_model_tokens_total in this range.");
+], (m) => m.model, "Prometheus has samples of neither gpuward_model_energy_joules_total nor gpuward_model_tokens_total in this range.");
 
 const places = () => new Table("fleet-places", [
 	{ name: "Node", wrap: true, lead: true, fill: (c, p) => put(c, nodeName(p)) },

@@ -89,7 +89,7 @@ export const sinceText = (t) => (t ? ` since ${day(t)} ${clock(t, false)}` : "")
 export const absence = (key) => (key === "first_reading" ? "first reading" : absences[key]) || (key ? words(key) : "not reported");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
-// Joins parts to sentences: each begins with a capital letter and ends with a full stop. Empty parts are left out.
+// Makes a sentence of each part that is not empty, with a capital letter and a full stop, and joins the sentences.
 export function sentences(...parts) {
 	return parts.filter(Boolean).map((s) => `${s[0] === "/" ? s[0] : s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.!?:]$/, "$&.")).join(" ");
 }

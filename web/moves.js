@@ -77,7 +77,7 @@ export function headline(m, { gpu }) {
 	case "returning":
 		return `${m.worker} is returning to${where}`;
 	default: {
-		const about = m.kind === "found" ? d : first; // After a start of the service, only the last step matters.
+		const about = m.kind === "found" ? d : first; // "found": the service started and looked at the worker; its last step says what it found.
 		return `${m.worker}: ${about.rule}${about.evidence ? ` (${about.evidence})` : ""}`;
 	}
 	}

@@ -44,7 +44,7 @@ const identity = [
 	{ name: "GPUs", sort: (w) => w.devices[0]?.device_index, fill: (c, w) => put(c, w.devices.map((d) => d.device_index).join(", ")) },
 ];
 const energy = (first) => ({ name: "Energy", num: true, first, sort: (w) => w.energy_joules, fill: fillEnergy });
-const time = { name: "GPU time", num: true, title: "Time with at least one process, summed over the GPUs", sort: (w) => w.gpu_seconds,
+const time = { name: "GPU time", num: true, title: "Time in which the workload had a process on a GPU, summed over the GPUs", sort: (w) => w.gpu_seconds,
 	fill: (c, w) => put(c, f.seconds(Math.max(1, Math.round(w.gpu_seconds)))) };
 
 const running = () => new Table("workloads", [

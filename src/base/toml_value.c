@@ -329,7 +329,7 @@ static bool value_number(struct toml_reader *r, struct toml_node *node, char *te
 	if (!p)
 		return fail_value(r, text, n);
 	if (p == text + n && *first == '0' && p > first + 1)
-		return reader_fail(r, r->p, "a number may not begin with 0");
+		return reader_fail(r, r->p, "an integer must not have leading zeros");
 	if (p == text + n)
 		return value_integer(r, node, first, 10, *text == '-');
 	if ((*first == '0' && p > first + 1) || skip_fraction(p) != text + n)

@@ -596,8 +596,8 @@ static void release_all(struct clean_room *r)
 	char message[700] = "";
 
 	if (request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; the workers stay off the GPUs until their holds expire, within "
-			  "%.0f s",
+		cli_error("%s; the workers stay off the GPUs until their holds expire, at most "
+			  "%.0f s from now",
 			  message, lease_s(r));
 		for (unsigned i = 0; i < r->record.workers; i++)
 			set_broken(r, i,

@@ -172,7 +172,8 @@ const char *term_quantity(char out[static 32], double v, const char *unit)
 	return out;
 }
 
-/* Returns how many decimals show two digits of the half width of an interval. */
+/* Returns the number of decimals (0 to 6) that show the half width of an interval with two
+ * significant digits. */
 static int digits_of(double half_width)
 {
 	int digits = half_width > 0 ? 1 - (int)floor(log10(half_width)) : 3;

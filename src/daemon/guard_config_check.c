@@ -158,8 +158,8 @@ static void check_levels(struct config_reader *r, const struct guard_entry *e, u
 		return;
 	if (most >= 5 && !guard_entry_allow_kill(r->c, e))
 		config_complain(r, level_place(r, e),
-				"max_level = %u terminates the worker's process: this needs "
-				"allow_kill = true",
+				"max_level = %u lets the guard terminate the worker's "
+				"process: this needs allow_kill = true",
 				most);
 	if (most < 5 && e->given[GUARD_KEY_allow_kill] && e->value[GUARD_KEY_allow_kill].yes)
 		config_warn(r, &e->place[GUARD_KEY_allow_kill],

@@ -47,8 +47,8 @@ struct recording_reader {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
 	unsigned reservations; /* Number of reservations so far. The array is a ring. */
-	/* From format version 2 on: the position of each recorded worker in the policy (-1
-	 * if it has none), and the records of the workers. */
+	/* From format version 2 on: for each recorded worker, the position of the worker with
+	 * this name in the policy of the replay (-1: none); and the records of the workers. */
 	int position[POLICY_WORKERS];
 	struct guard_record record[POLICY_WORKERS];
 	unsigned records;

@@ -79,8 +79,9 @@ struct setup_process {
 /* Returns the row that fits the process, or NULL. Pure. */
 const struct setup_sign *setup_recognise(const struct setup_process *p);
 
-/* Reads the port, the model and missing options of a recognised server from its command line.
- * Pure. */
+/* Sets the port, the model and the script of a recognised server from its command line. The port
+ * can also come from its environment, or is the usual port. Sets `lacks` and `stuck` from its
+ * options. Pure. */
 void setup_read_command(const struct setup_process *p, struct setup_server *ret);
 
 /* Finds the system or user unit in a path of a control group. Returns false if there is none.

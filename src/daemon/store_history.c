@@ -316,8 +316,9 @@ static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 	resume_history(s, h, t_ms);
 }
 
-/* True if the reading must be ignored. If the clock went back permanently, follows the clock
- * and returns false. */
+/* Returns true if the reading must be ignored, because it is not newer than the last one. Returns
+ * false and continues at the new time if the clock stays back for REFUSED readings, or if it was
+ * wrong before. */
 static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 {
 	if (t_ms > h->last_ms) {

@@ -507,7 +507,7 @@ static enum db_trouble replace_removed_file(struct store *s)
 		store_set_notice(
 			s,
 			"%s was removed or replaced while gpuward used it: counters, events "
-			"and documents were written to the file that has this name now; the "
+			"and other saved data were copied to the new file of this name; the "
 			"older history is lost",
 			s->path);
 	} else {

@@ -64,7 +64,7 @@ struct gw_guard {
 
 	/* Protects the members below. It is never held during a driver call or a callback. */
 	pthread_mutex_t lock;
-	pthread_cond_t news; /* signals that the member allowed or gone has changed */
+	pthread_cond_t news; /* is signalled when `allowed` or `gone` changes */
 	struct guard *guard;
 	bool stop;        /* the thread must end */
 	bool gone;        /* the thread has ended */

@@ -437,8 +437,8 @@ bool worker_has_contention(const struct guard_worker *w);
 bool worker_has_order(const struct guard_worker *w);
 /* True if every order has its outcome, and the last scene is newer than the last outcome. */
 bool worker_is_fresh(const struct guard *g, const struct guard_worker *w);
-/* The longest wait that back-off makes before a return: LONGEST_NS, or the configured quiet time
- * if that is longer. */
+/* The longest time that back-off lets a worker wait before it returns: LONGEST_NS, or the
+ * configured quiet time if that is longer. */
 uint64_t worker_longest_wait_ns(const struct guard_worker *w);
 uint64_t worker_quiet_ns(const struct guard_worker *w);
 unsigned worker_number(const struct guard *g, const struct guard_worker *w);

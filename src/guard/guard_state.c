@@ -527,7 +527,8 @@ static int read_guard(struct guard_state_reader *r, struct guard *g, const char 
 {
 	int err = r->old ? members_read(rest, of_old_guard, g) : -GW_E_NOENT;
 
-	if (!strncmp(rest, "looked\t", 7)) /* "looked" is skipped: it follows from "looks" */
+	/* earlier versions also wrote "looked", which is true if "looks" is not 0 */
+	if (!strncmp(rest, "looked\t", 7))
 		return 0;
 	if (err == -GW_E_NOENT)
 		err = members_read(rest, of_guard, g);

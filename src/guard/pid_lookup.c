@@ -72,7 +72,7 @@ static int pidfile_open(const struct root *root, const char *path, struct stat *
 				     O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
 					     (*path ? O_PATH | O_DIRECTORY : O_RDONLY));
 		if (!*fault && fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-			*fault = "its path has a link";
+			*fault = "a part of its path is a symbolic link, or is not a folder";
 		if (dir != root->fd)
 			close(dir);
 		if (fd < 0)

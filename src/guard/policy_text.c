@@ -85,8 +85,8 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	member_add(w->out, &words, text);
 }
 
-/* Writes one member. A string that is not NULL is written after '='. A command is written as 1,
- * or 0 if it is NULL. */
+/* Writes one member as a line. A string is written after '=', which distinguishes an empty string
+ * from NULL. The words of a command are not written: 1 if there is a command, otherwise 0. */
 static void put(const struct put *w, const char *name, enum type type, unsigned size,
 		const void *at)
 {

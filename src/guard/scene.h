@@ -82,7 +82,7 @@ struct scene_process {
 
 /* Why a process is a root. */
 enum scene_how {
-	ROOT_FOUND, /* found by its port, pidfile, unit or name */
+	ROOT_FOUND, /* the match of the worker finds it */
 	ROOT_KEPT,  /* a descendant of a root that ended */
 	/* was a root of this worker; it still runs, but the worker's match no longer finds it */
 	ROOT_FORMER,

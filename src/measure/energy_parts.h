@@ -66,8 +66,8 @@ void energy_find_phase(struct energy *e);
  * assumed as the time of the update. */
 uint64_t energy_update_time(const struct energy *e, const struct energy_read *r);
 
-/* Finds the counter reading that belongs to a boundary of a window. Stores this reading, and the
- * integral of the samples at the last update of the counter before it. */
+/* Finds the counter reading that is nearest to a boundary of a window. Stores this reading, and
+ * the integral of the power samples up to energy_update_time() of this reading. */
 void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 		      struct energy_boundary *boundary);
 

@@ -125,7 +125,8 @@ static double low_pass(const struct problem *q, double tau, double t)
 	return t <= b->off_s[i] ? end : end * exp((b->off_s[i] - t) / tau);
 }
 
-/* Computes the state at the start of each burst from the burst before. */
+/* Computes q->at[] at the start of each burst from the burst before: the time on so far (boxcar),
+ * or the output of the filter (low-pass). */
 static void prepare_bursts(const struct problem *q, enum sensor_model model, double window_s)
 {
 	const struct fit_bursts *b = q->bursts;

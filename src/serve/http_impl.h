@@ -153,9 +153,9 @@ void entry_free(struct entry *e);
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 
-/* entry_use_gzip() compresses the body for the first client that accepts this, and returns true
- * if the gzipped body is sent. entry_is_same() is true if the client already has this version,
- * so that it gets 304. */
+/* entry_use_gzip() returns true if the gzipped body must be sent; it makes this body for the first
+ * client that accepts gzip. entry_is_same() returns true if the client already has this version;
+ * the reply is then 304. */
 bool entry_use_gzip(struct entry *e, const char *encoding);
 bool entry_is_same(const struct entry *e, bool gzip, const char *match);
 

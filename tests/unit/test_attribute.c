@@ -411,7 +411,8 @@ static void feed_story(const struct story *t, struct attribute *a)
 	}
 }
 
-/* The same rules by brute force: one table of processes (0 to 7) per interval. */
+/* The result of a second, slower implementation of the rules of attribute.c: sums of the
+ * processes 0 to 7 over all intervals. */
 struct slow {
 	long double joules[8], idle, unattributed;
 	int how[8]; /* -1: never present */

@@ -226,7 +226,7 @@ TEST(an_error_names_what_was_expected_and_its_place)
 	refused("a = 1 b = 2", 1, 7, "expected the end of the line but found 'b'");
 	refused("a = yes", 1, 5, "'yes' is not a value (text needs quotes)");
 	refused("a = 1.", 1, 5, "'1.' is not a number");
-	refused("a = 012", 1, 5, "a number may not begin with 0");
+	refused("a = 012", 1, 5, "an integer must not have leading zeros");
 	refused("a = 2026-02-30", 1, 5, "'2026-02-30' is not a valid date or time");
 	refused("a = \"b", 1, 5, "the string is not closed on its line");
 	refused("a = \"b\\\n\"", 1, 5, "the string is not closed on its line");

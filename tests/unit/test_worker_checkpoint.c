@@ -180,7 +180,8 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	fake->process[0].pid = 4711;
 	order.target[0].id.pid = 4711;
 	order.target[0].id.start_ticks = 987654;
-	/* 6.6 GiB are needed, but only 5 GiB are free: 1 GiB is unused, 4 GiB are file cache */
+	/* 6 GiB of GPU memory need 6.6 GiB of host memory (HOST_RATIO). Only 5 GiB are free: 1 GiB
+	 * is unused, and 4 GiB are file cache. */
 	order.bytes = 6 * GIB;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_in(message, "6.6 GiB");

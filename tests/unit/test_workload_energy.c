@@ -378,8 +378,8 @@ static void world_save(void)
 	w.saved = true;
 }
 
-/* Simulates kill -9 and a new start. The counter has its value of the last tick; the rows have
- * their values of the last save. */
+/* Simulates kill -9 and a restart: the counter keeps its value from the last tick, but the rows go
+ * back to the last save. */
 static void world_restart(bool late)
 {
 	const double counter = w.counter;
