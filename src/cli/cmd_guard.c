@@ -777,7 +777,7 @@ static bool guard_help(const char *word)
 
 const struct command command_guard = {
 	.name = "guard",
-	.summary = "control the guard, which takes workers off a GPU while another program needs it",
+	.summary = "control the guard, which frees a GPU that another program needs",
 	.description =
 		"Queries and controls the guard of gpuward serve. Subcommands that change "
 		"something need the token of the service. replay and recover work without a "

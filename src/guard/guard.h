@@ -223,10 +223,11 @@ struct guard_reservation {
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t most_bytes; /* most bytes that the owner can get: if all movable workers leave */
-	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
-	int64_t pid;         /* process that owns the reservation; 0: no process */
-	int64_t uid;         /* user whose evictions are limited; -1: not limited */
+	uint64_t
+		most_bytes; /* most bytes that the owner can get: if all movable workers leave */
+	uint64_t until_ns;  /* end of the reservation; UINT64_MAX: until it is released */
+	int64_t pid;        /* process that owns the reservation; 0: no process */
+	int64_t uid;        /* user whose evictions are limited; -1: not limited */
 };
 
 /* guard_pump: carries out what a guard decided.

@@ -15,7 +15,8 @@
 struct pidfile {
 	int64_t pid;
 	struct timespec written; /* when the file was last written */
-	const char *fault; /* why the file is not trusted: "other users can write it"; or NULL */
+	const char
+		*fault; /* why the file is not trusted: "other users can write it"; or NULL */
 };
 
 /* What to do about a fault, as the end of a sentence. */

@@ -57,7 +57,8 @@ static const struct parameter {
 	  "Only workloads that ended at or after this time: RFC 3339, seconds since 1970, or "
 	  "relative to now such as -1d." },
 	{ "query", "kind", "{\"$ref\":\"" SCHEMA_REF "common_workload_kind\"}", "\"slurm\"",
-	  "Only workloads of this kind; the kind none is that of processes without a workload." },
+	  "Only workloads of this kind; the kind none is that of processes without a "
+	  "workload." },
 	{ "query", "name", "{\"type\":\"string\"}", "\"train-*\"",
 	  "Only workloads with this name; * and ? match any characters." },
 	{ "query", "running",

@@ -21,7 +21,8 @@
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
 #define PART_BYTES 200 /* maximum bytes of a part without label and devices */
-#define TAIL_BYTES 100 /* maximum bytes of what a document has besides head, parts and details */
+#define TAIL_BYTES \
+	100 /* maximum bytes of what a document has besides head, parts and details */
 #define OPEN_BYTES 640 /* maximum bytes of a device in an unfinished part */
 
 static const struct gw_energy *energy_of(struct gw_window *w, const struct windows_device *d)

@@ -532,7 +532,8 @@ static const struct {
 	  "5:13: max_level = 2 forbids everything that kind checkpoint can do: this "
 	  "kind acts at level 3" },
 	{ WORKER "kind = \"ollama\"\nmax_level = 5\n",
-	  "4:13: max_level = 5 lets the guard terminate the worker's process: this needs allow_kill = "
+	  "4:13: max_level = 5 lets the guard terminate the worker's process: this needs "
+	  "allow_kill = "
 	  "true" },
 	{ "[guard.defaults]\nmax_level = 6\n" WORKER "kind = \"ollama\"\n",
 	  "2:1: max_level = 6 lets the guard terminate the worker's process" },

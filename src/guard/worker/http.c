@@ -121,7 +121,8 @@ static int check_url(const char *url, char *message, size_t size)
 							      : NULL;
 
 	if (!host || !*host || *host == '/' || strpbrk(url, " \t\r\n")) {
-		snprintf(message, size, "url \"%s\" must be http:// or https:// and a host, without spaces",
+		snprintf(message, size,
+			 "url \"%s\" must be http:// or https:// and a host, without spaces",
 			 url ? url : "");
 		return -GW_E_ARG;
 	}
