@@ -186,10 +186,10 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 static void end_streams(struct http *h, struct MHD_Daemon *d, bool tls)
 {
 	for (struct conn *c = h->list[CONN_STREAM].first; c; c = c->next)
-		if (c->from->tls == tls)
+		if (c->tls == tls)
 			follower_stop(&c->follower);
 	for (struct conn *c = h->list[CONN_STREAM].first; c; c = c->next)
-		if (c->from->tls == tls)
+		if (c->tls == tls)
 			conn_resume(c);
 	for (unsigned runs = 0; runs < RUNS && h->list[CONN_STREAM].first; runs++)
 		MHD_run(d);
@@ -206,7 +206,7 @@ static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_sourc
 	end_streams(h, *d, tls);
 	for (unsigned s = 0; s < CONN_STATES; s++)
 		for (struct conn *c = h->list[s].first; c; c = c->next)
-			if (c->from->tls == tls && c->suspended)
+			if (c->tls == tls && c->suspended)
 				conn_resume(c);
 	loop_remove(*source);
 	*source = NULL;

@@ -302,7 +302,7 @@ static enum MHD_Result send_bare(struct conn *c, int status, const char *title)
 			 "HTTP/1.1 %d %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
 			 status, title);
 
-	if (!c->from->tls)
+	if (!c->tls)
 		send(c->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	send_count(c, status, 0);
 	return MHD_NO;

@@ -358,7 +358,7 @@ static void set_deadline(struct http *h, uint64_t at_ns)
 
 static unsigned is_shaking(const struct conn *c)
 {
-	return c->from->tls && c->state == CONN_HEAD;
+	return c->tls && c->state == CONN_HEAD;
 }
 
 void conn_set_state(struct conn *c, enum conn_state state)
@@ -440,6 +440,7 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		c->mhd = mhd;
 		c->fd = h->accept.fd;
 		c->from = h->accept.from;
+		c->tls = c->from->tls;
 		c->peer = h->accept.peer;
 		c->spare = h->accept.spare;
 		h->load.spares += c->spare;

@@ -194,6 +194,7 @@ struct conn {
 	uint64_t peer;
 	struct call *call;
 	enum conn_state state;
+	bool tls;   /* As accepted: a reload may change the listener. */
 	bool spare; /* Accepted above the limit: only routes with ROUTE_ALIVE are answered. */
 	int fd;
 	uid_t uid;      /* user id of a client on a UNIX socket */

@@ -342,6 +342,19 @@ def test_a_stop_ends_the_streams_with_a_last_chunk():
             list(reply)  # fails if the reply is not complete
 
 
+def test_a_service_stops_cleanly_if_tls_was_enabled_while_a_plain_stream_was_open(tmp_path):
+    cert, key = support.make_certificate(tmp_path)
+    with Service(config="") as s, \
+            s.get("/api/v1/events", headers={"Accept": "text/event-stream"}, stream=True) as plain:
+        next(line for line in plain.iter_lines() if line.startswith(b"data: "))
+        with open(s.config, "w") as f:
+            f.write(f'[service]\ntls_cert = "{cert}"\ntls_key = "{key}"\n')
+        s.child.send_signal(signal.SIGHUP)
+        https = s.url.replace("http:", "https:")
+        s.wait(lambda: requests.get(https + "/livez", verify=cert, timeout=5).status_code == 200)
+        assert s.stop() == 0, s.messages()
+
+
 def test_a_gpu_that_hangs_from_the_start_leaves_the_others_measured(tmp_path):
     text = HANG.replace("from = 1.0\n", "")
     with Service(scenario(tmp_path, text), config="[device]\ntimeout = '500ms'\n") as s:
