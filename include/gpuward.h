@@ -777,7 +777,9 @@ GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t be
 			  struct gw_window **ret_window);
 
 /* Ends the window now, or at the monotonic time end_ns if end_ns is not 0. Any thread may call
- * this function. The call does not wait for the GPU. Returns 0, -GW_E_STATE (already closed) or
+ * this function. The call does not wait for the GPU. An end_ns that is more than 30 s ago can be
+ * older than the stored power samples; the result then has the code GW_CODE_TRUNCATED and
+ * only the energy of the counter, if there is one. Returns 0, -GW_E_STATE (already closed) or
  * -GW_E_ARG (end_ns is in the future or before the window begins). */
 GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 

@@ -350,6 +350,9 @@ void energy_cut(const struct energy *e, struct energy_window *w)
 	if (energy_follow(e, w) || e->samples == 0)
 		return;
 	last = energy_number(e, e->samples - 1);
+	w->cut = true;
+	if (last->t_ns > w->end_ns) /* the end is before the oldest stored sample */
+		return;
 	if (!w->begin.known) { /* the last sample is before the window */
 		energy_at_sample(last, e->samples - 1, &w->begin.point);
 		w->begin.known = true;
@@ -361,7 +364,7 @@ void energy_cut(const struct energy *e, struct energy_window *w)
 	w->end.point.hole_var += sq(missing * last->w) / 12;
 	if (missing > w->longest_s)
 		w->longest_s = missing;
-	w->end.known = w->cut = true;
+	w->end.known = true;
 }
 
 void energy_unknown(struct gw_energy *e)

@@ -167,7 +167,8 @@ bool energy_follow(const struct energy *e, struct energy_window *w);
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
-/* Ends the window although no sample covers its end. The time after the last sample is a gap. */
+/* Ends the window although no sample covers its end. The time after the last sample is a gap. If
+ * the samples around the end are no longer stored, only the counter can give the energy. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
 /* Resets every field except the device: figures are then unknown, and counts, times and codes are

@@ -397,6 +397,31 @@ TEST(a_short_window_without_a_sample_is_never_zero)
 	}
 }
 
+TEST(a_window_that_ended_before_the_stored_samples_counts_no_later_energy)
+{
+#define LATER_LOAD WATTS("kind = \"steps\"\npoints = [[0, 100], [40, 600]]\n")
+	static const char *const worlds[] = { LATER_LOAD,
+					      LATER_LOAD "[gpu.sensor]\nno_counter = true\n" };
+	uint64_t end_ns;
+
+	for (unsigned i = 0; i < COUNT_OF(worlds); i++) {
+		start(worlds[i]);
+		begin();
+		sim_run_for(meter, 20);
+		truth = sim_true_joules(0) - true_begin;
+		end_ns = clock_mono_ns(&sim.clock);
+		sim_run_for(meter, 120); /* the samples of the last 82 s are stored */
+		assert_int_equal(gw_window_close(window, end_ns), 0);
+		assert_int_equal(gw_window_wait(window, NS_PER_S), -GW_E_TIMEOUT);
+		r = gw_window_energy(window, 0);
+		assert_true(has_code(GW_CODE_TRUNCATED));
+		assert_int_equal(r->validity, i == 0 ? GW_INVALID : GW_NO_RESULT);
+		assert_true(isnan(r->samples_joules));
+		assert_true(isnan(r->joules.best) == (i == 1));
+		assert_true(i == 1 || (r->joules.low <= truth && truth <= r->joules.high));
+	}
+}
+
 TEST(windows_nest_and_overlap)
 {
 	struct gw_window *outer, *a, *b;
