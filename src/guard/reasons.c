@@ -170,7 +170,8 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 			withheld = c;
 			continue;
 		}
-		if (!d->pressing || c.kind > d->strongest.kind || c.urgent) {
+		if (!d->pressing || c.urgent > d->strongest.urgent ||
+		    (c.urgent == d->strongest.urgent && c.kind > d->strongest.kind)) {
 			d->strongest = c;
 			d->gpu = (int)i;
 		}

@@ -11,6 +11,21 @@ GUARD_ROW("8, 12", a_contend_now_rule_evicts_without_waiting)
 	assert_int_equal(world_last(o, "contend-now")->mono_ns, WORLD_START + 10 * S);
 }
 
+/* A graphics process and a contend-now rule are both urgent; only the rule is sure at once. */
+GUARD_ROW("12", the_strongest_urgent_demand_counts_whatever_its_gpu)
+{
+	for (unsigned now_gpu = 0; now_gpu < 2; now_gpu++) {
+		world_again(o, 2, 1);
+		o->w[0].load[1] = 8 * GIB;
+		world_guest(o, "now-job", now_gpu, GIB, 10 * S, 0);
+		world_guest(o, "game", !now_gpu, 3 * GIB, 10 * S, 0)->type =
+			GW_PROCESS_GRAPHICS;
+		world_begin(o);
+		world_until(o, 10 * S + 200 * MS);
+		assert_decided(o, 1, STATE_SUSPECT, STATE_DRAIN, "contend-now");
+	}
+}
+
 GUARD_ROW("9", hard_reasons_drain_at_once)
 {
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
