@@ -346,6 +346,44 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
+/* The worker of the lowest priority is marked first, and then it is stuck or held active. */
+GUARD_TEST(a_reservation_moves_the_next_worker_if_a_marked_one_does_not_leave)
+{
+	uint64_t id;
+	char message[200];
+
+	for (unsigned held = 0; held < 2; held++) {
+		three(o); /* 16 GiB are free, 4 of them headroom */
+		o->w[0].acts.fail_level = held ? 0 : 6;
+		begin(o);
+		assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 0, 0, o->now, &id), 0);
+		world_fetch(o);
+		if (held)
+			assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+		world_run(o, MINUTE);
+		assert_state(o, held ? STATE_ACTIVE : STATE_STUCK);
+		assert_int_equal(world_status(o, 0).mask, 1u << REASON_RESERVED);
+		assert_int_equal(world_state(o, 1), STATE_EVICTED);
+		assert_int_equal(world_state(o, 2), STATE_ACTIVE);
+		assert_int_equal(reserved(o, id, message), 1);
+	}
+}
+
+/* The memory without the headroom is enough, and no further worker can leave. */
+GUARD_TEST(a_reservation_does_not_wait_for_a_worker_that_is_held_active)
+{
+	uint64_t id;
+	char message[200];
+
+	begin(o); /* 4 GiB are free */
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 4 * GIB, 0, 0, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), 0);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(reserved(o, id, message), 1);
+	assert_state(o, STATE_ACTIVE);
+}
+
 GUARD_TEST(memory_is_reserved_for_one_process_only)
 {
 	uint64_t first, second;
