@@ -38,7 +38,7 @@
 #define CALM_SCENES  3              /* scenes without demand that end a suspicion */
 #define RETRIES      2              /* how often an order is repeated at one level */
 #define RETRY_NS     NS_PER_S       /* wait before the first repetition; doubled for the next */
-#define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return */
+#define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return, or failed returns */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
 #define UP_NS        (120 * NS_PER_S) /* time limit of an order to resume, and of its check */
 #define LONGEST_NS   (600 * NS_PER_S) /* see worker_longest_wait_ns() */

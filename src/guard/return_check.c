@@ -255,12 +255,15 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Sets how long the worker waits after a failed return: twice as long as after the last one. */
+/* Sets how long the worker waits after a failed return: twice as long as after the last one, but
+ * at least RECHECK_NS, because the quiet time can be 0. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
 
 	b->failed_ns = b->failed_ns ? 2 * b->failed_ns : 2 * w->knobs.quiet_ns;
+	if (b->failed_ns < RECHECK_NS)
+		b->failed_ns = RECHECK_NS;
 	if (b->failed_ns > worker_longest_wait_ns(w))
 		b->failed_ns = worker_longest_wait_ns(w);
 	b->resume_ns = g->now_ns + b->failed_ns;
@@ -311,7 +314,8 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 
 /* Doubles the quiet time after a flap. A flap is an eviction for contention that begins less
  * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The longer
- * quiet time delays the next return, but never an eviction, because a contender cannot wait. */
+ * quiet time delays the next return, but never an eviction, because a contender cannot wait. A
+ * quiet time of 0 stays 0: it is the way to switch this delay off. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -326,7 +330,8 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	b->flap[b->flaps++ % GUARD_FLAPS] = g->now_ns;
 	if (recent == 1)
 		b->quiet_factor = 1;
-	if ((recent < 3 && !early) || worker_quiet_ns(w) == worker_longest_wait_ns(w))
+	if ((recent < 3 && !early) || !w->knobs.quiet_ns ||
+	    worker_quiet_ns(w) == worker_longest_wait_ns(w))
 		return;
 	b->quiet_factor *= 2;
 	guard_report(g, w, "flapping", "%u eviction%s in 15 min: the quiet time is now %llu s",

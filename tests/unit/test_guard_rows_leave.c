@@ -155,6 +155,22 @@ GUARD_ROW("11, 26", the_quiet_time_grows_after_each_flap)
 	assert_decided(o, 2, ANY, ANY, "flapping");
 }
 
+GUARD_ROW("11, 26", without_a_quiet_time_no_flap_delays_a_return)
+{
+	struct world_guest *t;
+
+	o->p.standard.quiet_ns = 0;
+	t = world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
+	t->on_ns = 3 * S;
+	t->off_ns = 10 * S;
+	world_begin(o);
+	world_until(o, 75 * S);
+	assert_true(world_status(o, 0).evictions >= 4);
+	assert_decided(o, 0, ANY, ANY, "flapping");
+	assert_true(world_status(o, 0).backoff == 1);
+	assert_state(o, STATE_ACTIVE);
+}
+
 GUARD_ROW("11", an_action_on_a_gpu_damps_the_next_one_there)
 {
 	world_again(o, 1, 2);

@@ -367,6 +367,16 @@ GUARD_ROW("34", a_return_that_fails_waits_twice_as_long_each_time)
 	assert_state(o, STATE_ACTIVE);
 }
 
+GUARD_ROW("34", a_return_that_fails_waits_also_without_a_quiet_time)
+{
+	o->p.standard.quiet_ns = 0;
+	begin(o);
+	o->w[0].acts.wont_return = true;
+	ask_run(o, REQUEST_EVICT, 5 * S, 600 * S);
+	/* after 5, 10, 20, 40, 80, 160 and 320 s, each at the next check */
+	assert_in_range(o->w[0].verbs[ORDER_RESUME], 5, 8);
+}
+
 GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)
 {
 	begin(o);
