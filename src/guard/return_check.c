@@ -187,9 +187,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one; otherwise only the status of the worker gets the new figures and names. Waits for a
- * new scene, because only a new scene shows whether there is room; but does not wait when the
- * service ends. */
+ * last one, or if the worker leaves the state "reconcile"; otherwise only the status of the
+ * worker gets the new figures and names. Waits for a new scene, because only a new scene shows
+ * whether there is room; but does not wait when the service ends. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -204,7 +204,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
 	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
 		b->request = RESUME_REQUESTED;
-	if (bad && bad == b->blocked) {
+	if (bad && bad == b->blocked && w->presence != PRESENCE_UNKNOWN) {
 		if (reported_blocked(w))
 			text_fit(w->report.evidence, sizeof(w->report.evidence), "%s", why);
 		return STEP_WAIT;
