@@ -199,7 +199,8 @@ static void convert_hold_times(struct guard *g)
 	}
 }
 
-/* Treats the orders of a dry run as done, because no worker gets them. */
+/* Treats the orders of a dry run as done, because no worker gets them. Call it before the next
+ * scene is read: the steps that follow need the pointers and figures of the last one. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -226,16 +227,16 @@ void guard_observe(struct guard *g, const struct scene *s)
 {
 	const bool same = g->scenes && same_processes(&g->scene, s);
 
+	guard_advance(g, s->mono_ns);
+	answer_dry(g);
 	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
 	text_fit(g->scene.game, sizeof(g->scene.game), "%s", g->games ? g->game : "");
-	guard_advance(g, s->mono_ns);
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
 	demand_observe(&g->demand, &g->scene, g->verdict);
 	convert_hold_times(g);
-	answer_dry(g);
 	guard_read_scene(g);
 	g->scenes++;
 	g->scene_is_new = true;

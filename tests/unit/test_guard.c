@@ -24,6 +24,24 @@ GUARD_TEST(simulated_gpus_are_acted_on_only_when_configured)
 	}
 }
 
+/* The next scene ends the order. It lacks the worker's GPU, and another GPU has its place. */
+GUARD_TEST(the_end_of_an_order_in_a_dry_run_is_reported_with_the_scene_before_it)
+{
+	const struct guard_decision *d;
+
+	world_again(o, 2, 1);
+	o->p.mode = GUARD_DRY_RUN;
+	begin(o);
+	world_ask(o, 0, REQUEST_EVICT, 0);
+	world_step(o);
+	o->gone[0] = true;
+	world_step(o);
+	d = world_last(o, "drained");
+	assert_non_null(d);
+	assert_string_equal(d->gpu, "GPU-0");
+	assert_int_equal(d->index, 0);
+}
+
 /* The processes on a GPU are listed ten times per second, but a worker's root process is
  * searched for less often. So a worker that was stopped and started is first seen on the GPU,
  * and later found with a new pid. */
