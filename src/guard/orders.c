@@ -40,8 +40,10 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 		*ret = admit ? ORDER_OPEN : ORDER_CLOSE;
 		return due && w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
 	case STAGE_OUT:
-		*ret = ORDER_CLOSE;
-		return !closed && worker_is_present(w) && kept_out && !idle;
+		/* a client must be able to request the model of a worker that was idle */
+		*ret = idle ? ORDER_OPEN : ORDER_CLOSE;
+		return worker_is_present(w) && kept_out &&
+		       (idle ? due && w->admission != ADMISSION_OPEN : !closed);
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
 		*ret_deadline_ns = w->intent.deadline_ns;
