@@ -31,8 +31,8 @@ void guard_observe(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
 /* Sets the user who makes the next guard_request(), guard_reserve() or guard_set_games(); the
- * calls after that one have no user. Processes and requests of one user may cause
- * policy.user_evictions evictions per hour. -1: the call is not limited. */
+ * calls after that one have no user. Processes and requests of one user may cause evictions
+ * policy.user_evictions times per hour. -1: the call is not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
 /* Applies a person's request. worker -1: all workers; if the request is refused for one worker,

@@ -189,7 +189,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
-	V(unsigned, user_evictions) /* one user may cause this many evictions per hour; 0: no limit */ \
+	V(unsigned, user_evictions) /* how often per hour one user may cause evictions; 0: no limit */ \
 	V(uint64_t, poll_ns)        /* time between scenes; 0: as in GUARD-MACHINE.md, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
