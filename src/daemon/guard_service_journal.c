@@ -475,15 +475,17 @@ static void continue_learnt(struct guard_service *g)
 	g->journal.learnt = 0;
 }
 
-static const char *start_order(void *ctx, const struct guard_order *o)
+static bool start_order(void *ctx, const struct guard_order *o, struct guard_outcome *out)
 {
 	struct guard_service *g = ctx;
 	int err = unrecorded(g, o) ? -GW_E_PERM : action_order(g->action, o);
 
-	return !err                 ? NULL
-	       : err == -GW_E_PERM  ? NOT_KEPT
-	       : err == -GW_E_STATE ? "another order for this worker is running"
-				    : "cannot start a thread (check LimitNPROC and memory)";
+	out->ending = err == -GW_E_STATE ? ENDING_BUSY : ENDING_FAILED;
+	snprintf(out->message, sizeof(out->message), "%s",
+		 err == -GW_E_PERM    ? NOT_KEPT
+		 : err == -GW_E_STATE ? "another order for this worker is running"
+				      : "cannot start a thread (check LimitNPROC and memory)");
+	return !err;
 }
 
 /* Notes whether the records were stored. Returns false if the store still writes; then the timer

@@ -230,13 +230,17 @@ static bool next_order(void *ctx, struct guard_order *ret)
 	return guard_next_order(((struct gw_guard *)ctx)->guard, ret);
 }
 
-static const char *start_order(void *ctx, const struct guard_order *o)
+static bool start_order(void *ctx, const struct guard_order *o, struct guard_outcome *out)
 {
 	struct gw_guard *g = ctx;
+	int err = action_order(g->action, o);
 
 	if (o->verb == ORDER_CLOSE || o->verb == ORDER_OPEN)
 		g->closed = o->verb == ORDER_CLOSE;
-	return action_order(g->action, o) == 0 ? NULL : "a callback has not returned";
+	out->ending = err == -GW_E_STATE ? ENDING_BUSY : ENDING_FAILED;
+	snprintf(out->message, sizeof(out->message), "%s",
+		 err == -GW_E_STATE ? "a callback has not returned" : "cannot start a thread");
+	return !err;
 }
 
 static void take_outcome(void *ctx, const struct guard_outcome *o)

@@ -512,12 +512,9 @@ void guard_pump_orders(const struct guard_pump *p, void *ctx)
 
 	while (p->next_order(ctx, &o)) {
 		struct guard_outcome out = { .order = o.id };
-		const char *why = p->start(ctx, &o);
 
-		if (!why)
-			continue;
-		text_fit(out.message, sizeof(out.message), "%s", why);
-		p->outcome(ctx, &out);
+		if (!p->start(ctx, &o, &out))
+			p->outcome(ctx, &out);
 	}
 }
 

@@ -253,8 +253,9 @@ struct guard_pump {
 	void (*keep)(void *ctx, const struct guard_record *r);
 	enum guard_kept (*kept)(void *ctx);
 	bool (*next_order)(void *ctx, struct guard_order *ret);
-	/* Starts an order. Returns NULL, or the reason why it cannot start. */
-	const char *(*start)(void *ctx, const struct guard_order *o);
+	/* Starts an order. If it cannot start, returns false and fills the ending and the message
+	 * of its outcome: ENDING_BUSY if the last order of this worker still runs. */
+	bool (*start)(void *ctx, const struct guard_order *o, struct guard_outcome *out);
 	void (*outcome)(void *ctx, const struct guard_outcome *o);
 };
 

@@ -16,6 +16,7 @@ static struct {
 	char last[8192];  /* the last record */
 	/* `learns`: an order collects restore data; `learnt`: this data waits to be stored */
 	bool learns, learnt;
+	bool occupied;  /* an earlier order of the worker still runs */
 	bool then_slow; /* the disk becomes slow when an eviction collects restore data */
 	/* the disk becomes full when an eviction of this level collects restore data */
 	unsigned then_full_at;
@@ -113,6 +114,8 @@ static struct guard_service g;
 
 int action_order(struct action *a, const struct guard_order *order)
 {
+	if (disk.occupied)
+		return -GW_E_STATE;
 	disk.orders++;
 	if (order->verb == ORDER_EVICT && disk.learns) {
 		disk.learnt = true;
@@ -294,6 +297,22 @@ TEST(a_record_that_did_not_fit_is_stored_later_and_then_orders_continue)
 	assert_int_equal(g.journal.unsaved, 0);
 	assert_int_equal(disk.highest, 4);
 	assert_false(o.w[0].alive);
+	world_done(&o);
+}
+
+TEST(an_order_that_waits_for_an_earlier_one_takes_no_try_and_no_level)
+{
+	begin(4);
+	o.w[0].acts.fail_level = 0;
+	run_for(S);
+	disk.occupied = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(20 * S); /* half of this time it drains */
+	assert_int_equal(disk.orders, 0);
+	disk.occupied = false;
+	run_for(5 * S);
+	assert_int_equal(disk.highest, 2);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	world_done(&o);
 }
 
