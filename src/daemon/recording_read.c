@@ -339,6 +339,15 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
+/* Before version 9, a recording does not say when orders were fetched. The guard of that time
+ * treated orders that were not fetched like fetched ones, except in guard_stop() and in
+ * guard_change_policy(). */
+static void assume_fetched(struct recording_reader *t, bool fetched)
+{
+	for (unsigned i = 0; t->form < 9 && !t->dry && i < policy(t)->workers; i++)
+		guard_set_fetched(t->guard, i, fetched);
+}
+
 /* Restarts the workers in set. The recorded configuration added these workers now, but the
  * policy of this replay always had them. So the guard first gets the policy without these
  * workers, and then the whole policy. */
@@ -382,6 +391,7 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	if (!t->swapping || !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
+	assume_fetched(t, false); /* else the policy would not have changed */
 	err = t->coming ? swap_to(t, now_ns)
 			: swap_without(t, known_workers(t) & ~t->known, now_ns);
 	if (err) { /* Free the guard, too: it may still borrow the policy that is freed here. */
@@ -426,6 +436,15 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
+static int read_fetched(struct recording_reader *t, const struct words *w)
+{
+	const int at = policy_position(t, w->number[2]);
+
+	if (at >= 0)
+		guard_set_fetched(t->guard, (unsigned)at, true);
+	return 0;
+}
+
 static int read_stop(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
@@ -436,8 +455,9 @@ static int read_stop(struct recording_reader *t, const struct words *w)
 	if (w->count != n + 1 || !read_numbers(w, at, n, v))
 		return -GW_E_PARSE;
 	for (unsigned i = 0; !t->dry && i < POLICY_WORKERS; i++)
-		if (v[1] >> i & 1 && policy_position(t, i) >= 0)
-			guard_set_fetched(t->guard, (unsigned)policy_position(t, i));
+		if (policy_position(t, i) >= 0)
+			guard_set_fetched(t->guard, (unsigned)policy_position(t, i),
+					  v[1] >> i & 1);
 	guard_stop(t->guard, v[0]);
 	return 0;
 }
@@ -695,6 +715,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "foreign", "ntt", read_foreign, false },
 		{ "room", "nntnt", read_reserve_restore, false },
 		{ "outcome", NULL, read_outcome, false },
+		{ "fetched", "nn", read_fetched, false },
 		{ "ask", "nttn", read_request, false },
 		{ "for", "nt", read_for, false },
 		{ "reason", "nttnt", read_reason, false },
@@ -735,6 +756,8 @@ int recording_read(struct recording_reader *t, const char *line)
 		return read_state(t, line + 6);
 	if (t->in_state && strncmp(line, "begin\t", 6) != 0)
 		return -GW_E_PARSE;
+	if (t->guard)
+		assume_fetched(t, true);
 	if (line[1] != '\t')
 		return read_words(t, line);
 	if (t->swapping)

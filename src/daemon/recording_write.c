@@ -100,6 +100,11 @@ void recording_outcome(struct buf *out, const struct guard_outcome *o, int worke
 	add_text(out, o->message);
 }
 
+void recording_fetched(struct buf *out, unsigned worker, uint64_t now_ns)
+{
+	buf_addf(out, "fetched\t%" PRIu64 "\t%u\n", now_ns, worker);
+}
+
 void recording_stop(struct buf *out, uint32_t underway, uint64_t now_ns)
 {
 	buf_addf(out, "stop\t%" PRIu64 "\t%" PRIu32 "\n", now_ns, underway);

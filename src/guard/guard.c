@@ -384,10 +384,12 @@ uint64_t guard_last_id(const struct guard *g)
 	return g->next_id;
 }
 
-void guard_set_fetched(struct guard *g, unsigned worker)
+void guard_set_fetched(struct guard *g, unsigned worker, bool fetched)
 {
-	if (g->worker[worker].order.status == STATUS_WAITING)
-		g->worker[worker].order.status = STATUS_UNDERWAY;
+	struct guard_worker *w = &g->worker[worker];
+
+	if (worker_has_order(w) && !w->dry)
+		w->order.status = fetched ? STATUS_UNDERWAY : STATUS_WAITING;
 }
 
 bool guard_next_order(struct guard *g, struct guard_order *ret)

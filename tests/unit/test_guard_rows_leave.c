@@ -355,6 +355,42 @@ GUARD_ROW("18, 19, 23", a10_an_eviction_that_fails_is_tried_twice_more_and_then_
 	assert_int_equal(o->w[0].levels[2], 4);
 }
 
+/* As while the journal is being written: nobody fetches orders. */
+static void run_without_orders(struct world *o, uint64_t span_ns)
+{
+	for (uint64_t end = o->now + span_ns; o->now < end; o->now += o->step_ns) {
+		world_scene(o);
+		guard_observe(o->g, &o->s);
+	}
+}
+
+GUARD_ROW("18", an_order_that_nobody_fetched_counts_as_no_try)
+{
+	o->p.standard.budget_ns = 120 * S;
+	begin(o);
+	ask_only(o, REQUEST_EVICT);
+	run_without_orders(o, 80 * S);
+	assert_state(o, STATE_EVICT);
+	world_run(o, S);
+	assert_decided(o, 0, ANY, ANY, "try again");
+	assert_orders(o, 1, EVICT);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* A hook would load the model a second time. */
+GUARD_ROW("19, 24", a_worker_whose_order_nobody_fetched_is_not_resumed)
+{
+	o->p.worker[0].kind = WORKER_EXEC;
+	begin(o);
+	world_guest(o, "now", 0, 2 * GIB, o->now - WORLD_START, 100 * S);
+	run_without_orders(o, 110 * S);
+	world_run(o, MINUTE);
+	assert_decided(o, 1, STATE_EVICT, STATE_STUCK, NULL);
+	assert_orders(o, 0, EVICT);
+	assert_orders(o, 0, RESUME);
+	assert_state(o, STATE_ACTIVE);
+}
+
 GUARD_ROW("18", a_worker_that_fails_twice_is_evicted_at_the_third)
 {
 	begin(o);
