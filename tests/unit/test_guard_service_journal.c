@@ -351,6 +351,56 @@ TEST(notes_of_an_order_are_in_the_journal_before_it_continues)
 	world_done(&o);
 }
 
+/* As run_for(), with the timer that looks whether records were stored. */
+static void run_with_timer(uint64_t ns)
+{
+	for (uint64_t end = o.now + ns; o.now < end;) {
+		run_for(o.step_ns);
+		timer(&g, o.now);
+	}
+}
+
+TEST(a_disk_that_hangs_stops_orders_up_to_level_2_only_for_a_moment)
+{
+	begin(2);
+	o.w[0].acts.fail_level = 0;
+	assert_int_equal(guard_service_journal_open(&g), 0);
+	run_for(S);
+	disk.slow = disk.lags = true;
+	world_guest(&o, "now-game", 0, GIB, S, 60 * S);
+	run_with_timer(4 * S);
+	assert_int_equal(disk.orders, 0);
+	assert_int_equal(world_state(&o, 0), STATE_DRAIN);
+	run_with_timer(6 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_in(g.view.journal, "cannot be written");
+	/* later orders do not wait again, although each has a new record */
+	run_with_timer(80 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	world_done(&o);
+}
+
+TEST(a_disk_that_hangs_refuses_higher_levels_until_it_has_written)
+{
+	begin(4);
+	assert_int_equal(guard_service_journal_open(&g), 0);
+	run_for(S);
+	disk.slow = disk.lags = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_with_timer(60 * S);
+	assert_true(disk.refused > 0);
+	assert_int_equal(disk.highest, 2);
+	disk.slow = disk.lags = false;
+	run_with_timer(S);
+	assert_false(g.journal.failed);
+	assert_string_equal(g.view.journal, "ok");
+	run_with_timer(60 * S);
+	assert_int_equal(disk.highest, 4);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
 TEST(notes_are_deleted_when_nothing_is_left_to_undo)
 {
 	unsigned forgot;
