@@ -66,10 +66,8 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns);
 void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns);
 
-/* Names of the values of three enums, in the order of the enum, for writing and reading. Each
- * array ends with NULL. */
-extern const char *const recording_requests[], *const recording_holds[],
-						       *const recording_heats[];
+/* Names of the values of enum guard_request, for writing and reading; NULL after the last. */
+extern const char *const recording_requests[];
 
 struct recording_file {
 	int fd;       /* -1 if nothing is recorded. */

@@ -237,8 +237,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 
 	if (!may_describe(t) || t->records == POLICY_WORKERS ||
 	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
-	    !read_enum(t->form, w->word[5], recording_holds, &hold) ||
-	    w->number[2] >= GUARD_LEVELS)
+	    !read_enum(t->form, w->word[5], guard_holds, &hold) || w->number[2] >= GUARD_LEVELS)
 		return -GW_E_PARSE;
 	*r = (struct guard_record){ .mask = mask,
 				    .level = (unsigned)w->number[2],
@@ -520,7 +519,7 @@ static int read_heat(struct recording_reader *t, const struct words *w)
 {
 	uint32_t heat;
 
-	if (!read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
+	if (!read_set(t->form, w->word[3], guard_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
 		return -GW_E_PARSE;
 	guard_set_heat(t->guard, w->word[2], heat, w->word[4]);
 	return 0;
