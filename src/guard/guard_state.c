@@ -98,8 +98,8 @@ static const struct member of_guard[] = {
 #define OF guard_gpu
 static const struct member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
-	U(missing_ns), B(reasons, guard_reason_names), T(foreign), U(acted_ns), U(free_bytes),
-	U(coming_bytes), U(promised), B(heat, guard_heats), T(heat_why),
+	U(missing_ns), B(reasons, guard_reason_names), T(foreign), U(acted_ns), U(total_bytes),
+	U(free_bytes), U(coming_bytes), U(promised), B(heat, guard_heats), T(heat_why),
 #define R(symbol, name, held, rule, clears) OF_REASON(PLAIN, evidence, symbol, name)
 #include "reason.def"
 	END

@@ -93,6 +93,17 @@ static bool is_alone(const struct guard *g, const struct guard_worker *w, unsign
 	return true;
 }
 
+/* True if the free memory of the GPU may be unknown. A GPU that is asleep has no users, so what
+ * the worker held there fits again. But other promised or returning memory could be too much. */
+static bool may_be_unknown(const struct guard *g, const struct guard_worker *w, unsigned gpu)
+{
+	const struct guard_gpu *u = &g->gpu[gpu];
+	char unused[80];
+
+	return u->now && u->now->health == SCENE_ASLEEP && !others_take(g, w, gpu) &&
+	       !guard_promised(g, w, gpu, unused, sizeof(unused));
+}
+
 static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
 			   size_t size)
 {
@@ -111,7 +122,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 		if (need <= held)
 			continue;
 		if (!u->now || !u->now->memory_known) {
-			bad |= BIT(BLOCK_UNKNOWN);
+			bad |= may_be_unknown(g, w, i) ? 0 : BIT(BLOCK_UNKNOWN);
 			continue;
 		}
 		promised = guard_promised(g, w, i, reserved, sizeof(reserved));
