@@ -311,7 +311,10 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct gpu_budget *o = uuid ? find_budget(b, uuid) : NULL;
 	const struct budget_options *caps = &b->parts->caps;
-	struct budget_input l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
+	struct budget_input l = { .now_ns = now_ns,
+				  .power_w = NAN,
+				  .asleep = d->state == GW_DEVICE_ASLEEP,
+				  .day = today() };
 	struct budget before;
 	char why[160];
 	bool over;

@@ -370,7 +370,11 @@ void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t af
 
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
 {
-	return guard_next_order(g->recorder->guard, ret);
+	const bool fetched = guard_next_order(g->recorder->guard, ret);
+
+	if (fetched)
+		RECORD(g, recording_fetched, ret->worker, guard_service_time_ns(g));
+	return fetched;
 }
 
 bool guard_service_next_decision(void *service, struct guard_decision *ret)

@@ -1,6 +1,6 @@
 /* guard_service_journal: logs decisions, and stores records, counters and durations of moves.
  * An order is carried out only after its record is stored. If records cannot be stored,
- * evictions above level 2 are refused. */
+ * evictions above level 2 are refused, and other orders do not wait. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -22,6 +22,10 @@ _Static_assert(POLICY_WORKERS <= 32, "guard_service_journal.unsaved has a bit pe
 
 /* Highest level of an eviction that needs no journal, because the worker itself can undo it. */
 #define SAFE_LEVEL 2
+
+/* A write that takes longer than this counts as failed until it ends. Otherwise a disk that hangs
+ * would stop all orders, also those that need no journal. */
+#define HANG_NS (5 * NS_PER_S)
 
 /* Writes the store key of a counter. If worker is NULL, the counter is the sum of all
  * workers. */
@@ -475,30 +479,42 @@ static void continue_learnt(struct guard_service *g)
 	g->journal.learnt = 0;
 }
 
-static const char *start_order(void *ctx, const struct guard_order *o)
+static bool start_order(void *ctx, const struct guard_order *o, struct guard_outcome *out)
 {
 	struct guard_service *g = ctx;
 	int err = unrecorded(g, o) ? -GW_E_PERM : action_order(g->action, o);
 
-	return !err                 ? NULL
-	       : err == -GW_E_PERM  ? NOT_KEPT
-	       : err == -GW_E_STATE ? "another order for this worker is running"
-				    : "cannot start a thread (check LimitNPROC and memory)";
+	out->ending = err == -GW_E_STATE ? ENDING_BUSY : ENDING_FAILED;
+	snprintf(out->message, sizeof(out->message), "%s",
+		 err == -GW_E_PERM    ? NOT_KEPT
+		 : err == -GW_E_STATE ? "another order for this worker is running"
+				      : "cannot start a thread (check LimitNPROC and memory)");
+	return !err;
+}
+
+/* Updates whether writing failed. Returns false while the result is unknown. */
+static bool update_failed(struct guard_service *g, uint64_t now_ns)
+{
+	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
+
+	if (err != -GW_E_TIMEOUT)
+		g->journal.pending_ns = 0;
+	else if (!g->journal.pending_ns)
+		g->journal.pending_ns = now_ns;
+	if (err == -GW_E_TIMEOUT && now_ns - g->journal.pending_ns < HANG_NS)
+		return false;
+	g->journal.failed = err != 0;
+	return true;
 }
 
 /* Notes whether the records were stored. Returns false if the store still writes; then the timer
  * tries again. */
 static bool finish_writing(struct guard_service *g, uint64_t now_ns)
 {
-	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
-
-	if (err == -GW_E_TIMEOUT) {
+	g->journal.writing = !update_failed(g, now_ns);
+	if (g->journal.writing)
 		loop_set_time(g->journal.timer, now_ns + GUARD_SERVICE_LOOK_NS);
-		return false;
-	}
-	g->journal.failed = err != 0;
-	g->journal.writing = false;
-	return true;
+	return !g->journal.writing;
 }
 
 static enum guard_kept records_kept(void *ctx)
@@ -580,8 +596,8 @@ void guard_service_journal_view(struct guard_service *g)
 void guard_service_pump(struct guard_service *g)
 {
 	/* The store retries failed writes in order. So a newer write cannot hide a failure. */
-	if (g->journal.failed && !g->journal.writing && store_flush(g->config.store, 0) == 0)
-		g->journal.failed = false;
+	if (g->journal.failed && !g->journal.writing)
+		update_failed(g, guard_service_time_ns(g));
 	if (g->journal.writing) { /* Orders wait until their records are stored. */
 		guard_service_log_decisions(g);
 	} else {

@@ -46,7 +46,9 @@ struct retired;        /* Old settings that a thread may still read. */
 struct guard_service_journal {
 	struct loop_source *timer;
 	bool writing; /* Records are being stored, and orders wait for them. */
-	bool failed;  /* The last write failed. */
+	/* The last write failed, or it has not ended after HANG_NS (guard_service_journal.c). */
+	bool failed;
+	uint64_t pending_ns; /* Monotonic time since which a write has not ended. 0: none. */
 	/* Workers with a record that could not be added to the store, one bit per worker.
 	 * guard_service_pump() tries again. */
 	uint32_t unsaved;

@@ -16,8 +16,9 @@
  * records. Version 3 added reservations of an earlier run and other services. Version 4 added
  * the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version 6 added
  * the name of a registered game. Version 7 added the time of a manual reason to a record.
- * Version 8 added the orders under way when the service stopped. */
-#define RECORDING_FORM 8
+ * Version 8 added the orders under way when the service stopped. Version 9 added the orders that
+ * were fetched to be carried out. */
+#define RECORDING_FORM 9
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
@@ -40,6 +41,8 @@ void recording_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns);
  * outcome, or -1 if no worker waits. */
 void recording_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 		       uint64_t now_ns);
+/* Writes that the order of a worker was fetched. */
+void recording_fetched(struct buf *out, unsigned worker, uint64_t now_ns);
 /* underway is guard_orders_underway() before guard_stop(). */
 void recording_stop(struct buf *out, uint32_t underway, uint64_t now_ns);
 void recording_request(struct buf *out, int worker, enum guard_request what, uint64_t ttl_ns,
@@ -63,10 +66,8 @@ void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns,
 			    double reload_j, uint64_t now_ns);
 void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns);
 
-/* Names of the values of three enums, in the order of the enum, for writing and reading. Each
- * array ends with NULL. */
-extern const char *const recording_requests[], *const recording_holds[],
-						       *const recording_heats[];
+/* Names of the values of enum guard_request, for writing and reading; NULL after the last. */
+extern const char *const recording_requests[];
 
 struct recording_file {
 	int fd;       /* -1 if nothing is recorded. */

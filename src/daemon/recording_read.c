@@ -237,8 +237,7 @@ static int read_record(struct recording_reader *t, const struct words *w)
 
 	if (!may_describe(t) || t->records == POLICY_WORKERS ||
 	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
-	    !read_enum(t->form, w->word[5], recording_holds, &hold) ||
-	    w->number[2] >= GUARD_LEVELS)
+	    !read_enum(t->form, w->word[5], guard_holds, &hold) || w->number[2] >= GUARD_LEVELS)
 		return -GW_E_PARSE;
 	*r = (struct guard_record){ .mask = mask,
 				    .level = (unsigned)w->number[2],
@@ -339,6 +338,15 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
+/* Before version 9, a recording does not say when orders were fetched. The guard of that time
+ * treated orders that were not fetched like fetched ones, except in guard_stop() and in
+ * guard_change_policy(). */
+static void assume_fetched(struct recording_reader *t, bool fetched)
+{
+	for (unsigned i = 0; t->form < 9 && !t->dry && i < policy(t)->workers; i++)
+		guard_set_fetched(t->guard, i, fetched);
+}
+
 /* Restarts the workers in set. The recorded configuration added these workers now, but the
  * policy of this replay always had them. So the guard first gets the policy without these
  * workers, and then the whole policy. */
@@ -382,6 +390,7 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	if (!t->swapping || !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
+	assume_fetched(t, false); /* else the policy would not have changed */
 	err = t->coming ? swap_to(t, now_ns)
 			: swap_without(t, known_workers(t) & ~t->known, now_ns);
 	if (err) { /* Free the guard, too: it may still borrow the policy that is freed here. */
@@ -426,6 +435,15 @@ static int read_outcome(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
+static int read_fetched(struct recording_reader *t, const struct words *w)
+{
+	const int at = policy_position(t, w->number[2]);
+
+	if (at >= 0)
+		guard_set_fetched(t->guard, (unsigned)at, true);
+	return 0;
+}
+
 static int read_stop(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
@@ -436,8 +454,9 @@ static int read_stop(struct recording_reader *t, const struct words *w)
 	if (w->count != n + 1 || !read_numbers(w, at, n, v))
 		return -GW_E_PARSE;
 	for (unsigned i = 0; !t->dry && i < POLICY_WORKERS; i++)
-		if (v[1] >> i & 1 && policy_position(t, i) >= 0)
-			guard_set_fetched(t->guard, (unsigned)policy_position(t, i));
+		if (policy_position(t, i) >= 0)
+			guard_set_fetched(t->guard, (unsigned)policy_position(t, i),
+					  v[1] >> i & 1);
 	guard_stop(t->guard, v[0]);
 	return 0;
 }
@@ -500,7 +519,7 @@ static int read_heat(struct recording_reader *t, const struct words *w)
 {
 	uint32_t heat;
 
-	if (!read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
+	if (!read_set(t->form, w->word[3], guard_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
 		return -GW_E_PARSE;
 	guard_set_heat(t->guard, w->word[2], heat, w->word[4]);
 	return 0;
@@ -695,6 +714,7 @@ static int read_words(struct recording_reader *t, const char *line)
 		{ "foreign", "ntt", read_foreign, false },
 		{ "room", "nntnt", read_reserve_restore, false },
 		{ "outcome", NULL, read_outcome, false },
+		{ "fetched", "nn", read_fetched, false },
 		{ "ask", "nttn", read_request, false },
 		{ "for", "nt", read_for, false },
 		{ "reason", "nttnt", read_reason, false },
@@ -735,6 +755,8 @@ int recording_read(struct recording_reader *t, const char *line)
 		return read_state(t, line + 6);
 	if (t->in_state && strncmp(line, "begin\t", 6) != 0)
 		return -GW_E_PARSE;
+	if (t->guard)
+		assume_fetched(t, true);
 	if (line[1] != '\t')
 		return read_words(t, line);
 	if (t->swapping)

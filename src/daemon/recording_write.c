@@ -20,8 +20,6 @@
 const char *const recording_requests[] = { "evict",       "resume",  "hold-evicted",
 					   "hold-active", "release", "resume-now",
 					   NULL };
-const char *const recording_holds[] = { "none", "evicted", "active", NULL };
-const char *const recording_heats[] = { "throttle", "warm", NULL };
 
 static void add_text(struct buf *out, const char *text)
 {
@@ -64,8 +62,8 @@ static void add_record(struct buf *out, const struct guard_record *r)
 
 	guard_mask_text(r->mask, ",", mask, sizeof(mask));
 	buf_addf(out, "record\t%s\t%u\t%d\t%" PRIu64 "\t%s\t%" PRIu64 "\t%" PRIu64,
-		 *mask ? mask : "-", r->level, r->evicted, r->need_bytes,
-		 recording_holds[r->hold], r->hold_until_wall_ns, r->wall_ns);
+		 *mask ? mask : "-", r->level, r->evicted, r->need_bytes, guard_holds[r->hold],
+		 r->hold_until_wall_ns, r->wall_ns);
 	add_text(out, r->worker);
 	if (r->manual_wall_ns)
 		buf_addf(out, "record-manual\t%" PRIu64 "\n", r->manual_wall_ns);
@@ -98,6 +96,11 @@ void recording_outcome(struct buf *out, const struct guard_outcome *o, int worke
 		 o->ending == ENDING_IN_FLIGHT, o->ending == ENDING_NO_ANSWER,
 		 o->ending == ENDING_LISTED, o->ending == ENDING_REFUSED);
 	add_text(out, o->message);
+}
+
+void recording_fetched(struct buf *out, unsigned worker, uint64_t now_ns)
+{
+	buf_addf(out, "fetched\t%" PRIu64 "\t%u\n", now_ns, worker);
 }
 
 void recording_stop(struct buf *out, uint32_t underway, uint64_t now_ns)
@@ -135,7 +138,7 @@ void recording_heat(struct buf *out, const char *gpu, unsigned heat, const char 
 {
 	static const struct member set = { .kind = MEMBER_SET,
 					   .size = sizeof(heat),
-					   .names = recording_heats };
+					   .names = guard_heats };
 
 	buf_addf(out, "heat\t%" PRIu64 "\t%s\t", now_ns, gpu);
 	member_add(out, &set, &heat);

@@ -8,14 +8,10 @@
 #include "base/sized.h"
 #include "device/context.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* The public enums have the same numbers as the internal ones. */
 #define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
@@ -272,28 +268,15 @@ void guard_api_narrow(struct scene *s, const struct policy_worker *w)
 	s->processes = processes;
 }
 
-static int init_locks(struct gw_guard *g)
-{
-	pthread_condattr_t attr;
-
-	if (pthread_condattr_init(&attr) != 0)
-		return -GW_E_NOMEM;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&g->lock, NULL);
-	pthread_cond_init(&g->news, &attr);
-	pthread_condattr_destroy(&attr);
-	return 0;
-}
-
 static int open_parts(struct gw_guard *g)
 {
 	struct worker_callbacks callbacks = guard_api_callbacks;
-	int err = 0;
+	int err;
 
 	callbacks.ctx = g;
-	g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (g->wake_fd < 0)
-		return -GW_E_IO;
+	err = mailbox_init(&g->box, MAILBOX_WAKE_FD);
+	if (err)
+		return err;
 	g->observer.scene = calloc(1, sizeof(*g->observer.scene));
 	if (!g->observer.scene)
 		return -GW_E_NOMEM;
@@ -303,7 +286,7 @@ static int open_parts(struct gw_guard *g)
 	if (!err)
 		err = guard_new(&g->policy, NULL, 0, &g->guard);
 	if (!err)
-		err = action_new(&g->policy, &worker_own, g->wake_fd, &g->action);
+		err = action_new(&g->policy, &worker_own, g->box.wake_fd, &g->action);
 	if (!err)
 		err = action_set_callbacks(g->action, 0, &callbacks);
 	if (!err && g->options.flags & GW_GUARD_HEALTH)
@@ -319,8 +302,6 @@ int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 
 	if (!err)
 		err = guard_api_policy(ctx, &g->options, &g->policy);
-	if (!err)
-		err = init_locks(g);
 	if (err) {
 		if (g)
 			policy_done(&g->policy);
@@ -328,7 +309,6 @@ int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 		return err;
 	}
 	g->ctx = ctx;
-	g->wake_fd = -1;
 	atomic_init(&g->allowed, 1);
 	err = open_parts(g);
 	if (err) {
@@ -339,38 +319,23 @@ int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	return 0;
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct gw_guard *g = arg;
-	bool stop = false;
 
-	while (!stop) {
+	while (!mailbox_stopping(&g->box))
 		guard_api_wait(g, guard_api_round(g));
-		pthread_mutex_lock(&g->lock);
-		stop = g->stop;
-		pthread_mutex_unlock(&g->lock);
-	}
-	pthread_mutex_lock(&g->lock);
-	g->gone = true;
-	pthread_cond_broadcast(&g->news);
-	pthread_mutex_unlock(&g->lock);
-	return NULL;
 }
 
-/* Starts the thread with all signals blocked: signals are for the program's threads. */
+/* The lock keeps the thread from calling the program before guard_api_is_caller() knows it. */
 static int start_thread(struct gw_guard *g)
 {
-	sigset_t all, before;
-	int e;
+	int err;
 
-	sigfillset(&all);
-	pthread_mutex_lock(&g->lock);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e = pthread_create(&g->thread, NULL, run, g);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	g->started = !e;
-	pthread_mutex_unlock(&g->lock);
-	return e ? -GW_E_NOMEM : 0;
+	mailbox_lock(&g->box);
+	err = mailbox_start(&g->box, 0, run, NULL, g);
+	mailbox_unlock(&g->box);
+	return err;
 }
 
 int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
@@ -395,43 +360,12 @@ int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
 	return 0;
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
-}
-
 /* Returns the monotonic time that is ns from now, limited to what a timespec holds. */
 static uint64_t from_now(uint64_t ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
 	return ns < INT64_MAX - now ? now + ns : INT64_MAX;
-}
-
-static void thread_wake(struct gw_guard *g)
-{
-	eventfd_write(g->wake_fd, 1);
-}
-
-/* Requests that the thread stops, and waits for its end. Returns false if it still runs at
- * until_ns. */
-static bool end_thread(struct gw_guard *g, uint64_t until_ns)
-{
-	struct timespec until = timespec_of(until_ns);
-	bool gone;
-
-	pthread_mutex_lock(&g->lock);
-	g->stop = true;
-	thread_wake(g);
-	while (!g->gone && pthread_cond_timedwait(&g->news, &g->lock, &until) != ETIMEDOUT)
-		;
-	gone = g->gone;
-	pthread_mutex_unlock(&g->lock);
-	if (gone)
-		pthread_join(g->thread, NULL);
-	else
-		pthread_detach(g->thread);
-	return gone;
 }
 
 int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
@@ -443,10 +377,7 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 	scene_builder_free(g->observer.builder);
 	gw_snapshot_free(g->observer.snap);
 	free(g->observer.scene);
-	if (g->wake_fd >= 0)
-		close(g->wake_fd);
-	pthread_cond_destroy(&g->news);
-	pthread_mutex_destroy(&g->lock);
+	mailbox_done(&g->box);
 	policy_done(&g->policy);
 	free(g);
 	return 0;
@@ -468,7 +399,7 @@ int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
 	if (guard_api_is_caller(g))
 		return context_fail(g->ctx, -GW_E_ARG,
 				    "a callback cannot stop the guard that calls it");
-	if (!end_thread(g, until)) /* the thread still uses g */
+	if (mailbox_stop(&g->box, timeout_ns) != 0) /* the thread still uses g */
 		return stop_failed(g);
 	now = clock_mono_ns(clock_real());
 	if (guard_api_free(g, until > now ? until - now : 0) != 0)
@@ -483,17 +414,16 @@ int gw_guard_allowed(const struct gw_guard *g)
 
 int gw_guard_wait(struct gw_guard *g, uint64_t timeout_ns)
 {
-	struct timespec until;
-	int err = 0;
+	const uint64_t until = from_now(timeout_ns);
+	int err;
 
 	if (gw_guard_allowed(g))
 		return 0;
-	until = timespec_of(from_now(timeout_ns));
-	pthread_mutex_lock(&g->lock);
-	while (!atomic_load(&g->allowed) && !err)
-		err = pthread_cond_timedwait(&g->news, &g->lock, &until);
+	mailbox_lock(&g->box);
+	while (!atomic_load(&g->allowed) && mailbox_wait_news(&g->box, until))
+		;
 	err = atomic_load(&g->allowed) ? 0 : -GW_E_TIMEOUT;
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 	return err ? context_fail(g->ctx, err, "the worker may not use the GPU yet") : 0;
 }
 
@@ -507,12 +437,12 @@ int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t tt
 	if ((unsigned)what > GW_REQUEST_RESUME_NOW)
 		return context_fail(g->ctx, -GW_E_ARG, "there is no gw_guard_request %u",
 				    (unsigned)what);
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	err = guard_request(g->guard, 0, (enum guard_request)what, ttl_ns,
 			    clock_mono_ns(g->ctx->clock), text, sizeof(text));
 	g->observe_now = true;
-	pthread_mutex_unlock(&g->lock);
-	thread_wake(g);
+	mailbox_unlock(&g->box);
+	mailbox_wake(&g->box);
 	return err ? context_fail(g->ctx, err, "%s", text) : 0;
 }
 
@@ -560,9 +490,9 @@ int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
 
 	if (!g || !ret_status)
 		return context_fail_null(g ? g->ctx : NULL, g ? "ret_status" : "guard");
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	fill_status(g, &s);
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 	return sized_write(ret_status, &s, sizeof(s), SIZED_FIRST(struct gw_guard_status, why))
 		       ? 0
 		       : context_fail_size(g->ctx, "gw_guard_status", ret_status->size,

@@ -11,10 +11,10 @@
 #include "scene_builder.h"
 
 #include "base/clock.h"
+#include "base/mailbox.h"
 
 #include <gpuward-guard.h>
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Time between scenes if no timer runs, and no event reports that a process opened a GPU. */
@@ -54,20 +54,14 @@ struct gw_guard {
 	struct gw_guard_options options;
 	struct policy policy;
 	struct action *action;
-	/* an eventfd that wakes the thread for an outcome, for a request or to stop */
-	int wake_fd;
 	struct guard_api_observer observer;
-
-	pthread_t thread;
-	bool started;       /* the thread was started */
 	atomic_int allowed; /* what gw_guard_allowed() returns */
 
-	/* Protects the members below. It is never held during a driver call or a callback. */
-	pthread_mutex_t lock;
-	pthread_cond_t news; /* is signalled when `allowed` or `gone` changes */
+	/* The thread. It is woken for an outcome and for a request, and it notifies when
+	 * `allowed` changes. The lock protects the members below, and is never held during a
+	 * driver call or a callback. */
+	struct mailbox box;
 	struct guard *guard;
-	bool stop;        /* the thread must end */
-	bool gone;        /* the thread has ended */
 	bool closed;      /* the last order about admission was ORDER_CLOSE */
 	bool simulated;   /* one of the worker's GPUs is simulated */
 	bool observe_now; /* take the next scene at once */

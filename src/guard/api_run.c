@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 
 #define REPORTS 32 /* maximum number of decisions that are reported per round */
 
@@ -146,18 +145,18 @@ static void guard_api_health_apply(struct guard_api_health *h, struct guard *g, 
 
 static void call_enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
 {
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	g->callback.call = call;
 	g->callback.deadline_ns = deadline_ns;
 	g->callback.caller = pthread_self();
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 }
 
 static void call_leave(struct gw_guard *g)
 {
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	g->callback.call = GW_CALL_NONE;
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 }
 
 /* Calls the program's evict callback. A program without this callback polls gw_guard_allowed();
@@ -192,10 +191,10 @@ bool guard_api_is_caller(struct gw_guard *g)
 {
 	bool is;
 
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	is = (g->callback.call && pthread_equal(g->callback.caller, pthread_self())) ||
-	     (g->started && pthread_equal(g->thread, pthread_self()));
-	pthread_mutex_unlock(&g->lock);
+	     (g->box.started && pthread_equal(g->box.thread[0], pthread_self()));
+	mailbox_unlock(&g->box);
 	return is;
 }
 
@@ -230,13 +229,17 @@ static bool next_order(void *ctx, struct guard_order *ret)
 	return guard_next_order(((struct gw_guard *)ctx)->guard, ret);
 }
 
-static const char *start_order(void *ctx, const struct guard_order *o)
+static bool start_order(void *ctx, const struct guard_order *o, struct guard_outcome *out)
 {
 	struct gw_guard *g = ctx;
+	int err = action_order(g->action, o);
 
 	if (o->verb == ORDER_CLOSE || o->verb == ORDER_OPEN)
 		g->closed = o->verb == ORDER_CLOSE;
-	return action_order(g->action, o) == 0 ? NULL : "a callback has not returned";
+	out->ending = err == -GW_E_STATE ? ENDING_BUSY : ENDING_FAILED;
+	snprintf(out->message, sizeof(out->message), "%s",
+		 err == -GW_E_STATE ? "a callback has not returned" : "cannot start a thread");
+	return !err;
 }
 
 static void take_outcome(void *ctx, const struct guard_outcome *o)
@@ -264,7 +267,7 @@ static void carry_out(struct gw_guard *g)
 	guard_pump(&pump, g);
 	may = may_run(g);
 	if (atomic_exchange(&g->allowed, may) != may)
-		pthread_cond_broadcast(&g->news);
+		mailbox_notify(&g->box);
 }
 
 static void take_outcomes(struct gw_guard *g)
@@ -314,10 +317,10 @@ static bool take_due_scene(struct gw_guard *g)
 {
 	bool due;
 
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	due = g->observe_now || now_ns(g) >= g->observer.due_ns;
 	g->observe_now = false;
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 	return due;
 }
 
@@ -337,7 +340,7 @@ static void observe_now(struct gw_guard *g)
 	explain_absence(g, seen, no_gpu, sizeof(no_gpu));
 	if (g->observer.health)
 		guard_api_health_read(g->observer.health, g->observer.scene, now_ns(g));
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	take_scene(g, no_gpu);
 	carry_out(g);
 	now = now_ns(g);
@@ -345,7 +348,7 @@ static void observe_now(struct gw_guard *g)
 	if (g->observer.due_ns == UINT64_MAX && scene_builder_watch_fd(g->observer.builder) < 0)
 		g->observer.due_ns = now + API_EVERY_NS;
 	g->observer.utilisation = guard_wants_utilisation(g->guard);
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 }
 
 static void report_decision(struct gw_guard *g, const struct guard_decision *d)
@@ -371,9 +374,9 @@ static void report_decisions(struct gw_guard *g)
 	bool more = true;
 
 	for (unsigned i = 0; more && i < REPORTS; i++) {
-		pthread_mutex_lock(&g->lock);
+		mailbox_lock(&g->box);
 		more = guard_next_decision(g->guard, &d);
-		pthread_mutex_unlock(&g->lock);
+		mailbox_unlock(&g->box);
 		if (more && g->options.decided)
 			report_decision(g, &d);
 	}
@@ -381,10 +384,10 @@ static void report_decisions(struct gw_guard *g)
 
 uint64_t guard_api_round(struct gw_guard *g)
 {
-	pthread_mutex_lock(&g->lock);
+	mailbox_lock(&g->box);
 	take_outcomes(g);
 	carry_out(g); /* carries out the requests since the last round */
-	pthread_mutex_unlock(&g->lock);
+	mailbox_unlock(&g->box);
 	if (take_due_scene(g))
 		observe_now(g);
 	report_decisions(g);
@@ -404,15 +407,14 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 {
 	const uint64_t now = now_ns(g), until = earliest_wake(g, due_ns, now);
 	const uint64_t ns = until > now ? until - now : 0;
-	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
+	struct pollfd fd[2] = { { g->box.wake_fd, POLLIN, 0 },
 				{ scene_builder_watch_fd(g->observer.builder), POLLIN, 0 } };
-	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+	const struct timespec t = clock_timespec(ns);
 	const bool often = now < g->observer.often_until_ns;
-	eventfd_t n;
 
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, until == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
-		eventfd_read(g->wake_fd, &n);
+		mailbox_clear(g->box.wake_fd);
 	if (fd[1].fd >= 0 &&
 	    (fd[1].revents || scene_builder_trigger_due_ns(g->observer.builder)) &&
 	    scene_builder_triggered(g->observer.builder)) {

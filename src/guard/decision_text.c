@@ -43,6 +43,9 @@ const char *const guard_block_names[GUARD_BLOCKS + 1] = {
 	[BLOCK_NEVER] = "never",     [BLOCK_ENDPOINT] = "endpoint",
 };
 
+const char *const guard_holds[] = { "none", "evicted", "active", NULL };
+const char *const guard_heats[] = { "throttle", "warm", NULL };
+
 const char *guard_reason_name(unsigned r)
 {
 	return r < GUARD_REASONS ? guard_reason_names[r] : "?";

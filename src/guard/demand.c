@@ -17,18 +17,12 @@
 
 const char *demand_kind_name(unsigned k)
 {
-	static const char *const name[DEMAND_KINDS] = {
-		[DEMAND_NONE] = "none",
-		[DEMAND_ANY] = "any process",
-		[DEMAND_UNATTRIBUTED] = "unattributed memory",
-		[DEMAND_PRESSURE] = "memory pressure",
-		[DEMAND_UTILISATION] = "utilisation",
-		[DEMAND_MEMORY] = "memory",
-		[DEMAND_GAME] = "registered game",
-		[DEMAND_NOW] = "contend-now",
+	static const char *const names[] = {
+#define D(symbol, word, name) name,
+#include "demand.def"
 	};
 
-	return k < DEMAND_KINDS ? name[k] : "?";
+	return k < DEMAND_KINDS ? names[k] : "?";
 }
 
 void demand_name(char out[16], const char *name)

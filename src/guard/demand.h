@@ -15,14 +15,8 @@
 
 /* Weakest first. */
 enum demand_kind {
-	DEMAND_NONE,
-	DEMAND_ANY,          /* demand = "any", and another process is on the GPU */
-	DEMAND_UNATTRIBUTED, /* memory that no process owns */
-	DEMAND_PRESSURE,     /* little memory is free, and a contender is new or grew */
-	DEMAND_UTILISATION,  /* a contender uses at least util_ratio of the GPU */
-	DEMAND_MEMORY,       /* a contender holds at least min_vram_bytes */
-	DEMAND_GAME,         /* a game is registered */
-	DEMAND_NOW,          /* a rule has the action contend-now */
+#define D(symbol, word, name) DEMAND_##symbol,
+#include "demand.def"
 	DEMAND_KINDS
 };
 const char *demand_kind_name(unsigned k);

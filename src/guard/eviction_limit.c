@@ -2,8 +2,8 @@
  *
  * On a GPU with a display, ordinary demand evicts no worker if neither a threshold nor a rule
  * distinguishes the desktop from a contender. Otherwise the desktop would keep the workers
- * evicted for ever. A worker that has just returned stays for a while. One user may cause a
- * limited number of evictions per hour. */
+ * evicted for ever. A worker that has just returned stays for a while. One user may cause
+ * evictions a limited number of times per hour. */
 #include "guard_internal.h"
 
 #include "base/clock.h"
@@ -15,12 +15,11 @@
 static const char *user_text(const struct guard *g, int64_t uid, uint64_t wait_ns,
 			     char out[120])
 {
-	text_fit(
-		out, 120,
-		"uid %lld caused %u eviction%s in an hour (limit user_evictions) and must wait "
-		"%.0f s",
-		(long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
-		ceil((double)wait_ns / (double)NS_PER_S));
+	text_fit(out, 120,
+		 "uid %lld evicted workers %u time%s in an hour (limit user_evictions) and "
+		 "must wait %.0f s",
+		 (long long)uid, g->p->user_evictions, g->p->user_evictions == 1 ? "" : "s",
+		 ceil((double)wait_ns / (double)NS_PER_S));
 	return out;
 }
 
@@ -178,7 +177,7 @@ bool guard_damp(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* Counts one eviction for the user who causes the demand, and returns true. Returns false and
+/* Counts an eviction for the user who causes the demand, and returns true. Returns false and
  * counts nothing if that user must wait. */
 bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 {

@@ -26,7 +26,7 @@ uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t
 	uint64_t first;
 
 	most = most < RATE_MOST ? most : RATE_MOST;
-	if (!u || u->count < most)
+	if (!u || u->count < most || last_ns(u) == now_ns)
 		return 0;
 	first = u->at_ns[(u->count - most) % RATE_MOST];
 	return now_ns - first < HOUR_NS ? HOUR_NS - (now_ns - first) : 0;
@@ -56,5 +56,6 @@ void rate_take(struct rate *r, int64_t uid, uint64_t now_ns)
 		memset(u, 0, sizeof(*u));
 		u->uid = uid;
 	}
-	u->at_ns[u->count++ % RATE_MOST] = now_ns;
+	if (!u->count || last_ns(u) != now_ns)
+		u->at_ns[u->count++ % RATE_MOST] = now_ns;
 }

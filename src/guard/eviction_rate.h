@@ -3,15 +3,17 @@
 
 #include <stdint.h>
 
-/* Counts the evictions that each user caused, by a process or by a request. Their number per
- * hour is limited, so that a program that restarts all the time cannot make workers unload and
- * load all day. Root and unknown users are not limited. */
+/* Counts how often each user caused evictions, by a process or by a request. This is limited per
+ * hour, so that a program that restarts all the time cannot make workers unload and load all
+ * day. All workers that leave at the same time count once: if only some of them left, a request
+ * for all of them, a game or a large reservation would not get its memory. Root and unknown
+ * users are not limited. */
 #define RATE_USERS 64
 #define RATE_MOST  64 /* the largest possible limit per hour */
 
 struct rate_user {
 	int64_t uid;
-	uint64_t at_ns[RATE_MOST]; /* times of the latest evictions, as a ring */
+	uint64_t at_ns[RATE_MOST]; /* times of the latest evictions, all different, as a ring */
 	unsigned count;
 };
 
@@ -20,10 +22,10 @@ struct rate { /* begins zeroed */
 	unsigned users;
 };
 
-/* Returns the time until this user may cause an eviction, if `most` per hour are allowed; 0:
- * now. most 0: no limit. */
+/* Returns the time until this user may cause evictions, if that is allowed `most` times per
+ * hour; 0: now. most 0: no limit. */
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
-/* Counts one eviction caused by this user. */
+/* Counts an eviction caused by this user, unless one at the same time was already counted. */
 void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 
 #endif

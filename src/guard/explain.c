@@ -3,15 +3,6 @@
 
 #include <string.h>
 
-void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
-		     size_t size)
-{
-	char span[64];
-
-	policy_schedule_text(w->policy, g->local_s, span, sizeof(span));
-	text_fit(out, size, "in its schedule, %s", span);
-}
-
 static const char *process_name(const struct guard *g, int64_t pid)
 {
 	for (unsigned i = 0; pid > 0 && i < g->scene.processes; i++)

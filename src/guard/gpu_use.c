@@ -64,8 +64,8 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 	double used = energy_today_j(b, in);
 	bool power = power_exceeded(b, o, in);
 	bool energy = o->energy_j > 0 && used >= o->energy_j;
-	bool unknown =
-		(o->power_w > 0 && isnan(in->power_w)) || (o->energy_j > 0 && isnan(used));
+	bool unknown = (o->power_w > 0 && isnan(in->power_w) && !in->asleep) ||
+		       (o->energy_j > 0 && isnan(used));
 
 	if ((power || energy) && !b->over)
 		begin_exceeded(b, in->now_ns);

@@ -22,6 +22,7 @@ struct budget_options {
 struct budget_input {
 	uint64_t now_ns;
 	double power_w;  /* power of the GPU now; NAN: unknown */
+	bool asleep;     /* the GPU is suspended, so it has almost no power */
 	double energy_j; /* energy counter of the GPU, which never decreases; NAN: unknown */
 	int64_t day;     /* a number that differs for each day, by local time */
 };

@@ -199,7 +199,8 @@ static void convert_hold_times(struct guard *g)
 	}
 }
 
-/* Treats the orders of a dry run as done, because no worker gets them. */
+/* Treats the orders of a dry run as done, because no worker gets them. Call it before the next
+ * scene is read: the steps that follow need the pointers and figures of the last one. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -226,16 +227,16 @@ void guard_observe(struct guard *g, const struct scene *s)
 {
 	const bool same = g->scenes && same_processes(&g->scene, s);
 
+	guard_advance(g, s->mono_ns);
+	answer_dry(g);
 	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
 	text_fit(g->scene.game, sizeof(g->scene.game), "%s", g->games ? g->game : "");
-	guard_advance(g, s->mono_ns);
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
 	demand_observe(&g->demand, &g->scene, g->verdict);
 	convert_hold_times(g);
-	answer_dry(g);
 	guard_read_scene(g);
 	g->scenes++;
 	g->scene_is_new = true;
@@ -383,10 +384,12 @@ uint64_t guard_last_id(const struct guard *g)
 	return g->next_id;
 }
 
-void guard_set_fetched(struct guard *g, unsigned worker)
+void guard_set_fetched(struct guard *g, unsigned worker, bool fetched)
 {
-	if (g->worker[worker].order.status == STATUS_WAITING)
-		g->worker[worker].order.status = STATUS_UNDERWAY;
+	struct guard_worker *w = &g->worker[worker];
+
+	if (worker_has_order(w) && !w->dry)
+		w->order.status = fetched ? STATUS_UNDERWAY : STATUS_WAITING;
 }
 
 bool guard_next_order(struct guard *g, struct guard_order *ret)
@@ -511,12 +514,9 @@ void guard_pump_orders(const struct guard_pump *p, void *ctx)
 
 	while (p->next_order(ctx, &o)) {
 		struct guard_outcome out = { .order = o.id };
-		const char *why = p->start(ctx, &o);
 
-		if (!why)
-			continue;
-		text_fit(out.message, sizeof(out.message), "%s", why);
-		p->outcome(ctx, &out);
+		if (!p->start(ctx, &o, &out))
+			p->outcome(ctx, &out);
 	}
 }
 

@@ -74,6 +74,7 @@ const char *guard_block_name(unsigned b); /* "backoff", "room", ... */
 
 /* A person's request that the worker stays evicted, or stays active. */
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
+extern const char *const guard_holds[]; /* "none", ...; NULL after the last hold */
 
 /* An order can name at most this many processes of a worker. The worker's record has the same
  * limit, so the journal knows every checkpointed process. */
@@ -216,6 +217,7 @@ enum guard_heat {
 	HEAT_THROTTLE = 1, /* workers get no new work */
 	HEAT_WARM = 2,     /* evicted workers do not return yet */
 };
+extern const char *const guard_heats[]; /* "throttle", ...: a word per bit; NULL ends them */
 
 /* GPU memory that is kept free for one process. */
 struct guard_reservation {
@@ -253,8 +255,9 @@ struct guard_pump {
 	void (*keep)(void *ctx, const struct guard_record *r);
 	enum guard_kept (*kept)(void *ctx);
 	bool (*next_order)(void *ctx, struct guard_order *ret);
-	/* Starts an order. Returns NULL, or the reason why it cannot start. */
-	const char *(*start)(void *ctx, const struct guard_order *o);
+	/* Starts an order. If it cannot start, returns false and fills the ending and the message
+	 * of its outcome: ENDING_BUSY if the last order of this worker still runs. */
+	bool (*start)(void *ctx, const struct guard_order *o, struct guard_outcome *out);
 	void (*outcome)(void *ctx, const struct guard_outcome *o);
 };
 

@@ -23,16 +23,17 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 /* Makes the ids of orders and reservations begin after last_id. A guard that continues the work
  * of another guard needs this. Call it before the first scene. */
 void guard_set_last_id(struct guard *g, uint64_t last_id);
-/* Marks the order of a worker as fetched, without its record. A replay needs this before
- * guard_stop(), which cancels orders that were not fetched. */
-void guard_set_fetched(struct guard *g, unsigned worker);
+/* Marks the order of a worker, without its record, as fetched or as not fetched. A replay needs
+ * this, because an order that was not fetched is cancelled or given again. Has no effect on a
+ * dry run. */
+void guard_set_fetched(struct guard *g, unsigned worker, bool fetched);
 
 void guard_observe(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
 /* Sets the user who makes the next guard_request(), guard_reserve() or guard_set_games(); the
- * calls after that one have no user. Processes and requests of one user may cause
- * policy.user_evictions evictions per hour. -1: the call is not limited. */
+ * calls after that one have no user. Processes and requests of one user may cause evictions
+ * policy.user_evictions times per hour. -1: the call is not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
 /* Applies a person's request. worker -1: all workers; if the request is refused for one worker,

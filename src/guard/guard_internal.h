@@ -38,7 +38,7 @@
 #define CALM_SCENES  3              /* scenes without demand that end a suspicion */
 #define RETRIES      2              /* how often an order is repeated at one level */
 #define RETRY_NS     NS_PER_S       /* wait before the first repetition; doubled for the next */
-#define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return */
+#define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return, or failed returns */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
 #define UP_NS        (120 * NS_PER_S) /* time limit of an order to resume, and of its check */
 #define LONGEST_NS   (600 * NS_PER_S) /* see worker_longest_wait_ns() */
@@ -48,6 +48,7 @@
 #define LEAST_NS     (2 * NS_PER_S)   /* an order to evict gets at least this time */
 #define AC_NS        (10 * NS_PER_S)  /* time on mains power that ends the reason battery */
 #define WELL_NS      (60 * NS_PER_S)  /* a lost GPU is used again after it answered this long */
+#define ASLEEP_NS    (10 * NS_PER_S)  /* time between scenes while the GPUs of workers sleep */
 #define CLEAN_SCENES 3          /* a GPU is no longer blind after this many good readings */
 #define SLACK_BYTES  (64 * MIB) /* a smaller change of memory is ignored */
 
@@ -76,6 +77,7 @@ struct guard_gpu {
 	char heat_why[160];    /* evidence for heat, used in messages */
 	char foreign[64];      /* name of another service that acts on the GPU; "": none */
 	uint64_t acted_ns;     /* when an eviction on the GPU last ended; 0: never */
+	uint64_t total_bytes;  /* size of its memory when it was last read; 0: never */
 	uint64_t free_bytes;   /* free memory, and memory that a dry run counts as freed */
 	uint64_t coming_bytes; /* bytes that leaving workers still hold */
 	uint64_t promised;     /* reserved bytes that are not allocated yet */
@@ -583,9 +585,6 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 	guard_report_as(g, w, (w)->report.state, worker_state(w), __VA_ARGS__)
 void guard_sought_text(const struct guard_worker *w, char *out, size_t size);
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
-
-void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
-		     size_t size);
 
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
 		 const struct guard_record *records, unsigned n);

@@ -14,21 +14,48 @@ static bool gpus_sleep(const struct guard *g, const struct guard_worker *w)
 	return w->observed.gpus != 0;
 }
 
+/* True if the worker does not change its state soon, unless something happens. */
+static bool is_at_rest(const struct guard_worker *w)
+{
+	switch (worker_state(w)) {
+	case STATE_ACTIVE:
+	case STATE_EVICTED:
+	case STATE_QUIET:
+	case STATE_ABSENT:
+	case STATE_STUCK: return true;
+	default: return false;
+	}
+}
+
+/* True if the worker is at rest, and its GPUs sleep. */
+static bool is_asleep(const struct guard *g, const struct guard_worker *w)
+{
+	return is_at_rest(w) && gpus_sleep(g, w) && !worker_has_order(w);
+}
+
+/* Returns the interval while the GPUs of the worker sleep; UINT64_MAX: only an event can change
+ * the worker. A worker that is out may return without an event, for example when a schedule
+ * ends. */
+static uint64_t asleep_interval(const struct guard_worker *w)
+{
+	const bool returns = worker_is_out(w) && (w->presence != PRESENCE_GONE ||
+						  w->policy->managed || worker_is_moved(w));
+
+	return returns ? ASLEEP_NS : UINT64_MAX;
+}
+
 static uint64_t scene_interval(const struct guard *g, const struct guard_worker *w)
 {
 	const uint64_t quick = 100 * NS_PER_MS;
 	const uint64_t poll = g->p->poll_ns;
-	bool settled = worker_state(w) == STATE_EVICTED || worker_state(w) == STATE_QUIET ||
-		       worker_state(w) == STATE_ABSENT || worker_state(w) == STATE_STUCK;
 
-	if (worker_state(w) == STATE_ACTIVE || settled) {
-		if (gpus_sleep(g, w) && !worker_has_order(w))
-			return UINT64_MAX;
-		if (poll)
-			return poll;
-		return settled || !w->observed.bytes ? NS_PER_S : quick;
-	}
-	return poll && poll < quick ? poll : quick;
+	if (is_asleep(g, w))
+		return asleep_interval(w);
+	if (!is_at_rest(w))
+		return poll && poll < quick ? poll : quick;
+	if (poll)
+		return poll;
+	return worker_state(w) == STATE_ACTIVE && w->observed.bytes ? quick : NS_PER_S;
 }
 
 /* Makes a span up to 10 % longer or shorter, so that scenes do not always show a periodic
@@ -40,24 +67,33 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
-/* Returns when a suspected demand becomes sure; UINT64_MAX: no demand is suspected. */
-static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
+/* Returns the earliest known time after now_ns at which a scene must be taken: a suspected demand
+ * becomes sure; while the GPUs of a worker sleep, also when its state changes or its hold ends.
+ * UINT64_MAX: there is no such time. */
+static uint64_t due_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t first = UINT64_MAX;
 
 	for (unsigned i = 0; i < g->workers; i++) {
 		const struct guard_worker *w = &g->worker[i];
-		uint64_t due = w->demand.since_ns + w->knobs.debounce_ns;
+		const uint64_t end = w->reasons.until_ns; /* FOR_EVER: no hold ends */
+		uint64_t due = 0;
 
-		if (worker_state(w) == STATE_SUSPECT && due > now_ns && due < first)
+		if (worker_state(w) == STATE_SUSPECT)
+			due = w->demand.since_ns + w->knobs.debounce_ns;
+		else if (is_asleep(g, w))
+			due = guard_next_change(g, w);
+		if (due > now_ns && due < first)
 			first = due;
+		if (is_asleep(g, w) && end > now_ns && end < first)
+			first = end;
 	}
 	return first;
 }
 
 uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 {
-	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S, due = sure_ns(g, now_ns);
+	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S, due = due_ns(g, now_ns);
 
 	if (!g->scenes)
 		return now_ns;
@@ -67,7 +103,7 @@ uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 		least = ns < least ? ns : least;
 	}
 	if (least == UINT64_MAX)
-		return least;
+		return due;
 	/* A configured interval is used exactly. */
 	least = now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
 	return due < least ? due : least;

@@ -14,10 +14,10 @@
 static const char *const verbs[] = { [ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",
 	[ORDER_EVICT] = "evict", [ORDER_OPEN] = "open", [ORDER_RESUME] = "resume",
 	NULL };
-static const char *const demands[] = { [DEMAND_NONE] = "none", [DEMAND_ANY] = "any",
-	[DEMAND_UNATTRIBUTED] = "unattributed", [DEMAND_PRESSURE] = "pressure",
-	[DEMAND_UTILISATION] = "utilisation", [DEMAND_MEMORY] = "memory",
-	[DEMAND_GAME] = "game", [DEMAND_NOW] = "now", NULL };
+static const char *const demands[] = {
+#define D(symbol, word, name) #word,
+#include "demand.def"
+	NULL };
 static const char *const presences[] = { [PRESENCE_UNKNOWN] = "unknown",
 	[PRESENCE_GONE] = "gone", [PRESENCE_HERE] = "here", NULL };
 static const char *const found[] = { [FOUND_NONE] = "none", [FOUND_UNMATCHED] = "unmatched",
@@ -50,10 +50,8 @@ static const char *const requests[] = { [RESUME_NOT_REQUESTED] = "none",
 	[RESUME_REQUESTED] = "resume", [RESUME_REQUESTED_NOW] = "resume-now", NULL };
 static const char *const conditions[] = { "unreadable", "throttled", "display", "withheld",
 	"unsettled", NULL };
-static const char *const heats[] = { "throttle", "warm", NULL };
 #define COUNT_IS(names, n) _Static_assert(sizeof(names) / sizeof((names)[0]) == (n) + 1, #names)
 COUNT_IS(verbs, ORDER_VERBS);
-COUNT_IS(demands, DEMAND_KINDS);
 COUNT_IS(found, FOUND_OTHER_LIVES + 1);
 COUNT_IS(goals, STAGE_VERIFY_UP + 1);
 COUNT_IS(stages, STAGE_VERIFY_UP + 1);
@@ -100,8 +98,8 @@ static const struct member of_guard[] = {
 #define OF guard_gpu
 static const struct member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(lost), U(clean), U(well_ns), U(seen),
-	U(missing_ns), B(reasons, guard_reason_names), T(foreign), U(acted_ns), U(free_bytes),
-	U(coming_bytes), U(promised), B(heat, heats), T(heat_why),
+	U(missing_ns), B(reasons, guard_reason_names), T(foreign), U(acted_ns), U(total_bytes),
+	U(free_bytes), U(coming_bytes), U(promised), B(heat, guard_heats), T(heat_why),
 #define R(symbol, name, held, rule, clears) OF_REASON(PLAIN, evidence, symbol, name)
 #include "reason.def"
 	END

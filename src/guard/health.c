@@ -156,6 +156,19 @@ static bool is_hot(const struct health *h, unsigned i)
 	return i == TRIP_RETURN ? h->heat.margin_c < at + h->o.clear_c : h->heat.margin_c <= at;
 }
 
+/* Ends a trip when the GPU has been cool enough for clear_ns. */
+static void cool_trip(struct health *h, unsigned i, uint64_t now)
+{
+	uint64_t *cool_ns = &h->heat.trip[i].cool_ns;
+
+	if (*cool_ns == 0) {
+		*cool_ns = now;
+	} else if (now - *cool_ns >= h->o.clear_ns) {
+		h->heat.trip[i].on = false;
+		*cool_ns = 0;
+	}
+}
+
 static void update_trip(struct health *h, unsigned i, uint64_t now)
 {
 	bool *on = &h->heat.trip[i].on, hot = is_hot(h, i);
@@ -168,14 +181,10 @@ static void update_trip(struct health *h, unsigned i, uint64_t now)
 		return;
 	}
 	*on |= hot;
-	if (!*on || hot || h->heat.hw_thermal || !(h->heat.margin_c >= at + h->o.clear_c)) {
+	if (!*on || hot || h->heat.hw_thermal || !(h->heat.margin_c >= at + h->o.clear_c))
 		*cool_ns = 0;
-	} else if (*cool_ns == 0) {
-		*cool_ns = now;
-	} else if (now - *cool_ns >= h->o.clear_ns) {
-		*on = false;
-		*cool_ns = 0;
-	}
+	else
+		cool_trip(h, i, now);
 }
 
 /* Restarts the cool-down timer of every trip. Without a reading, no trip begins or ends. */
@@ -183,6 +192,16 @@ static void restart_cooling(struct health *h)
 {
 	for (unsigned i = 0; i < TRIPS_ALL; i++)
 		h->heat.trip[i].cool_ns = 0;
+}
+
+/* A GPU that is suspended has almost no power, so it is cool. */
+static void cool_asleep(struct health *h, uint64_t now)
+{
+	h->heat.hw_thermal = false;
+	h->heat.criticals = 0;
+	for (unsigned i = 0; i < TRIPS_ALL; i++)
+		if (h->heat.trip[i].on)
+			cool_trip(h, i, now);
 }
 
 static void read_heat(struct health *h, const struct gw_device *d, uint64_t now)
@@ -308,7 +327,10 @@ void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns)
 	} else {
 		h->heat.margin_c = h->heat.temperature_c = NAN;
 		h->heat.source = MARGIN_UNKNOWN;
-		restart_cooling(h);
+		if (d->state == GW_DEVICE_ASLEEP)
+			cool_asleep(h, now_ns);
+		else
+			restart_cooling(h);
 		h->quarantine.clean_ns = 0;
 	}
 	if (d->state == GW_DEVICE_LOST)

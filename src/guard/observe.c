@@ -52,6 +52,19 @@ static void observe_gpu(struct guard *g, struct guard_gpu *u)
 	u->coming_bytes = 0;
 }
 
+/* Remembers the size of the memory. All memory of a GPU that is asleep is free, because no
+ * process can use it without waking the GPU. */
+static void observe_memory(struct guard_gpu *u, struct scene_gpu *n)
+{
+	if (n->memory_known)
+		u->total_bytes = n->total_bytes;
+	if (n->memory_known || n->health != SCENE_ASLEEP || !u->total_bytes)
+		return;
+	n->memory_known = true;
+	n->total_bytes = n->free_bytes = u->total_bytes;
+	n->used_bytes = 0;
+}
+
 static void observe_gpus(struct guard *g)
 {
 	for (unsigned i = 0; i < g->gpus; i++) {
@@ -65,6 +78,7 @@ static void observe_gpus(struct guard *g)
 			continue;
 		g->gpu[slot].at = (int)i;
 		g->gpu[slot].now = &g->scene.gpu[i];
+		observe_memory(&g->gpu[slot], &g->scene.gpu[i]);
 	}
 	for (unsigned i = 0; i < g->gpus; i++)
 		observe_gpu(g, &g->gpu[i]);

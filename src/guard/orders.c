@@ -40,8 +40,10 @@ static bool next_order(const struct guard_worker *w, bool admit, uint64_t now_ns
 		*ret = admit ? ORDER_OPEN : ORDER_CLOSE;
 		return due && w->admission != (admit ? ADMISSION_OPEN : ADMISSION_CLOSED);
 	case STAGE_OUT:
-		*ret = ORDER_CLOSE;
-		return !closed && worker_is_present(w) && kept_out && !idle;
+		/* a client must be able to request the model of a worker that was idle */
+		*ret = idle ? ORDER_OPEN : ORDER_CLOSE;
+		return worker_is_present(w) && kept_out &&
+		       (idle ? due && w->admission != ADMISSION_OPEN : !closed);
 	case STAGE_DRAIN:
 		*ret = closed || idle ? ORDER_DRAIN : ORDER_CLOSE;
 		*ret_deadline_ns = w->intent.deadline_ns;
@@ -217,13 +219,16 @@ void guard_order_failed(struct guard *g, struct guard_worker *w, const struct gu
 }
 
 /* Treats an order as failed if its outcome is overdue, so that a lost outcome does not stop all
- * further orders. A checkpoint that still runs has not failed. */
+ * further orders. A checkpoint that still runs has not failed. An order that nobody fetched in
+ * time was not carried out: it is given again, with a new deadline. */
 void guard_order_overdue(struct guard *g, struct guard_worker *w)
 {
 	const struct guard_outcome late = { .message = "no answer by the deadline" };
 	const struct guard_order *o = &w->order.what;
 
-	if (!worker_has_order(w) || w->dry ||
+	if (w->order.status == STATUS_WAITING && g->now_ns >= o->deadline_ns)
+		guard_take_back(w);
+	if (w->order.status != STATUS_UNDERWAY || w->dry ||
 	    (o->verb == ORDER_EVICT && o->level == LEVEL_CHECKPOINT) ||
 	    g->now_ns <= o->deadline_ns + CALL_NS)
 		return;
@@ -314,13 +319,8 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
  * loaded, because it would load its model again. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
-	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
-						  KIND_NEEDS_MODEL };
-
-	for (unsigned i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
-		if (policy_kind_is(w->policy->kind, not [i]))
-			return false;
-	return true;
+	return !policy_kind_is(w->policy->kind,
+			       KIND_COMMANDS | KIND_SIGNALS | KIND_SELF | KIND_NEEDS_MODEL);
 }
 
 /* True if a worker that still holds its memory may be resumed. This is allowed if the worker

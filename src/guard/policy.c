@@ -64,9 +64,9 @@ uint64_t policy_kind_stop_ns(unsigned kind)
 	return kind < WORKER_KINDS ? kinds[kind].stop_s * NS_PER_S : 0;
 }
 
-bool policy_kind_is(unsigned kind, enum policy_trait trait)
+bool policy_kind_is(unsigned kind, enum policy_trait traits)
 {
-	return kind < WORKER_KINDS && (kinds[kind].traits & trait);
+	return kind < WORKER_KINDS && (kinds[kind].traits & traits);
 }
 
 void policy_init(struct policy *p)

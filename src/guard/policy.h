@@ -121,7 +121,8 @@ const char *policy_kind_url(unsigned kind);  /* the default address; NULL: no HT
 unsigned policy_kind_level(unsigned kind);   /* the eviction level at which the kind acts */
 /* Returns how long the server takes at most to free memory after it answered; 0: no limit. */
 uint64_t policy_kind_stop_ns(unsigned kind);
-bool policy_kind_is(unsigned kind, enum policy_trait trait);
+/* True if the kind has one of these traits. */
+bool policy_kind_is(unsigned kind, enum policy_trait traits);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 
 /* How an evicted worker returns: the guard loads its models again; the worker loads a model with
@@ -189,7 +190,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, unattributed_bytes) \
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
-	V(unsigned, user_evictions) /* one user may cause this many evictions per hour; 0: no limit */ \
+	V(unsigned, user_evictions) /* how often per hour one user may cause evictions; 0: no limit */ \
 	V(uint64_t, poll_ns)        /* time between scenes; 0: as in GUARD-MACHINE.md, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \

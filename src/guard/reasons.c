@@ -88,7 +88,7 @@ void guard_note_since(const struct guard *g, struct guard_worker *w)
 static void update_reasons(struct guard *g, struct guard_worker *w)
 {
 	enum worker_person person;
-	char text[200];
+	char text[200], span[64];
 
 	end_request_in_time(g, w);
 	person = w->reasons.person;
@@ -99,7 +99,8 @@ static void update_reasons(struct guard *g, struct guard_worker *w)
 		set_reason(w, REASON_MANUAL,
 			   person == PERSON_EVICT ? "evict command" : "hold evicted");
 	if (is_scheduled(g, w)) {
-		guard_span_text(g, w, text, sizeof(text));
+		policy_schedule_text(w->policy, g->local_s, span, sizeof(span));
+		text_fit(text, sizeof(text), "in its schedule, %s", span);
 		set_reason(w, REASON_SCHEDULE, text);
 	}
 	if (update_battery(g, w))
@@ -170,7 +171,8 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 			withheld = c;
 			continue;
 		}
-		if (!d->pressing || c.kind > d->strongest.kind || c.urgent) {
+		if (!d->pressing || c.urgent > d->strongest.urgent ||
+		    (c.urgent == d->strongest.urgent && c.kind > d->strongest.kind)) {
 			d->strongest = c;
 			d->gpu = (int)i;
 		}

@@ -1,8 +1,8 @@
 /* Keeps reserved memory free for a process.
  *
  * A reservation marks workers that must leave, the lowest priority first, until the free memory
- * and the memory of the marked workers are enough for the reservation and the headroom. The
- * marks stay until the reservation ends. A reservation limits only the guard's workers: another
+ * and the memory of the marked workers that may leave are enough for the reservation and the
+ * headroom. The marks stay until the reservation ends. A reservation limits only the guard's workers: another
  * process may take the memory. */
 #include "guard_internal.h"
 
@@ -87,6 +87,7 @@ static uint64_t without(uint64_t bytes, uint64_t reserved)
 	return bytes > reserved ? bytes - reserved : 0;
 }
 
+/* False if the worker is held active, or if it is stuck: its memory may never become free. */
 static bool may_leave(const struct guard_worker *w)
 {
 	return !worker_is_held_active(w) && worker_state(w) != STATE_STUCK;
@@ -147,7 +148,8 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 		return; /* not enough memory can become free, so no worker leaves */
 	want += headroom(g, slot);
 	for (unsigned k = 0; k < g->workers; k++)
-		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
+		if (worker_is_leaving(&g->worker[k]) ||
+		    (g->worker[k].reasons.reservations && may_leave(&g->worker[k])))
 			have += g->worker[k].observed.held[slot];
 	for (unsigned k = 0; k < g->workers && have < want && !limited; k++) {
 		struct guard_worker *w = &g->worker[g->order[k]];
@@ -252,16 +254,17 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 }
 
 /* True if a worker that is marked for the reservation may still free memory: it is neither
- * evicted nor stuck nor absent. */
+ * evicted nor absent, and it may leave. */
 static bool is_being_freed(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));
 
 	for (unsigned i = 0; i < g->workers; i++) {
-		const enum guard_state s = worker_state(&g->worker[i]);
+		const struct guard_worker *w = &g->worker[i];
+		const enum guard_state s = worker_state(w);
 
-		if (g->worker[i].reasons.reservations & bit && s != STATE_EVICTED &&
-		    s != STATE_STUCK && s != STATE_ABSENT)
+		if (w->reasons.reservations & bit && may_leave(w) && s != STATE_EVICTED &&
+		    s != STATE_ABSENT)
 			return true;
 	}
 	return false;

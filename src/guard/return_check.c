@@ -93,6 +93,17 @@ static bool is_alone(const struct guard *g, const struct guard_worker *w, unsign
 	return true;
 }
 
+/* True if the free memory of the GPU may be unknown. A GPU that is asleep has no users, so what
+ * the worker held there fits again. But other promised or returning memory could be too much. */
+static bool may_be_unknown(const struct guard *g, const struct guard_worker *w, unsigned gpu)
+{
+	const struct guard_gpu *u = &g->gpu[gpu];
+	char unused[80];
+
+	return u->now && u->now->health == SCENE_ASLEEP && !others_take(g, w, gpu) &&
+	       !guard_promised(g, w, gpu, unused, sizeof(unused));
+}
+
 static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
 			   size_t size)
 {
@@ -111,7 +122,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 		if (need <= held)
 			continue;
 		if (!u->now || !u->now->memory_known) {
-			bad |= BIT(BLOCK_UNKNOWN);
+			bad |= may_be_unknown(g, w, i) ? 0 : BIT(BLOCK_UNKNOWN);
 			continue;
 		}
 		promised = guard_promised(g, w, i, reserved, sizeof(reserved));
@@ -187,9 +198,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one; otherwise only the status of the worker gets the new figures and names. Waits for a
- * new scene, because only a new scene shows whether there is room; but does not wait when the
- * service ends. */
+ * last one, or if the worker leaves the state "reconcile"; otherwise only the status of the
+ * worker gets the new figures and names. Waits for a new scene, because only a new scene shows
+ * whether there is room; but does not wait when the service ends. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -204,7 +215,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
 	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)) && b->request == RESUME_REQUESTED_NOW)
 		b->request = RESUME_REQUESTED;
-	if (bad && bad == b->blocked) {
+	if (bad && bad == b->blocked && w->presence != PRESENCE_UNKNOWN) {
 		if (reported_blocked(w))
 			text_fit(w->report.evidence, sizeof(w->report.evidence), "%s", why);
 		return STEP_WAIT;
@@ -255,12 +266,15 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Sets how long the worker waits after a failed return: twice as long as after the last one. */
+/* Sets how long the worker waits after a failed return: twice as long as after the last one, but
+ * at least RECHECK_NS, because the quiet time can be 0. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
 
 	b->failed_ns = b->failed_ns ? 2 * b->failed_ns : 2 * w->knobs.quiet_ns;
+	if (b->failed_ns < RECHECK_NS)
+		b->failed_ns = RECHECK_NS;
 	if (b->failed_ns > worker_longest_wait_ns(w))
 		b->failed_ns = worker_longest_wait_ns(w);
 	b->resume_ns = g->now_ns + b->failed_ns;
@@ -311,7 +325,8 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 
 /* Doubles the quiet time after a flap. A flap is an eviction for contention that begins less
  * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The longer
- * quiet time delays the next return, but never an eviction, because a contender cannot wait. */
+ * quiet time delays the next return, but never an eviction, because a contender cannot wait. A
+ * quiet time of 0 stays 0: it is the way to switch this delay off. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -326,7 +341,8 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	b->flap[b->flaps++ % GUARD_FLAPS] = g->now_ns;
 	if (recent == 1)
 		b->quiet_factor = 1;
-	if ((recent < 3 && !early) || worker_quiet_ns(w) == worker_longest_wait_ns(w))
+	if ((recent < 3 && !early) || !w->knobs.quiet_ns ||
+	    worker_quiet_ns(w) == worker_longest_wait_ns(w))
 		return;
 	b->quiet_factor *= 2;
 	guard_report(g, w, "flapping", "%u eviction%s in 15 min: the quiet time is now %llu s",

@@ -86,7 +86,9 @@ struct worker_ops {
 	/* Loads again what evict unloaded. If the kind has close, resume also makes the worker
 	 * admit new work. */
 	int (*resume)(struct worker_call *c);
-	int (*open)(struct worker_call *c);  /* makes the worker admit new work again */
+	/* Makes the worker admit new work again. Loads no model: a worker that is evicted only
+	 * because it was idle gets this order too. */
+	int (*open)(struct worker_call *c);
 	int (*alive)(struct worker_call *c); /* returns 0 if the worker answers */
 
 	/* An HTTP server can have fixed requests instead of functions. posts: per verb, the POST

@@ -257,7 +257,7 @@ static void replaced_hold(struct json *j, const struct guard_status *before,
 {
 	if (!json_object_if(j, "replaced_hold", before && before->hold != HOLD_NONE))
 		return;
-	json_string(j, "hold", guard_doc_hold(before->hold));
+	json_string(j, "hold", guard_holds[before->hold]);
 	guard_doc_time(j, "hold_until", before->hold_until_ns, now);
 	json_object_end(j);
 }

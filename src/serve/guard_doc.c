@@ -43,13 +43,6 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask)
 	json_array_end(j);
 }
 
-const char *guard_doc_hold(enum guard_hold hold)
-{
-	static const char *const words[] = { "none", "evicted", "active" };
-
-	return words[hold];
-}
-
 static void worker_identity(struct json *j, const struct policy_worker *p)
 {
 	json_string(j, "name", p->name);
@@ -488,7 +481,7 @@ void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
 	write_reasons(j, g, worker, now);
-	json_string(j, "hold", guard_doc_hold(s.hold));
+	json_string(j, "hold", guard_holds[s.hold]);
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	write_contenders(j, g, worker);

@@ -47,7 +47,6 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
  * bytes; NAN is written as null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-const char *guard_doc_hold(enum guard_hold hold);
 /* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_explanation *ret);

@@ -87,8 +87,8 @@ static void write_reasons(struct page *p, const struct worker *w)
 
 static void write_holds(struct page *p, const struct worker *w)
 {
-	page_word(p, w->base.text, "hold", "evicted", w->s.hold == HOLD_EVICTED);
-	page_word(p, w->base.text, "hold", "active", w->s.hold == HOLD_ACTIVE);
+	for (unsigned i = HOLD_EVICTED; guard_holds[i]; i++)
+		page_word(p, w->base.text, "hold", guard_holds[i], w->s.hold == i);
 }
 
 static void write_blocked(struct page *p, const struct worker *w)

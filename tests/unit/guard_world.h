@@ -108,6 +108,8 @@ struct world {
 		unsigned cut_at;  /* the machine dies at this write; 0: never */
 		bool cut_written; /* true: after the write; false: before it */
 		bool dead;
+		/* called when the order of a worker is fetched; NULL: nothing */
+		void (*fetched)(const struct world *o, unsigned worker);
 	} journal;
 	struct {
 		struct guard_decision *said;
@@ -379,8 +381,11 @@ static inline void world_fetch(struct world *o)
 
 	while (!o->journal.dead && guard_next_record(o->g, &r))
 		world_write(o, &r);
-	while (!o->journal.dead && guard_next_order(o->g, &d))
+	while (!o->journal.dead && guard_next_order(o->g, &d)) {
+		if (o->journal.fetched)
+			o->journal.fetched(o, d.worker);
 		world_obey(o, &d);
+	}
 	while (guard_next_decision(o->g, &said)) {
 		if (o->log.says == o->log.room) {
 			o->log.room = o->log.room ? 2 * o->log.room : 256;

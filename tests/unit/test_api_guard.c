@@ -454,7 +454,7 @@ TEST(a_user_with_too_many_requests_gets_a_retry_time)
 	get("/api/v1/guard/workers/ollama", 200);
 	at("state", "\"active\"");
 	post("/api/v1/guard/workers/ollama/evict", "", 429);
-	says("uid 1000 caused 1 eviction in an hour");
+	says("uid 1000 evicted workers 1 time in an hour");
 	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
 	fake.who = "uid 1000";
 	fake.uid = 0; /* like a client with the token, uid 0 is not limited */

@@ -66,6 +66,15 @@ TEST(an_excess_ends_after_a_minute_below_the_cap)
 	assert_string_equal(t.why, "");
 }
 
+TEST(an_excess_of_power_ends_while_the_gpu_sleeps)
+{
+	assert_true(after(10, &power, 400));
+	assert_true(after(300, &power, (double)NAN)); /* the power is unknown */
+	t.l.asleep = true;
+	assert_true(after(60, &power, (double)NAN));
+	assert_false(after(1, &power, (double)NAN));
+}
+
 TEST(if_a_return_exceeds_the_cap_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };

@@ -920,7 +920,7 @@ static struct gw_guard_status status(void)
 /* Lets this time pass, makes an observation, and waits until no order is being carried out. */
 static void guard_step(uint64_t ns)
 {
-	struct pollfd p = { .fd = scene.guard->wake_fd, .events = POLLIN };
+	struct pollfd p = { .fd = scene.guard->box.wake_fd, .events = POLLIN };
 	eventfd_t n;
 
 	sim_step(ns);
@@ -929,7 +929,7 @@ static void guard_step(uint64_t ns)
 	while (guard_orders_underway(scene.guard->guard)) {
 		if (poll(&p, 1, 1) == 0)
 			continue;
-		eventfd_read(scene.guard->wake_fd, &n);
+		eventfd_read(scene.guard->box.wake_fd, &n);
 		guard_api_round(scene.guard);
 	}
 }

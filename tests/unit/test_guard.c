@@ -24,6 +24,24 @@ GUARD_TEST(simulated_gpus_are_acted_on_only_when_configured)
 	}
 }
 
+/* The next scene ends the order. It lacks the worker's GPU, and another GPU has its place. */
+GUARD_TEST(the_end_of_an_order_in_a_dry_run_is_reported_with_the_scene_before_it)
+{
+	const struct guard_decision *d;
+
+	world_again(o, 2, 1);
+	o->p.mode = GUARD_DRY_RUN;
+	begin(o);
+	world_ask(o, 0, REQUEST_EVICT, 0);
+	world_step(o);
+	o->gone[0] = true;
+	world_step(o);
+	d = world_last(o, "drained");
+	assert_non_null(d);
+	assert_string_equal(d->gpu, "GPU-0");
+	assert_int_equal(d->index, 0);
+}
+
 /* The processes on a GPU are listed ten times per second, but a worker's root process is
  * searched for less often. So a worker that was stopped and started is first seen on the GPU,
  * and later found with a new pid. */
@@ -346,6 +364,59 @@ GUARD_TEST(a_reservation_moves_as_few_as_it_takes_cheapest_first)
 	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
+/* The worker of the lowest priority is marked first, and then it is stuck or held active. */
+GUARD_TEST(a_reservation_moves_the_next_worker_if_a_marked_one_does_not_leave)
+{
+	uint64_t id;
+	char message[200];
+
+	for (unsigned held = 0; held < 2; held++) {
+		three(o); /* 16 GiB are free, 4 of them headroom */
+		o->w[0].acts.fail_level = held ? 0 : 6;
+		begin(o);
+		assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 0, 0, o->now, &id), 0);
+		world_fetch(o);
+		if (held)
+			assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+		world_run(o, MINUTE);
+		assert_state(o, held ? STATE_ACTIVE : STATE_STUCK);
+		assert_int_equal(world_status(o, 0).mask, 1u << REASON_RESERVED);
+		assert_int_equal(world_state(o, 1), STATE_EVICTED);
+		assert_int_equal(world_state(o, 2), STATE_ACTIVE);
+		assert_int_equal(reserved(o, id, message), 1);
+	}
+}
+
+/* The memory without the headroom is enough, and no further worker can leave. */
+GUARD_TEST(a_reservation_does_not_wait_for_a_worker_that_is_held_active)
+{
+	uint64_t id;
+	char message[200];
+
+	begin(o); /* 4 GiB are free */
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 4 * GIB, 0, 0, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), 0);
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(reserved(o, id, message), 1);
+	assert_state(o, STATE_ACTIVE);
+}
+
+GUARD_TEST(all_memory_of_a_gpu_that_is_asleep_can_be_reserved)
+{
+	uint64_t id;
+	char message[200];
+
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
+	o->health[0] = SCENE_ASLEEP;
+	world_step(o);
+	assert_int_equal(guard_reserve(o->g, NULL, 12 * GIB, 0, 0, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), 1);
+	world_step(o);
+	assert_int_equal(reserved(o, id, message), 1);
+}
+
 GUARD_TEST(memory_is_reserved_for_one_process_only)
 {
 	uint64_t first, second;
@@ -473,7 +544,7 @@ GUARD_TEST(a_worker_that_leaves_for_an_ended_reservation_keeps_leaving_for_anoth
 	}
 }
 
-GUARD_TEST(scenes_are_frequent_while_a_worker_runs_and_stop_while_the_gpu_sleeps)
+GUARD_TEST(scenes_are_frequent_while_a_worker_runs_and_rare_while_the_gpu_sleeps)
 {
 	uint64_t wait;
 
@@ -485,8 +556,22 @@ GUARD_TEST(scenes_are_frequent_while_a_worker_runs_and_stop_while_the_gpu_sleeps
 	ask_run(o, REQUEST_EVICT, 0, 5 * S);
 	wait = guard_next_scene_ns(o->g, o->now) - o->now;
 	assert_in_range(wait, 900 * MS, 1100 * MS);
+	/* a worker that is out may return without an event, so scenes never stop */
 	o->health[0] = SCENE_ASLEEP;
 	world_step(o);
+	wait = guard_next_scene_ns(o->g, o->now) - o->now;
+	assert_in_range(wait, 9 * S, 11 * S);
+	ask_run(o, REQUEST_HOLD_EVICTED, 3 * S, S);
+	wait = guard_next_scene_ns(o->g, o->now) - o->now;
+	assert_int_equal(wait, 2 * S);
+	world_again(o, 1, 1);
+	o->w[0].load[0] = 0;
+	o->p.worker[0].gpus[0] = "GPU-0";
+	o->p.worker[0].gpu_count = 1;
+	begin(o);
+	o->health[0] = SCENE_ASLEEP;
+	world_step(o);
+	assert_state(o, STATE_ACTIVE);
 	assert_true(guard_next_scene_ns(o->g, o->now) == UINT64_MAX);
 }
 

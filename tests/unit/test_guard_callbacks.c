@@ -157,7 +157,7 @@ static struct gw_guard_status status(void)
  * callback that the test makes wait is not waited for. */
 static enum gw_worker_state step(void)
 {
-	struct pollfd p = { .fd = guard->wake_fd, .events = POLLIN };
+	struct pollfd p = { .fd = guard->box.wake_fd, .events = POLLIN };
 	eventfd_t n;
 
 	sim_step(100 * NS_PER_MS);
@@ -166,7 +166,7 @@ static enum gw_worker_state step(void)
 	while (guard_orders_underway(guard->guard) && !(worker.waits && status().call)) {
 		if (poll(&p, 1, 1) == 0)
 			continue;
-		eventfd_read(guard->wake_fd, &n);
+		eventfd_read(guard->box.wake_fd, &n);
 		guard_api_round(guard);
 	}
 	return status().state;
@@ -536,10 +536,10 @@ GUARD_TEST(an_eviction_that_ends_late_counts_when_the_memory_is_free)
 	assert_int_equal(worker.evicted, 0);
 	assert_int_equal(status().call, GW_CALL_EVICT);
 	worker.waits = false;
-	while (eventfd_read(guard->wake_fd, &n) == 0)
+	while (eventfd_read(guard->box.wake_fd, &n) == 0)
 		;
 	sem_post(&worker.go);
-	p = (struct pollfd){ .fd = guard->wake_fd, .events = POLLIN };
+	p = (struct pollfd){ .fd = guard->box.wake_fd, .events = POLLIN };
 	assert_int_equal(poll(&p, 1, 60000), 1);
 	until(GW_WORKER_EVICTED, 40);
 	assert_int_equal(status().call, GW_CALL_NONE);

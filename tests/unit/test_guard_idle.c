@@ -54,6 +54,21 @@ TEST(a_model_that_idles_for_its_time_is_unloaded_and_the_worker_still_admits_wor
 	assert_in(world_last(&o, "idle")->evidence, "idle for 300 s");
 }
 
+TEST(an_idle_worker_that_a_contender_closed_admits_work_again_after_it)
+{
+	world_guest(&o, "job", 0, 6 * GIB, 400 * S, 500 * S);
+	idle_out();
+	world_until(&o, 450 * S);
+	assert_true(mask() & UINT32_C(1) << REASON_CONTENTION);
+	assert_true(o.w[0].closed);
+	world_until(&o, 600 * S);
+	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
+	assert_false(o.w[0].closed);
+	assert_false(o.w[0].resident);
+	assert_int_equal(o.w[0].verbs[ORDER_OPEN], 1);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+}
+
 TEST(energy_decides_when_it_is_known)
 {
 	o.p.worker[0].idle_after_ns = 0;

@@ -24,6 +24,19 @@ TEST(a_user_over_the_hourly_limit_waits_until_the_oldest_request_is_an_hour_old)
 	assert_int_equal(rate_wait_ns(&r, 1000, 0, 11 * S), 0);
 }
 
+TEST(evictions_of_one_user_at_the_same_time_count_once)
+{
+	struct rate r = { .users = 0 };
+
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(rate_wait_ns(&r, 1000, 1, S), 0);
+		rate_take(&r, 1000, S);
+	}
+	assert_int_equal(r.user[0].count, 1);
+	assert_int_equal(rate_wait_ns(&r, 1000, 1, 2 * S), HOUR - S);
+	assert_int_equal(rate_wait_ns(&r, 1000, 2, 2 * S), 0);
+}
+
 TEST(root_and_unknown_users_are_not_limited)
 {
 	struct rate r = { .users = 0 };
@@ -170,6 +183,40 @@ GUARD_TEST(only_reservations_that_move_workers_count_against_the_users_limit)
 	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
 	guard_set_requester(o->g, 1000);
 	assert_int_equal(guard_reserve(o->g, NULL, 6 * GIB, 0, 0, o->now, &id), -GW_E_PERM);
+}
+
+/* Makes one user move three workers at once, in one of four ways. */
+static void move_all(struct world *o, unsigned way)
+{
+	uint64_t id;
+
+	guard_set_requester(o->g, 1000);
+	if (way == 0) {
+		assert_int_equal(world_ask(o, -1, REQUEST_EVICT, 0), 0);
+	} else if (way == 1) {
+		assert_int_equal(guard_reserve(o->g, NULL, 36 * GIB, 0, 0, o->now, &id), 0);
+	} else if (way == 2) {
+		guard_set_games(o->g, 1, "");
+	} else {
+		guard_set_requester(o->g, -1);
+		world_guest(o, "now-job", 0, 4 * GIB, o->now - WORLD_START, 0)->uid = 1000;
+	}
+}
+
+GUARD_TEST(a_request_a_reservation_a_game_or_a_program_moves_all_workers_at_once)
+{
+	for (unsigned way = 0; way < 4; way++) {
+		world_again(o, 1, 3);
+		o->total[0] = 40 * GIB;
+		o->p.user_evictions = 1;
+		begin(o);
+		move_all(o, way);
+		world_run(o, 20 * S);
+		for (unsigned i = 0; i < 3; i++)
+			assert_int_equal(world_state(o, i), STATE_EVICTED);
+		assert_decided(o, 0, ANY, ANY, "user limit");
+		assert_true(guard_user_wait_ns(o->g, 1000, o->now) > HOUR - 30 * S);
+	}
 }
 
 GUARD_TEST(a_reservation_that_moves_workers_later_counts_against_the_users_limit)
@@ -414,7 +461,7 @@ GUARD_TEST(a_what_if_has_a_limited_number_of_scenes)
 GUARD_TEST(games_count_against_the_limit_of_their_user)
 {
 	world_again(o, 1, 2);
-	o->p.user_evictions = 4;
+	o->p.user_evictions = 2;
 	o->w[1].load[0] = GIB;
 	world_begin(o);
 	world_until(o, 5 * S);

@@ -11,6 +11,21 @@ GUARD_ROW("8, 12", a_contend_now_rule_evicts_without_waiting)
 	assert_int_equal(world_last(o, "contend-now")->mono_ns, WORLD_START + 10 * S);
 }
 
+/* A graphics process and a contend-now rule are both urgent; only the rule is sure at once. */
+GUARD_ROW("12", the_strongest_urgent_demand_counts_whatever_its_gpu)
+{
+	for (unsigned now_gpu = 0; now_gpu < 2; now_gpu++) {
+		world_again(o, 2, 1);
+		o->w[0].load[1] = 8 * GIB;
+		world_guest(o, "now-job", now_gpu, GIB, 10 * S, 0);
+		world_guest(o, "game", !now_gpu, 3 * GIB, 10 * S, 0)->type =
+			GW_PROCESS_GRAPHICS;
+		world_begin(o);
+		world_until(o, 10 * S + 200 * MS);
+		assert_decided(o, 1, STATE_SUSPECT, STATE_DRAIN, "contend-now");
+	}
+}
+
 GUARD_ROW("9", hard_reasons_drain_at_once)
 {
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
@@ -138,6 +153,22 @@ GUARD_ROW("11, 26", the_quiet_time_grows_after_each_flap)
 	world_until(o, 135 * S);
 	assert_true(world_status(o, 0).backoff == 4);
 	assert_decided(o, 2, ANY, ANY, "flapping");
+}
+
+GUARD_ROW("11, 26", without_a_quiet_time_no_flap_delays_a_return)
+{
+	struct world_guest *t;
+
+	o->p.standard.quiet_ns = 0;
+	t = world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
+	t->on_ns = 3 * S;
+	t->off_ns = 10 * S;
+	world_begin(o);
+	world_until(o, 75 * S);
+	assert_true(world_status(o, 0).evictions >= 4);
+	assert_decided(o, 0, ANY, ANY, "flapping");
+	assert_true(world_status(o, 0).backoff == 1);
+	assert_state(o, STATE_ACTIVE);
 }
 
 GUARD_ROW("11", an_action_on_a_gpu_damps_the_next_one_there)
@@ -322,6 +353,42 @@ GUARD_ROW("18, 19, 23", a10_an_eviction_that_fails_is_tried_twice_more_and_then_
 	world_run(o, 35 * S); /* row 23 */
 	assert_decided(o, 1, STATE_STUCK, STATE_EVICTED, "freed");
 	assert_int_equal(o->w[0].levels[2], 4);
+}
+
+/* As while the journal is being written: nobody fetches orders. */
+static void run_without_orders(struct world *o, uint64_t span_ns)
+{
+	for (uint64_t end = o->now + span_ns; o->now < end; o->now += o->step_ns) {
+		world_scene(o);
+		guard_observe(o->g, &o->s);
+	}
+}
+
+GUARD_ROW("18", an_order_that_nobody_fetched_counts_as_no_try)
+{
+	o->p.standard.budget_ns = 120 * S;
+	begin(o);
+	ask_only(o, REQUEST_EVICT);
+	run_without_orders(o, 80 * S);
+	assert_state(o, STATE_EVICT);
+	world_run(o, S);
+	assert_decided(o, 0, ANY, ANY, "try again");
+	assert_orders(o, 1, EVICT);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* A hook would load the model a second time. */
+GUARD_ROW("19, 24", a_worker_whose_order_nobody_fetched_is_not_resumed)
+{
+	o->p.worker[0].kind = WORKER_EXEC;
+	begin(o);
+	world_guest(o, "now", 0, 2 * GIB, o->now - WORLD_START, 100 * S);
+	run_without_orders(o, 110 * S);
+	world_run(o, MINUTE);
+	assert_decided(o, 1, STATE_EVICT, STATE_STUCK, NULL);
+	assert_orders(o, 0, EVICT);
+	assert_orders(o, 0, RESUME);
+	assert_state(o, STATE_ACTIVE);
 }
 
 GUARD_ROW("18", a_worker_that_fails_twice_is_evicted_at_the_third)

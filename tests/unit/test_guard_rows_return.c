@@ -210,6 +210,78 @@ GUARD_ROW("31", a_worker_that_filled_the_gpu_alone_returns_without_headroom)
 	assert_state(o, STATE_ACTIVE);
 }
 
+/* Steps with the times of guard_next_scene_ns(), until the worker is ordered to return. The
+ * worker's GPU sleeps all the time. Returns how long this took. */
+static uint64_t asleep_until_it_returns(struct world *o)
+{
+	const uint64_t from = o->now;
+
+	o->health[0] = SCENE_ASLEEP;
+	o->adaptive = true;
+	world_step(o);
+	while (!o->w[0].verbs[ORDER_RESUME]) {
+		assert_true(o->now < from + 600 * S);
+		world_step(o);
+	}
+	o->health[0] = SCENE_OK;
+	world_run(o, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	return o->now - from - 5 * S;
+}
+
+GUARD_ROW("27, 29, 32", a_worker_returns_in_time_to_a_gpu_that_is_asleep)
+{
+	begin(o); /* a person's request ends */
+	ask_run(o, REQUEST_EVICT, 60 * S, 5 * S);
+	assert_in_range(asleep_until_it_returns(o), 55 * S, 57 * S);
+
+	world_again(o, 1, 1); /* the quiet time ends */
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 22 * S);
+	assert_state(o, STATE_QUIET);
+	assert_in_range(asleep_until_it_returns(o), 28 * S, 30 * S);
+
+	world_again(o, 1, 1); /* the machine is on mains power again */
+	o->p.worker[0].ac_only = true;
+	begin(o);
+	o->host.on_battery = true;
+	world_run(o, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	o->host.on_battery = false;
+	assert_in_range(asleep_until_it_returns(o), 10 * S, 22 * S);
+
+	world_again(o, 1, 1); /* a schedule ends: the world starts at 12:00 */
+	o->p.worker[0].schedule[0] = (struct policy_span){ 127, 12 * 60, 12 * 60 + 5 };
+	o->p.worker[0].schedules = 1;
+	world_begin(o);
+	world_until(o, 10 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_in_range(asleep_until_it_returns(o), 290 * S, 302 * S);
+}
+
+/* The size of its memory was never read. */
+GUARD_ROW("31, 32", memory_of_an_unknown_size_is_free_while_the_gpu_is_asleep)
+{
+	const struct guard_reservation room = {
+		.id = 1, .gpu = "GPU-0", .bytes = 6 * GIB, .until_ns = UINT64_MAX
+	};
+
+	for (unsigned promised = 0; promised < 2; promised++) {
+		world_again(o, 1, 1);
+		o->w[0].resident = false;
+		o->health[0] = SCENE_ASLEEP;
+		record(o, CONTENTION, 2);
+		world_begin(o);
+		if (promised)
+			assert_int_equal(guard_reserve_restore(o->g, &room), 0);
+		world_run(o, MINUTE);
+		assert_orders(o, !promised, RESUME);
+		if (promised)
+			assert_has(world_status(o, 0).why, "memory of its GPU is unknown");
+	}
+}
+
 GUARD_ROW("32", no_worker_returns_to_a_warm_gpu)
 {
 	begin(o);
@@ -365,6 +437,16 @@ GUARD_ROW("34", a_return_that_fails_waits_twice_as_long_each_time)
 	o->w[0].acts.wont_return = false;
 	world_run(o, 601 * S);
 	assert_state(o, STATE_ACTIVE);
+}
+
+GUARD_ROW("34", a_return_that_fails_waits_also_without_a_quiet_time)
+{
+	o->p.standard.quiet_ns = 0;
+	begin(o);
+	o->w[0].acts.wont_return = true;
+	ask_run(o, REQUEST_EVICT, 5 * S, 600 * S);
+	/* after 5, 10, 20, 40, 80, 160 and 320 s, each at the next check */
+	assert_in_range(o->w[0].verbs[ORDER_RESUME], 5, 8);
 }
 
 GUARD_ROW("30, 34", resume_now_does_not_wait_after_a_failure)

@@ -46,6 +46,26 @@ GUARD_ROW("41, 42", on_blind_evict_is_verified_when_the_gpu_is_readable)
 }
 
 /* The worker's memory is on GPU 0, and GPU 1 cannot be read. */
+/* The check before its return fails as it did before the GPU became blind. */
+GUARD_ROW("32, 42", a_stuck_worker_that_may_not_return_is_stuck_again_after_a_blind_gpu)
+{
+	o->p.worker[0].kind = WORKER_VLLM;
+	o->p.worker[0].resume = RESUME_NEVER;
+	o->w[0].acts.lies = UINT_MAX;
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 0, 20 * S);
+	ask_run(o, REQUEST_RELEASE, 0, 20 * S);
+	assert_state(o, STATE_STUCK);
+	o->errors[0] = 11;
+	world_run(o, 2 * S);
+	o->errors[0] = 0;
+	world_run(o, 10 * S);
+	assert_state(o, STATE_STUCK);
+	assert_decided(o, 1, STATE_STUCK, STATE_RECONCILE, "GPU readable");
+	assert_decided(o, 2, STATE_PRECHECK, STATE_STUCK, "resume_blocked");
+	assert_has(world_status(o, 0).why, "resume is \"never\"");
+}
+
 GUARD_ROW("41", a_worker_is_blind_on_each_gpu_that_its_selectors_name)
 {
 	static const struct {

@@ -16,6 +16,7 @@ static struct {
 	char last[8192];  /* the last record */
 	/* `learns`: an order collects restore data; `learnt`: this data waits to be stored */
 	bool learns, learnt;
+	bool occupied;  /* an earlier order of the worker still runs */
 	bool then_slow; /* the disk becomes slow when an eviction collects restore data */
 	/* the disk becomes full when an eviction of this level collects restore data */
 	unsigned then_full_at;
@@ -113,6 +114,8 @@ static struct guard_service g;
 
 int action_order(struct action *a, const struct guard_order *order)
 {
+	if (disk.occupied)
+		return -GW_E_STATE;
 	disk.orders++;
 	if (order->verb == ORDER_EVICT && disk.learns) {
 		disk.learnt = true;
@@ -297,6 +300,22 @@ TEST(a_record_that_did_not_fit_is_stored_later_and_then_orders_continue)
 	world_done(&o);
 }
 
+TEST(an_order_that_waits_for_an_earlier_one_takes_no_try_and_no_level)
+{
+	begin(4);
+	o.w[0].acts.fail_level = 0;
+	run_for(S);
+	disk.occupied = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(20 * S); /* half of this time it drains */
+	assert_int_equal(disk.orders, 0);
+	disk.occupied = false;
+	run_for(5 * S);
+	assert_int_equal(disk.highest, 2);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
 static loop_timer_fn *timer;
 
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
@@ -329,6 +348,56 @@ TEST(notes_of_an_order_are_in_the_journal_before_it_continues)
 	timer(&g, o.now);
 	assert_int_equal(disk.gone_on, 1);
 	assert_true(disk.kept_before);
+	world_done(&o);
+}
+
+/* As run_for(), with the timer that looks whether records were stored. */
+static void run_with_timer(uint64_t ns)
+{
+	for (uint64_t end = o.now + ns; o.now < end;) {
+		run_for(o.step_ns);
+		timer(&g, o.now);
+	}
+}
+
+TEST(a_disk_that_hangs_stops_orders_up_to_level_2_only_for_a_moment)
+{
+	begin(2);
+	o.w[0].acts.fail_level = 0;
+	assert_int_equal(guard_service_journal_open(&g), 0);
+	run_for(S);
+	disk.slow = disk.lags = true;
+	world_guest(&o, "now-game", 0, GIB, S, 60 * S);
+	run_with_timer(4 * S);
+	assert_int_equal(disk.orders, 0);
+	assert_int_equal(world_state(&o, 0), STATE_DRAIN);
+	run_with_timer(6 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_in(g.view.journal, "cannot be written");
+	/* later orders do not wait again, although each has a new record */
+	run_with_timer(80 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	world_done(&o);
+}
+
+TEST(a_disk_that_hangs_refuses_higher_levels_until_it_has_written)
+{
+	begin(4);
+	assert_int_equal(guard_service_journal_open(&g), 0);
+	run_for(S);
+	disk.slow = disk.lags = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_with_timer(60 * S);
+	assert_true(disk.refused > 0);
+	assert_int_equal(disk.highest, 2);
+	disk.slow = disk.lags = false;
+	run_with_timer(S);
+	assert_false(g.journal.failed);
+	assert_string_equal(g.view.journal, "ok");
+	run_with_timer(60 * S);
+	assert_int_equal(disk.highest, 4);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	world_done(&o);
 }
 

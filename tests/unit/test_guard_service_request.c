@@ -268,6 +268,10 @@ TEST(the_answer_reports_that_a_request_would_be_lost_at_a_restart)
 	g.journal.failed = true;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_in(message, "the journal cannot be written (the disk is full)");
+	g.journal.pending_ns = 1; /* it has not failed yet, but it takes too long */
+	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
+	assert_in(message, "the disk does not finish a write");
+	g.journal.pending_ns = 0;
 	g.journal.failed = false;
 	g.journal.unsaved = 1;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);

@@ -426,7 +426,7 @@ TEST(numbers_are_those_of_the_code)
 		assert_string_equal(documented, is);
 		rows++;
 	}
-	assert_int_equal(rows, 15);
+	assert_int_equal(rows, 16);
 	free(scene);
 	free(source);
 	free(text);

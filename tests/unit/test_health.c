@@ -200,6 +200,23 @@ TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
+TEST(a_gpu_that_sleeps_after_it_was_too_hot_is_cool_after_half_a_minute)
+{
+	read_margin(2, 4);
+	assert_true(t.s.thermal);
+	t.d.state = GW_DEVICE_STALLED; /* its temperature is unknown */
+	memset(t.why, GW_ABSENT_STALLED, sizeof(t.why));
+	read_times(60);
+	assert_true(t.s.thermal);
+	t.d.state = GW_DEVICE_ASLEEP;
+	memset(t.why, GW_ABSENT_ASLEEP, sizeof(t.why));
+	read_times(30);
+	assert_true(t.s.thermal && t.s.warm);
+	read_once();
+	assert_false(t.s.thermal || t.s.warm);
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
 TEST(noise_of_a_degree_makes_one_transition_each_way)
 {
 	struct random r;

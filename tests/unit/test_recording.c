@@ -318,6 +318,8 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		"ask\t1\t0\t0",
 		"for\t1",
 		"for\t1\troot",
+		"fetched\t1",
+		"fetched\t1\tone",
 		"reason\t1\tGPU-1\t99\t1\thot",
 		"reserve\t1\tmuch\t0\t0\t",
 		"release\t1",
@@ -331,7 +333,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
-	assert_int_equal(recording_read(t, "begin\t9\t0\tenforce"), -GW_E_NOSUPPORT);
+	assert_int_equal(recording_read(t, "begin\t10\t0\tenforce"), -GW_E_NOSUPPORT);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
@@ -489,7 +491,7 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_in(out.p, "begin\t8\t3\tenforce\n");
+	assert_in(out.p, "begin\t9\t3\tenforce\n");
 	assert_in(out.p, "policy\tkind\tvllm\n");
 	assert_in(out.p, "policy\tresume\trestore\n");
 	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
@@ -548,6 +550,11 @@ static void recorded_outcomes(struct world *o)
 	world_fetch(o);
 }
 
+static void record_fetch(const struct world *o, unsigned worker)
+{
+	recording_fetched(&out, worker, o->now);
+}
+
 static struct scene last; /* last scene in the recording */
 
 static void recorded_run(struct world *o, uint64_t span_ns)
@@ -566,6 +573,7 @@ static void recorded_run(struct world *o, uint64_t span_ns)
 static void record_a_world(struct world *o)
 {
 	world_init(o, 1, 2);
+	o->journal.fetched = record_fetch;
 	o->p.restore_on_stop = true;
 	/* another priority, because equal workers are taken in policy order */
 	o->p.worker[1].priority = 9;
@@ -677,6 +685,7 @@ static void record_a_swap(struct world *o)
 	uint64_t first, second;
 
 	world_init(o, 1, 2);
+	o->journal.fetched = record_fetch;
 	o->p.worker[1].priority = 9;
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	last.whole = false;
@@ -735,6 +744,7 @@ TEST(a_replay_over_a_configuration_change_gives_the_same_decisions)
 static void record_a_stop(struct world *o, bool fetched)
 {
 	world_init(o, 1, 1);
+	o->journal.fetched = record_fetch;
 	o->p.restore_on_stop = true;
 	last.whole = false;
 	recording_begin(&out, 0, o->p.mode);
@@ -754,23 +764,35 @@ static void record_a_stop(struct world *o, bool fetched)
 	assert_int_equal(out.err, 0);
 }
 
-/* Changes the recording to format version 7, which does not say which orders were under way. */
-static void make_older(void)
+/* Changes the recording to an older format version: before version 9 it does not say when orders
+ * were fetched, and before version 8 it does not say which orders were under way at the end. */
+static void make_older(char version)
 {
-	char *begin = strstr(out.p, "begin\t8"), *stop = strstr(out.p, "stop\t");
+	char *begin = strstr(out.p, "begin\t9"), *stop = strstr(out.p, "stop\t"), *line;
 
-	assert_true(begin && stop);
-	begin[6] = '7';
-	stop = strchr(stop + 5, '\t');
-	assert_memory_equal(stop, "\t1\n", 3);
-	memmove(stop, stop + 2, strlen(stop + 2) + 1);
+	assert_non_null(begin);
+	begin[6] = version;
+	if (version < '8') {
+		assert_non_null(stop);
+		stop = strchr(stop + 5, '\t');
+		assert_memory_equal(stop, "\t1\n", 3);
+		memmove(stop, stop + 2, strlen(stop + 2) + 1);
+	}
+	while ((line = strstr(out.p, "fetched\t"))) {
+		const char *next = strchr(line, '\n') + 1;
+
+		memmove(line, next, strlen(next) + 1);
+	}
 }
 
 TEST(a_replay_over_the_end_of_the_service_gives_the_same_decisions)
 {
 	static const struct {
-		bool fetched, older;
-	} cases[] = { { false, false }, { true, false }, { true, true } };
+		bool fetched;
+		char version;
+	} cases[] = {
+		{ false, '9' }, { true, '9' }, { false, '8' }, { true, '8' }, { true, '7' }
+	};
 	static struct world o;
 
 	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
@@ -779,8 +801,8 @@ TEST(a_replay_over_the_end_of_the_service_gives_the_same_decisions)
 
 		record_a_stop(&o, cases[i].fetched);
 		assert_int_equal(world_state(&o, 0) == STATE_EVICTED, cases[i].fetched);
-		if (cases[i].older)
-			make_older();
+		if (cases[i].version < '9')
+			make_older(cases[i].version);
 		assert_int_equal(recording_reader_new(&o.p, false, &t), 0);
 		for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
 			assert_int_equal(recording_read(t, line), 0);
@@ -789,6 +811,63 @@ TEST(a_replay_over_the_end_of_the_service_gives_the_same_decisions)
 		}
 		assert_int_equal(n, o.log.says);
 		assert_same_of(&o, 0, &o.p, again, n);
+		world_done(&o);
+		free(again);
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* Records an eviction. While a disk hangs, nobody fetches orders. */
+static void record_a_hanging_disk(struct world *o)
+{
+	world_init(o, 1, 1);
+	o->journal.fetched = record_fetch;
+	last.whole = false;
+	recording_begin(&out, 0, o->p.mode);
+	recording_worker(&out, 0, o->p.worker[0].name, NULL);
+	world_begin(o);
+	recorded_run(o, 20 * S);
+	recording_request(&out, 0, REQUEST_EVICT, 0, o->now);
+	assert_int_equal(
+		guard_request(o->g, 0, REQUEST_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
+	for (unsigned i = 0; i < 450; i++, o->now += o->step_ns) {
+		world_scene(o);
+		scene_write_change(&out, &o->s, &last);
+		guard_observe(o->g, &o->s);
+	}
+	assert_int_equal(world_state(o, 0), STATE_STUCK); /* budget_s is over */
+	recorded_run(o, 40 * S);
+	assert_int_equal(out.err, 0);
+}
+
+TEST(a_replay_knows_which_orders_were_carried_out)
+{
+	static struct world o;
+
+	for (char version = '8'; version <= '9'; version++) {
+		struct guard_decision *again = calloc(4096, sizeof(*again));
+		size_t n = 0;
+		bool tried = false;
+
+		record_a_hanging_disk(&o);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		if (version < '9')
+			make_older(version);
+		assert_int_equal(recording_reader_new(&o.p, false, &t), 0);
+		for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
+			assert_int_equal(recording_read(t, line), 0);
+			while (recording_next_decision(t, &again[n], &wall_ns)) {
+				tried = tried || !strcmp(again[n].rule, "try again");
+				assert_true(++n < 4096);
+			}
+		}
+		/* a guard of version 8 took the order for one without an answer */
+		assert_int_equal(tried, version == '8');
+		if (version == '9') {
+			assert_int_equal(n, o.log.says);
+			assert_same_of(&o, 0, &o.p, again, n);
+		}
 		world_done(&o);
 		free(again);
 		teardown(state);
