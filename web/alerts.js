@@ -75,14 +75,14 @@ function isHot(d) {
 const followHeat = edge(isHot, (d) => notify("hot", `hot ${keyOf(d)}`, `GPU ${d.index} is close to its temperature limit`,
 	f.sentences(d.temperature_gpu_celsius == null ? "heat reduces its clocks" : `its temperature is ${f.celsius(d.temperature_gpu_celsius)}`, "check its fans, the air flow and its load")));
 
-let open = null; // Ids of the windows that were open at the last call.
+let running = null; // Ids of the windows that had not ended at the last call. A window is "open", then "ending", then "ended".
 
 function followWindows() {
 	const list = [...model.windows.values()];
-	for (const w of open ? list : [])
-		if (w.state === "ended" && open.has(w.id) && w.validity !== "valid")
+	for (const w of running ? list : [])
+		if (w.state === "ended" && running.has(w.id) && w.validity !== "valid")
 			notify("window", `window ${w.id}`, `Energy window ${w.label || w.id}: ${f.words(w.validity || "no result")}`, f.sentences((w.codes || []).map((c) => codes[c] || f.words(c)).join("; ")));
-	open = new Set(list.filter((w) => w.state === "open").map((w) => w.id));
+	running = new Set(list.filter((w) => w.state !== "ended").map((w) => w.id));
 }
 
 function draw() {

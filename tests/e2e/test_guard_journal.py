@@ -226,8 +226,10 @@ def test_a11_killed_at_every_write_of_its_journal(tmp_path, when, every):
 def test_a11_a_record_is_on_the_disk_before_its_order_is_given(tmp_path):
     with mortal(tmp_path, "never", 1000) as (_, _, s):
         s.until("active")
+        before = s.course_of_writes()
         assert s.request("hold", state="evicted", ttl_s=0)
-        assert re.fullmatch("s*(w+s+)+", s.course_of_writes()), s.course_of_writes()
+        # the record of the next order may be written now, so the end does not matter
+        assert re.match("s*w+s", s.course_of_writes()[len(before):]), (before, s.course_of_writes())
         s.until("evicted")
         s.wait(lambda: re.fullmatch("s*(w+s+)+", s.course_of_writes()))
         assert s.course_of_writes().count("ws") >= 3, s.course_of_writes()

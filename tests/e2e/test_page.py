@@ -985,6 +985,7 @@ def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service
     assert re.match(r"Simulated: GPU 1 is lost: .*fell off the bus.* reset", page.js("window.notified")[0])
     start_window(page, "<i>hasty</i>")
     wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    wait(lambda: page.count("tr.gpu.down"), "a lost GPU, so that the window is not valid")
     page.js("document.querySelector('#windows tbody button').click()")
     wait(lambda: len(page.js("window.notified")) == 2, "one about the window")
     assert re.match(r"Simulated: Energy window <i>hasty</i>: (suspect|invalid|no result): ", page.js("window.notified")[1])
@@ -993,6 +994,26 @@ def test_notifications_are_shown_only_when_the_user_turned_them_on(page, service
     page.find("#alerts-go").click()
     wait(lambda: page.text("#alerts-state") == "Notifications are off.", "the end of the notifications")
     assert page.complaints() == [] and page.js("window.violations") == []
+
+
+def test_a_window_that_was_seen_ending_is_notified(page, service):
+    """A window waits for its last samples before it has ended; the page may read it at that moment."""
+    page.open(service().url).live()
+    page.alerts("window")
+    start_window(page, "slow")
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    page.driver.execute_async_script("""
+        const done = arguments[0];
+        import('/assets/data.js').then(({ emit, model }) => {
+            const [w] = model.windows.values();
+            for (const change of [{ state: "ending" }, { state: "ended", validity: "suspect", codes: [] }]) {
+                model.windows.set(String(w.id), { ...w, ...change });
+                emit("windows");
+            }
+            done();
+        });""")
+    wait(lambda: page.js("window.notified"), "a notification")
+    assert page.js("window.notified")[0].startswith("Simulated: Energy window slow: suspect")
 
 
 def test_a_gpu_that_becomes_too_hot_is_notified_once(page, service, scenario_file):
