@@ -89,7 +89,7 @@ export function lonely(u, i, past = null) {
 	return alone.length ? alone : null;
 }
 
-export const UNWATCHED_NOTE = "Dashed line: no client watched at that time, so the service read the GPUs only every 10 s. Nothing was measured in between.";
+export const UNWATCHED_NOTE = "Dashed line with dots: no client watched at that time, so the service read the GPUs only every 10 s. Nothing was measured in between.";
 
 // Joins the readings of an unwatched time in series i with a dashed line, and draws a dot per reading if there is space.
 export function drawUnwatched(u, i, past) {

@@ -42,9 +42,13 @@ const health = () => new Table("health", [
 		c.replaceChildren(el("span", { className: `badge ${tone}`, textContent: word }));
 		c.title = d.message || ailments(d).join("; ");
 	} },
-	{ name: "Temperature limit", num: true, title: "At this temperature the driver begins to reduce the clocks. It is the current temperature plus the margin that the driver reports; it can differ from the limits in the chart.", fill: (c, d) => {
-		const t = d.temperature_gpu_celsius;
-		figure(c, d, "temperature_margin_celsius", (v) => `${f.celsius(Math.abs(v))} ${v < 0 ? "above" : "below"}${t == null ? "" : ` ${f.celsius(t + v)}`}`);
+	{ name: "Temperature limit", num: true, title: "At this temperature the driver begins to reduce the clocks. It is the current temperature plus the margin that the driver reports, or else the maximum temperature of the GPU; it can differ from the limits in the chart.", fill: (c, d) => {
+		const t = d.temperature_gpu_celsius, max = d.temperature_gpu_max_celsius;
+		const words = (left) => `${f.celsius(Math.abs(left))} ${left < 0 ? "above" : "below"}${t == null ? "" : ` ${f.celsius(t + left)}`}`;
+		if (d.temperature_margin_celsius == null && t != null && max != null)
+			put(c, words(max - t));
+		else
+			figure(c, d, "temperature_margin_celsius", words);
 		c.classList.toggle("alarm", isHot(d));
 	} },
 	{ name: "Slowed by power", num: true, fill: (c, d) => figure(c, d, "limited_power_seconds", (v) => (v ? f.seconds(v) : "0 s")) },

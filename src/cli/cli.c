@@ -52,8 +52,9 @@ const struct option cli_common_options[] = {
 			    "demo"),
 	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
 		   "also read GPUs that are asleep; this wakes them"),
-	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
-		   "stop waiting for a driver call after TIME (default: 10s; serve: 2s)"),
+	OPTION_ROW(
+		DURATION, 0, "timeout", AT(timeout_ns), "TIME",
+		"stop waiting for a driver call after TIME (default: 10s; top and serve: 2s)"),
 	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys in DIR instead of /"),
 	OPTION_CHOICE_ROW(0, "color", AT(color), "WHEN", "auto, always or never", colors),
 	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
@@ -330,8 +331,7 @@ void cli_print_try(const struct cli *c)
 
 	if (!c->quiet && !c->simulate && !c->root && gw_snapshot_device_count(c->snap) == 0 &&
 	    (s->cause == GW_CAUSE_NONE || s->cause == GW_CAUSE_NO_GPU))
-		term_wrap("", 2, "To try it without a GPU: gpuward list --simulate",
-			  term_width());
+		term_wrap("", 2, "To try it on simulated GPUs, add --simulate.", term_width());
 }
 
 void cli_document_begin(struct cli_document *doc, bool pretty)

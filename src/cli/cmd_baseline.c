@@ -406,8 +406,8 @@ static int print_missing(const struct jobs *all)
 		if (j->kept)
 			continue;
 		bad = true;
-		cli_error("GPU %u has no %s baseline: %s", j->device->index,
-			  gw_baseline_kind_name(j->plan.kind), j->message);
+		cli_error("no %s baseline of GPU %u was stored: %s",
+			  gw_baseline_kind_name(j->plan.kind), j->device->index, j->message);
 	}
 	return !bad ? EXIT_OK : stop_signal() ? 128 + stop_signal() : EXIT_FAILED;
 }
@@ -448,7 +448,7 @@ static int print_no_gpu(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	cli_error("no GPU to measure%s%s", *s->message ? ": " : "", s->message);
+	cli_error("%s", *s->message ? s->message : "there is no GPU to measure");
 	if (!c->json)
 		cli_print_try(c);
 	return EXIT_NO_GPU;

@@ -63,9 +63,10 @@ static void check_companion(struct privilege_check *l, struct render_privilege *
 
 	if (!l->socket[0]) {
 		set_result(p, geteuid() == 0,
-			   "no companion is configured, so the guard has only the permissions "
-			   "of its own user%s",
-			   geteuid() == 0 ? ", which is root here" : "");
+			   geteuid() == 0
+				   ? "no companion is needed, because this user is root"
+				   : "no companion is configured, so the guard has only the "
+				     "permissions of its own user");
 		return;
 	}
 	l->companion = companion_reach(l->socket, until, p->message, sizeof(p->message)) == 0;

@@ -173,7 +173,7 @@ static void print_host(const struct cli *c)
 	else
 		buf_adds(&b, "CPU -");
 	if (gw_snapshot_host(c->snap, GW_H_CPU_COUNT, &v) == GW_HAVE)
-		buf_addf(&b, " of %.0f", v);
+		buf_addf(&b, " (%.0f CPUs)", v);
 	if (gw_snapshot_host(c->snap, GW_H_RAM_USED, &v) == GW_HAVE &&
 	    gw_snapshot_host(c->snap, GW_H_RAM_TOTAL, &total) == GW_HAVE) {
 		figure_bytes(memory[0], v);

@@ -44,8 +44,7 @@ static bool may_end(const struct top_model *m, const struct top_process *p, char
 			 (long long)p->pid);
 	else if (!p->start_ticks || peer_process_user(id, &uid) != 0)
 		snprintf(message, size,
-			 "pid %lld cannot be ended: it has already ended, is in a container, "
-			 "or is simulated",
+			 "pid %lld cannot be ended: it is gone, in a container, or simulated",
 			 (long long)p->pid);
 	else if (uid != (int64_t)getuid())
 		snprintf(message, size,

@@ -230,7 +230,7 @@ static void print_device(const struct measured_device *d, bool several)
 		row(title, "%s, %s", d->name, interval_text(a, &e->joules));
 	}
 	if (!isnan(e->power_mean))
-		device_row(several, "Power", "%.1f W mean, %.1f W s.d., %.0f to %.0f W",
+		device_row(several, "Power", "%.1f W mean, %.1f W s.d., %.1f to %.1f W",
 			   e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
 		device_row(several, "Meter", "%s", "none");

@@ -84,8 +84,8 @@ void session_cool_down(struct session *s, void (*clear)(void))
 		return;
 	if (clear)
 		clear();
-	cli_error("GPU %d was still at %.0f %s after a minute of cooling; later runs do not "
-		  "wait for a temperature below the present one",
+	cli_error("GPU %d was still at %.0f %s after a minute of cooling; later runs begin at "
+		  "this temperature or below",
 		  s->cool.late_gpu, s->cool.late_c, term_plain("°C"));
 }
 

@@ -94,7 +94,7 @@ void session_cool_down(struct session *s, void (*clear)(void));
 /* Prints why there is no GPU, what follows from this, and what to do. */
 void session_report_no_gpu(const struct session *s, const char *effect);
 
-/* Returns device i of the meter in the snapshot. */
+/* Returns the GPU of the snapshot that the meter has at position i. */
 const struct gw_device *session_device(const struct session *s, unsigned i);
 
 /* Returns the program name of a command: "train" for "/opt/bin/train". */

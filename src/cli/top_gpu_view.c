@@ -95,12 +95,13 @@ static void gauge_memory(struct gauge *o, const struct top_gpu *g)
 
 static void gauge_temperature(struct gauge *o, const struct top_gpu *g)
 {
-	double left = g->value[TOP_MARGIN];
+	const double margin = g->value[TOP_MARGIN];
+	const double left = isnan(margin) ? g->value[TOP_TEMPERATURE_LIMIT] - o->value : margin;
 
 	o->high = 100;
 	whole(o->text, o->value, "°C");
 	whole(o->short_text, o->value, "°C");
-	if (isnan(left) || isnan(o->value))
+	if (isnan(left + o->value))
 		return;
 	o->mark = o->value + left;
 	o->high = o->mark > 90 ? o->mark + 10 : 100;
@@ -218,7 +219,7 @@ static void held_text(const struct top_gpu *g, char *out, size_t size)
 		snprintf(out, size, "%s", g->held);
 	else
 		snprintf(out, size, "%s",
-			 g->absence[TOP_CLOCK_REASONS] == GW_HAVE ? "clocks free" : "");
+			 g->absence[TOP_CLOCK_REASONS] == GW_HAVE ? "no clock limit" : "");
 }
 
 /* Writes "15.4 kJ in 2m10". */

@@ -24,6 +24,7 @@
 	F(MEMORY_TOTAL, MEMORY_TOTAL, "memory") \
 	F(MEMORY_ACTIVITY, UTILIZATION_MEMORY, "memory activity") \
 	F(TEMPERATURE, TEMPERATURE_GPU, "temperature") \
+	F(TEMPERATURE_LIMIT, TEMPERATURE_GPU_MAX, "temperature limit") \
 	F(MARGIN, TEMPERATURE_MARGIN, "below temperature limit") \
 	F(MEMORY_TEMPERATURE, TEMPERATURE_MEMORY, "memory temperature") \
 	F(CLOCK_SM, CLOCK_SM, "SM clock") \

@@ -332,8 +332,8 @@ static void add_host(struct part *parts, unsigned *n, const struct top_host *h)
 		if (isnan(h->cpus))
 			snprintf(text, sizeof(text), "CPU %.0f %%", h->cpu_ratio * 100);
 		else
-			snprintf(text, sizeof(text), "CPU %.0f %% of %.0f", h->cpu_ratio * 100,
-				 h->cpus);
+			snprintf(text, sizeof(text), "CPU %.0f %% (%.0f CPUs)",
+				 h->cpu_ratio * 100, h->cpus);
 		add_part(parts, n, 3, CANVAS_PLAIN, text);
 	}
 	if (!isnan(h->ram_used) && !isnan(h->ram_total)) {

@@ -44,10 +44,10 @@ void action_notes(struct action *a, unsigned worker, char *out, size_t size);
 void action_set_notes(struct action *a, unsigned worker, const char *notes);
 
 /* If the service is killed while a worker unloads, the journal must say what to load again. So
- * an eviction first notes what it will unload. If the notes change, the order waits, and
- * notify_fd becomes readable. Then action_learnt() returns true and writes the order to *ret.
- * The caller writes the notes to the journal and calls action_go_on(). If why_not is NULL, the
- * order continues; otherwise it fails with why_not as its message. */
+ * the adapter first notes what it will unload. If the notes change, the order waits, and
+ * notify_fd becomes readable. The caller then calls action_learnt(), which returns true and
+ * writes the waiting order to *ret; writes the notes to the journal; and calls action_go_on().
+ * If why_not is NULL, the order continues; otherwise it fails with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 

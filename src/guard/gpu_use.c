@@ -116,12 +116,11 @@ void unattributed_use_update(struct unattributed_use *g, const struct unattribut
 	if (busy && memory)
 		snprintf(why, size,
 			 "The GPU is busy although no process is listed, and %.0f MiB of its "
-			 "memory "
-			 "belong to no listed process.",
+			 "memory belong to no listed process.",
 			 f->unattributed_bytes / 1048576);
 	else if (busy)
 		snprintf(why, size, "The GPU is busy although no process is listed.");
 	else if (memory)
-		snprintf(why, size, "%.0f MiB of its memory belong to no listed process.",
+		snprintf(why, size, "%.0f MiB of GPU memory belong to no listed process.",
 			 f->unattributed_bytes / 1048576);
 }

@@ -332,6 +332,7 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	struct worker_backoff *b = &w->backoff;
 	const bool early = w->intent.begun_ns < b->resident_ns;
 	unsigned recent = 1;
+	char cause[80];
 
 	if (!worker_has_contention(w) || b->storm)
 		return;
@@ -345,8 +346,12 @@ void guard_count_flap(struct guard *g, struct guard_worker *w)
 	    worker_quiet_ns(w) == worker_longest_wait_ns(w))
 		return;
 	b->quiet_factor *= 2;
-	guard_report(g, w, "flapping", "%u eviction%s in 15 min: the quiet time is now %llu s",
-		     recent, recent == 1 ? "" : "s",
+	if (recent < 3)
+		snprintf(cause, sizeof(cause), "evicted less than %llu s after its return",
+			 (unsigned long long)(w->knobs.resident_ns / NS_PER_S));
+	else
+		snprintf(cause, sizeof(cause), "%u evictions in 15 min", recent);
+	guard_report(g, w, "flapping", "%s: the quiet time is now %llu s", cause,
 		     (unsigned long long)(worker_quiet_ns(w) / NS_PER_S));
 }
 

@@ -67,8 +67,8 @@ void run_mean_add(struct run_mean *m, double value, double u_own, double u_all);
 double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
-/* Returns half the width of the 95 % interval for comparisons with runs that have the same
- * shared error. For two or more runs it is Student's t times the standard error; their own
+/* Returns half the width of the 95 % interval without the shared error, for a comparison of runs
+ * that all have this error. For two or more runs it is Student's t times the standard error; their own
  * uncertainty is not added, because the scatter of the runs contains it. For one run it is the
  * normal factor times the run's own uncertainty. */
 double run_mean_reach_own(const struct run_mean *m);

@@ -249,8 +249,8 @@ static void change_failed(const struct api *a, struct reply *r, int error)
 
 	if (error == -GW_E_STATE)
 		reply_problem(r, 409, "driver-busy",
-			      "End the process that hangs in the driver, or wait. Driver "
-			      "handles that were already closed are opened again.",
+			      "End the process that hangs in the driver, or wait. gpuward "
+			      "reopens the GPUs that it had already closed.",
 			      "a driver call has not returned and keeps the driver open%s%s",
 			      stale ? ": " : "", stale ? stale : "");
 	else

@@ -83,8 +83,8 @@ def test_kinds_are_kept_apart(env):
 def test_a_process_on_the_gpu_is_named_and_nothing_is_kept(env):
     done = gpuward("baseline", "--simulate", *SHORT, env=env)
     assert done.returncode == FAILED
-    assert "GPU 0 has no no-context baseline: the GPU was not idle: python train.py (pid" in done.stderr
-    assert "GPU 1 has no no-context baseline" in done.stderr
+    assert "no no-context baseline of GPU 0 was stored: the GPU was not idle: python train.py (pid" in done.stderr
+    assert "no no-context baseline of GPU 1 was stored" in done.stderr
     assert kept(env) == []
 
 
@@ -102,7 +102,7 @@ def test_json_of_a_busy_gpu_names_the_process(env):
 def test_a_context_idle_baseline_needs_a_process_of_ours_with_a_context(env, scenario):
     done = gpuward("baseline", IDLE, *SHORT, "--kind=context-idle", env=env)
     assert done.returncode == FAILED
-    assert "baseline: the process that should have a context on the GPU has none" in done.stderr
+    assert "was stored: the process that should have a context on the GPU has none" in done.stderr
     assert "--pid" in done.stderr
     own = scenario('[[gpu]]\nprofile = "h200"\n[[gpu.process]]\npid = "self"\nshare = 0\n')
     [b] = document("baseline", own, *SHORT, "--kind=context-idle", env=env)["baselines"]
@@ -185,7 +185,7 @@ def test_wrong_usage(env, args):
 def test_no_gpu_is_reported(env, bare):
     done = gpuward("baseline", *bare, env=env)
     assert done.returncode == NO_GPU
-    assert "no GPU to measure" in done.stderr
+    assert "no GPU was found" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "baseline", "doctor"])
@@ -193,7 +193,7 @@ def test_without_a_gpu_the_simulator_is_named_once(command):
     done = gpuward(command)
     if "o GPU was found" not in done.stdout + done.stderr:
         pytest.skip("this machine has a GPU")
-    assert (done.stdout + done.stderr).count("To try it without a GPU: gpuward list --simulate") == 1, done
+    assert (done.stdout + done.stderr).count("To try it on simulated GPUs, add --simulate.") == 1, done
     for option in ("--quiet", "--json", "--simulate=no-gpu"):
         quiet = gpuward(command, option)
         assert "To try it" not in quiet.stdout + quiet.stderr, quiet

@@ -471,6 +471,13 @@ def test_an_unknown_figure_shows_its_reason(page, service):
     assert page.js(f"document.querySelector('{cell}').title") == "this device does not have it"
 
 
+def test_the_health_panel_shows_the_limit_of_a_gpu_without_a_margin(page, service):
+    page.open(service(history="none", simulate="mixed").url).live()
+    page.js("document.querySelector('#health-all').click()")
+    cells = "[...document.querySelectorAll('#health tbody tr')].map(r => r.cells[2].textContent)"
+    wait(lambda: any(re.search(r"below 85.°C", c) for c in page.js(cells)), "the limit of the A100, which reports no margin")
+
+
 def test_a_lost_gpu_stays_on_the_page_and_is_marked(page, service):
     page.open(service("lost-gpu").url).live()
     wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the second GPU to be lost")

@@ -127,6 +127,14 @@ TEST(one_gpu_gets_large_graphs_and_all_of_its_figures)
 	assert_in(text, "job0");
 }
 
+TEST(without_a_margin_the_maximum_temperature_is_the_limit)
+{
+	fill(1);
+	model.gpu[0].value[TOP_MARGIN] = NAN;
+	model.gpu[0].value[TOP_TEMPERATURE_LIMIT] = 87;
+	assert_in(drawn(24, 80), "60/87 °C");
+}
+
 TEST(long_names_of_models_show_where_they_differ)
 {
 	fill(30);
@@ -469,7 +477,7 @@ TEST(an_energy_that_is_older_than_the_other_figures_says_so)
 	fill(1);
 	assert_null(strstr(drawn(24, 100), "old"));
 	model.gpu[0].energy_age_s = 7;
-	assert_in(drawn(24, 100), "12.3 kJ in 1m01s  clocks free  energy 7s old");
+	assert_in(drawn(24, 100), "12.3 kJ in 1m01s  no clock limit  energy 7s old");
 	ui.zoom = true;
 	assert_in(drawn(40, 100), "energy                  12.3 kJ in 1m01s, 7s ago");
 	assert_in(drawn(24, 80), " 12.3 kJ in 1m01s, 7s ago ");
