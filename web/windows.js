@@ -93,7 +93,7 @@ function windowTable(act) {
 		{ name: "Energy", num: true, fill: fillJoules },
 		{ name: "Validity", wrap: true, fill: fillValidity },
 		{ name: "", unseen: "Action", fill: (c, w) => fillActions(c, w, act) },
-	], (w) => String(w.id), "There is no window. Start one before the work that you want to measure.");
+	], (w) => String(w.id), "There is no window. If there is a GPU, start one before the work that you want to measure.");
 }
 
 export const TYPE = "Enter the content of its token file (token_file in gpuward.toml, or --token-file), or ask the administrator of the service.";
