@@ -557,6 +557,9 @@ void guard_advance(struct guard *g, uint64_t now_ns);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
 
+/* Returns the bytes on the GPU that the worker will still allocate because it returns. A worker
+ * that must leave before its return is complete may allocate them until it is evicted. */
+uint64_t guard_loading_bytes(const struct guard_worker *w, unsigned slot);
 void guard_update_reservations(struct guard *g);
 /* Returns the bytes on the GPU that are reserved for processes outside the worker and are not
  * allocated yet. Writes a clause about these bytes; "" if there are none. */

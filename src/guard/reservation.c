@@ -2,8 +2,9 @@
  *
  * A reservation marks workers that must leave, the lowest priority first, until the free memory
  * and the memory of the marked workers that may leave are enough for the reservation and the
- * headroom. The marks stay until the reservation ends. A reservation limits only the guard's workers: another
- * process may take the memory. */
+ * headroom. Free memory that a returning worker will still allocate does not count, unless that
+ * worker is marked. The marks stay until the reservation ends. A reservation limits only the
+ * guard's workers: another process may take the memory. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -25,6 +26,15 @@ static bool is_own(const struct guard *g, const struct guard_worker *w,
 		    scene_generations(&g->scene.process[i], r->pid) != SCENE_FAR)
 			return true;
 	return false;
+}
+
+uint64_t guard_loading_bytes(const struct guard_worker *w, unsigned slot)
+{
+	const uint64_t need = w->observed.need_on[slot], held = w->observed.held[slot];
+	const bool loads = worker_is_returning(w) && w->intent.stage != STAGE_OUT &&
+			   !worker_loads_lazily(w) && !w->dry;
+
+	return loads && need > held ? need - held : 0;
 }
 
 /* Returns the bytes that the owner has not allocated yet. */
@@ -95,7 +105,19 @@ static bool may_leave(const struct guard_worker *w)
 
 static bool movable(const struct guard_worker *w, unsigned slot)
 {
-	return w->observed.held[slot] && may_leave(w);
+	return (w->observed.held[slot] || guard_loading_bytes(w, slot)) && may_leave(w);
+}
+
+/* Returns the bytes that returning workers will still allocate on the GPU of r, without those of
+ * r's own worker. */
+static uint64_t loading_bytes(const struct guard *g, const struct reservation *r)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < g->workers; i++)
+		if (!is_own(g, &g->worker[i], r))
+			sum += guard_loading_bytes(&g->worker[i], (unsigned)r->gpu);
+	return sum;
 }
 
 bool guard_movable(const struct guard *g, unsigned worker)
@@ -117,12 +139,19 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes)
 /* Returns how much memory can become free for r (NULL: for a new reservation). */
 static uint64_t most_free(const struct guard *g, unsigned slot, const struct reservation *r)
 {
-	uint64_t sum = g->gpu[slot].free_bytes;
+	uint64_t sum = g->gpu[slot].free_bytes, loading = 0;
 
-	for (unsigned i = 0; i < g->workers; i++)
-		if (movable(&g->worker[i], slot) && !(r && is_own(g, &g->worker[i], r)))
-			sum += g->worker[i].observed.held[slot];
-	return sum;
+	for (unsigned i = 0; i < g->workers; i++) {
+		const struct guard_worker *w = &g->worker[i];
+
+		if (r && is_own(g, w, r))
+			continue;
+		if (movable(w, slot))
+			sum += w->observed.held[slot];
+		else
+			loading += guard_loading_bytes(w, slot);
+	}
+	return without(sum, loading);
 }
 
 static uint64_t headroom(const struct guard *g, unsigned slot)
@@ -141,17 +170,22 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	const uint64_t before = reserved_before(g, r);
 	const bool limited = guard_user_wait_ns(g, r->uid, g->now_ns) != 0;
 	uint64_t want = outstanding(g, r) + before, have = u->free_bytes;
+	uint64_t loading = loading_bytes(g, r);
 
 	r->most_bytes = without(most_free(g, slot, r), before);
 	u->promised += outstanding(g, r);
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
 		return; /* not enough memory can become free, so no worker leaves */
 	want += headroom(g, slot);
-	for (unsigned k = 0; k < g->workers; k++)
-		if (worker_is_leaving(&g->worker[k]) ||
-		    (g->worker[k].reasons.reservations && may_leave(&g->worker[k])))
-			have += g->worker[k].observed.held[slot];
-	for (unsigned k = 0; k < g->workers && have < want && !limited; k++) {
+	for (unsigned k = 0; k < g->workers; k++) {
+		const struct guard_worker *w = &g->worker[k];
+
+		if (!worker_is_leaving(w) && !(w->reasons.reservations && may_leave(w)))
+			continue;
+		have += w->observed.held[slot];
+		loading -= is_own(g, w, r) ? 0 : guard_loading_bytes(w, slot);
+	}
+	for (unsigned k = 0; k < g->workers && have < want + loading && !limited; k++) {
 		struct guard_worker *w = &g->worker[g->order[k]];
 
 		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations ||
@@ -160,6 +194,7 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 		w->reasons.reservations |= BIT(i);
 		rate_take(&g->rate, r->uid, g->now_ns);
 		have += w->observed.held[slot];
+		loading -= guard_loading_bytes(w, slot);
 	}
 }
 
@@ -213,7 +248,8 @@ static bool must_leave(const struct guard *g, const struct reservation *r)
 {
 	const struct guard_gpu *u = &g->gpu[r->gpu];
 
-	return u->free_bytes < outstanding(g, r) + u->promised + headroom(g, (unsigned)r->gpu);
+	return u->free_bytes < outstanding(g, r) + u->promised + loading_bytes(g, r) +
+				       headroom(g, (unsigned)r->gpu);
 }
 
 /* Returns the reservation with this id; NULL: there is none. With id 0, returns the first
@@ -281,7 +317,8 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 
 	const struct guard_gpu *u = &g->gpu[r->gpu];
 	const uint64_t before = reserved_before(g, r), want = outstanding(g, r),
-		       have = u->now ? without(u->now->free_bytes, before) : 0;
+		       have = u->now ? without(u->now->free_bytes, before + loading_bytes(g, r))
+				     : 0;
 	unsigned long long mib = want / MIB;
 	char reserved[60] = "";
 

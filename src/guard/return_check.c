@@ -62,10 +62,9 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 
 	for (unsigned i = 0; g->stopping && i < g->workers; i++) {
 		const struct guard_worker *o = &g->worker[i];
-		const uint64_t need = o->observed.need_on[gpu], held = o->observed.held[gpu];
 
-		if (o != w && worker_is_coming_back(o) && !o->dry && need > held)
-			sum += need - held;
+		if (o != w)
+			sum += guard_loading_bytes(o, gpu);
 	}
 	return sum;
 }

@@ -387,6 +387,47 @@ GUARD_TEST(a_reservation_moves_the_next_worker_if_a_marked_one_does_not_leave)
 	}
 }
 
+/* The memory that a returning worker has not allocated yet is not free. */
+GUARD_TEST(a_reservation_waits_until_a_returning_worker_has_left_again)
+{
+	uint64_t id;
+	char message[200];
+
+	for (unsigned answers = 0; answers < 2; answers++) {
+		begin(o); /* 12 GiB are free without the worker, which needs 8 */
+		ask_run(o, REQUEST_EVICT, 0, 5 * S);
+		assert_state(o, STATE_EVICTED);
+		o->w[0].acts.silent = !answers;
+		o->w[0].acts.returns_empty = true;
+		ask_run(o, REQUEST_RESUME_NOW, 0, S);
+		assert_state(o, answers ? STATE_VERIFY_UP : STATE_RESUME);
+		assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, 0, o->now, &id), 0);
+		assert_int_equal(reserved(o, id, message), 0);
+		assert_has(message, "needs 12288 MiB, 4096 MiB are free on GPU-0");
+		o->w[0].acts.silent = false;
+		world_run(o, 10 * MINUTE);
+		assert_int_equal(reserved(o, id, message), 1);
+		assert_state(o, STATE_EVICTED);
+	}
+}
+
+/* A worker that nobody may move keeps the memory that it will allocate. */
+GUARD_TEST(memory_of_a_returning_worker_that_is_held_active_cannot_be_reserved)
+{
+	uint64_t id;
+	char message[200];
+
+	begin(o);
+	ask_run(o, REQUEST_EVICT, 0, 5 * S);
+	o->w[0].acts.returns_empty = true;
+	assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+	world_run(o, S);
+	assert_state(o, STATE_VERIFY_UP);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, 0, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), -GW_E_SIZE);
+	assert_has(message, "only 4096 MiB can become free");
+}
+
 /* The memory without the headroom is enough, and no further worker can leave. */
 GUARD_TEST(a_reservation_does_not_wait_for_a_worker_that_is_held_active)
 {
