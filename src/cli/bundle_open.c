@@ -113,9 +113,7 @@ static int make_run(const struct rebuild *p, const struct rebuilt_window *first,
 	r->begin_ns = first->d.energy.begin_ns;
 	r->seconds = first->d.energy.seconds;
 	r->exit_status = -1;
-	r->work.iterations = r->work.tokens = r->work.latency_s = r->work.latency_p50_s =
-		r->work.latency_p95_s = NAN;
-	r->work.iteration_joules = r->work.token_joules = unknown;
+	r->figures = run_figures_unknown;
 	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 	run_result_sum(r);
 	return 0;

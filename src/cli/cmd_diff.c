@@ -158,7 +158,7 @@ static void note_sums(const struct comparison_row *row, const char *name,
 static bool has_baseline(const struct comparison_row *row)
 {
 	for (size_t i = 0; row && i < row->nruns; i++)
-		if (!isnan(row->runs[i].run->sum.energy_net_j.best))
+		if (!isnan(row->runs[i].run->figures.energy_net_j.best))
 			return true;
 	return false;
 }

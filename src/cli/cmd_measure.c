@@ -189,8 +189,8 @@ static void warn_counts(const struct measurement *m, const struct progress_marks
 		r->part ? progress_marks_find(k, r->part, &n) : NULL;
 
 	warn_count("iterations", m->o->session.iterations, w ? w->iterations : k->iterations,
-		   r->work.iterations);
-	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->work.tokens);
+		   r->figures.iterations);
+	warn_count("tokens", m->o->tokens, w ? w->tokens : k->tokens, r->figures.tokens);
 }
 
 /* Warns if the iteration numbers are not consecutive, because a line may then stand for several
@@ -199,7 +199,7 @@ static void warn_numbers(struct measurement *m, const struct progress_marks *k,
 			 const struct measured_run *r)
 {
 	if (!k->odd_after || m->numbers_reported || !isnan(m->o->session.iterations) ||
-	    (r->work.count.source && r->work.count.iterations))
+	    (r->count.source && r->count.iterations))
 		return;
 	m->numbers_reported = true;
 	cli_error("the command marked 'iteration %llu' and then 'iteration %llu': each line "
@@ -399,8 +399,8 @@ static void fill_result(struct measurement *m, char *command, size_t size)
 	r->tag_count = m->o->tag.count;
 	r->model_size_bytes = m->plan.model_bytes;
 	r->cost = m->plan.cost;
-	r->iterations = r->run[0].work.iterations;
-	r->tokens = r->run[0].work.tokens;
+	r->iterations = r->run[0].figures.iterations;
+	r->tokens = r->run[0].figures.tokens;
 	r->room = clean_room_record(m->s.room);
 	r->command_name = session_command_name(m->c->argv[0]);
 	if (m->o->session.keep_command) {

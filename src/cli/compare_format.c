@@ -294,7 +294,7 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	double least = INFINITY, most = 0;
 
 	for (size_t i = 0; i < row->nruns; i++) {
-		double v = row->runs[i].run->work.iterations;
+		double v = row->runs[i].run->figures.iterations;
 
 		if (!result_run_usable(row->runs[i].run) || isnan(v))
 			continue;

@@ -260,8 +260,8 @@ static const char *energy_unit(const struct comparison *c)
 static void add_runs(struct buf *out, const struct comparison_row *row)
 {
 	const struct comparison_run *first = first_usable(row);
-	double iterations = first ? first->run->work.iterations : NAN;
-	double tokens = first ? first->run->work.tokens : NAN;
+	double iterations = first ? first->run->figures.iterations : NAN;
+	double tokens = first ? first->run->figures.tokens : NAN;
 
 	buf_addf(out, "%zu run%s", row->used, row->used == 1 ? "" : "s");
 	if (iterations > 0)
@@ -349,8 +349,8 @@ static void add_net(struct buf *out, const struct compare_view *v,
 	buf_adds(out, ", of which ");
 	add_value(out, v, row, METRIC_NET);
 	buf_adds(out, " above the baseline");
-	if (first->run->sum.baseline_kind)
-		buf_addf(out, " (%s)", first->run->sum.baseline_kind);
+	if (first->run->figures.baseline_kind)
+		buf_addf(out, " (%s)", first->run->figures.baseline_kind);
 }
 
 static void add_reference(struct buf *out, const struct compare_view *v)

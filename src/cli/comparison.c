@@ -75,21 +75,21 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 
 static double iterations_of(const struct comparison_run *r)
 {
-	return r->run->work.iterations > 0 ? r->run->work.iterations : NAN;
+	return r->run->figures.iterations > 0 ? r->run->figures.iterations : NAN;
 }
 
 static double time_of(const struct comparison_run *r, bool per_iteration)
 {
 	if (!per_iteration)
 		return r->run->seconds;
-	return isnan(r->run->work.latency_s) ? r->run->seconds / iterations_of(r)
-					     : r->run->work.latency_s;
+	return isnan(r->run->figures.latency_s) ? r->run->seconds / iterations_of(r)
+						: r->run->figures.latency_s;
 }
 
 static double power_of(const struct result_run *run)
 {
-	return isnan(run->sum.power_mean_w) ? run->sum.energy_j.best / run->seconds
-					    : run->sum.power_mean_w;
+	return isnan(run->figures.power_mean_w) ? run->figures.energy_j.best / run->seconds
+						: run->figures.power_mean_w;
 }
 
 /* Returns the energy per iteration or token: the value in the result, or else the energy of the
@@ -106,8 +106,9 @@ static double net_count(const struct comparison_run *r, bool per_iteration)
 	const struct result_run *run = r->run;
 	double count = per_iteration ? iterations_of(r) : 1;
 
-	return isnan(count) ? run->sum.energy_j.best / run->work.energy_per_iteration_j.best
-			    : count;
+	return isnan(count)
+		       ? run->figures.energy_j.best / run->figures.energy_per_iteration_j.best
+		       : count;
 }
 
 double comparison_value(const struct comparison *c, const struct comparison_run *r,
@@ -119,13 +120,13 @@ double comparison_value(const struct comparison *c, const struct comparison_run 
 	case METRIC_TIME: return time_of(r, c->per_iteration);
 	case METRIC_POWER: return power_of(run);
 	case METRIC_ENERGY:
-		return c->per_iteration ? per_unit(&run->work.energy_per_iteration_j,
-						   run->sum.energy_j.best, iterations_of(r))
-					: run->sum.energy_j.best;
-	case METRIC_NET: return run->sum.energy_net_j.best / net_count(r, c->per_iteration);
+		return c->per_iteration ? per_unit(&run->figures.energy_per_iteration_j,
+						   run->figures.energy_j.best, iterations_of(r))
+					: run->figures.energy_j.best;
+	case METRIC_NET: return run->figures.energy_net_j.best / net_count(r, c->per_iteration);
 	case METRIC_TOKEN:
-		return per_unit(&run->work.energy_per_token_j, run->sum.energy_j.best,
-				r->run->work.tokens);
+		return per_unit(&run->figures.energy_per_token_j, run->figures.energy_j.best,
+				r->run->figures.tokens);
 	default: return r->file->model_size_bytes;
 	}
 }
@@ -151,16 +152,16 @@ static bool is_measured_power(enum comparison_metric m)
 static void add_run(struct run_mean *mean, const struct comparison *c,
 		    const struct comparison_run *r, enum comparison_metric m, double v)
 {
-	const struct gw_interval *net = &r->run->sum.energy_net_j;
-	double own = relative_u(&r->run->sum.energy_relative_j) * fabs(v);
-	double all = relative_u(&r->run->sum.energy_j) * fabs(v);
+	const struct gw_interval *net = &r->run->figures.energy_net_j;
+	double own = relative_u(&r->run->figures.energy_relative_j) * fabs(v);
+	double all = relative_u(&r->run->figures.energy_j) * fabs(v);
 
 	/* Net energy may be close to 0, so its uncertainty is computed in joules and not as a
 	 * ratio. */
 	if (m == METRIC_NET) {
 		double count = net_count(r, c->per_iteration);
 
-		own = interval_u(&r->run->sum.energy_relative_j) / count;
+		own = interval_u(&r->run->figures.energy_relative_j) / count;
 		all = interval_u(net) / count;
 		/* It is unknown which part of the uncertainty differs from run to run. Assume
 		 * that the whole uncertainty is equal in all runs. */
@@ -170,10 +171,11 @@ static void add_run(struct run_mean *mean, const struct comparison *c,
 	/* The energy per iteration or token can have a wider interval than the energy of the
 	 * run, because the uncertainty of the count widens it. */
 	if (m == METRIC_ENERGY)
-		all = larger_known(all,
-				   relative_u(&r->run->work.energy_per_iteration_j) * fabs(v));
+		all = larger_known(all, relative_u(&r->run->figures.energy_per_iteration_j) *
+						fabs(v));
 	if (m == METRIC_TOKEN)
-		all = larger_known(all, relative_u(&r->run->work.energy_per_token_j) * fabs(v));
+		all = larger_known(all,
+				   relative_u(&r->run->figures.energy_per_token_j) * fabs(v));
 	if (!is_measured_power(m))
 		own = all = NAN;
 	run_mean_add(mean, v, own, all);
@@ -496,9 +498,9 @@ static double load_sd(const struct comparison_row *row)
 	for (size_t i = 0; i < row->nruns; i++) {
 		const struct result_run *run = row->runs[i].run;
 
-		if (!result_run_usable(run) || isnan(run->sum.power_sd_w))
+		if (!result_run_usable(run) || isnan(run->figures.power_sd_w))
 			continue;
-		sum += run->sum.power_sd_w * run->sum.power_sd_w;
+		sum += run->figures.power_sd_w * run->figures.power_sd_w;
 		n++;
 	}
 	return n ? sqrt(sum / (double)n) : NAN;
@@ -513,7 +515,7 @@ static void find_iterations(struct comparison *c)
 	for (size_t i = 0; i < c->nrows; i++)
 		for (size_t k = 0; k < c->rows[i].nruns; k++) {
 			const struct result_run *run = c->rows[i].runs[k].run;
-			bool has = run->work.iterations > 0 || run->work.latency_s > 0;
+			bool has = run->figures.iterations > 0 || run->figures.latency_s > 0;
 
 			used += result_run_usable(run);
 			unknown += result_run_usable(run) && !has;

@@ -515,11 +515,11 @@ static struct diff_value spoilt_value(const struct result_run *run, enum compari
 				      bool each)
 {
 	const struct gw_interval energy =
-		each ? run->work.energy_per_iteration_j : run->sum.energy_j;
+		each ? run->figures.energy_per_iteration_j : run->figures.energy_j;
 
 	switch (m) {
-	case METRIC_TIME: return number_of(each ? run->work.latency_s : run->seconds);
-	case METRIC_POWER: return number_of(run->sum.power_mean_w);
+	case METRIC_TIME: return number_of(each ? run->figures.latency_s : run->seconds);
+	case METRIC_POWER: return number_of(run->figures.power_mean_w);
 	case METRIC_ENERGY:
 		return (struct diff_value){ NULL, energy.best, energy.low, energy.high };
 	default: return nothing;

@@ -392,21 +392,21 @@ static void run_figures(struct buf *out, const struct result_run *run,
 		const char *unit; /* NULL: the field is an interval in joules. */
 	} rows[] = {
 		{ "Time", R(seconds), "s" },
-		{ "Latency", R(work.latency_s), "s" },
-		{ "Latency, median (p50)", R(work.latency_p50_s), "s" },
-		{ "Latency, 95th percentile (p95)", R(work.latency_p95_s), "s" },
-		{ "Power, mean", R(sum.power_mean_w), "W" },
-		{ "Power, s.d. over time", R(sum.power_sd_w), "W" },
-		{ "Energy", R(sum.energy_j), NULL },
-		{ "Energy per iteration", R(work.energy_per_iteration_j), NULL },
-		{ "Energy per token", R(work.energy_per_token_j), NULL },
-		{ "Energy above the baseline", R(sum.energy_net_j), NULL },
+		{ "Latency", R(figures.latency_s), "s" },
+		{ "Latency, median (p50)", R(figures.latency_p50_s), "s" },
+		{ "Latency, 95th percentile (p95)", R(figures.latency_p95_s), "s" },
+		{ "Power, mean", R(figures.power_mean_w), "W" },
+		{ "Power, s.d. over time", R(figures.power_sd_w), "W" },
+		{ "Energy", R(figures.energy_j), NULL },
+		{ "Energy per iteration", R(figures.energy_per_iteration_j), NULL },
+		{ "Energy per token", R(figures.energy_per_token_j), NULL },
+		{ "Energy above the baseline", R(figures.energy_net_j), NULL },
 		{ "CPU and memory", R(host_j), "J" },
 	};
 
 	char text[ENERGY_COST_TEXT];
 
-	energy_cost_text(cost, run->sum.energy_j.best, text);
+	energy_cost_text(cost, run->figures.energy_j.best, text);
 	buf_adds(out, "<table class=\"facts\"><tbody>\n");
 	if (run->ndevices > 1)
 		buf_addf(out,
@@ -418,7 +418,7 @@ static void run_figures(struct buf *out, const struct result_run *run,
 		double v = rows[i].unit ? *(const double *)at
 					: ((const struct gw_interval *)at)->best;
 
-		if (rows[i].at == R(host_j) && run->sum.energy_adjusted_was_floored)
+		if (rows[i].at == R(host_j) && run->figures.energy_adjusted_was_floored)
 			buf_adds(out, "<tr><th scope=\"row\">Adjusted energy</th><td>0 J: the "
 				      "energy is below the baseline</td></tr>\n");
 		if (isnan(v))
@@ -429,7 +429,7 @@ static void run_figures(struct buf *out, const struct result_run *run,
 		else
 			add_band(out, at, "J");
 		buf_adds(out, "</td></tr>\n");
-		if (rows[i].at == R(sum.energy_j) && *text) {
+		if (rows[i].at == R(figures.energy_j) && *text) {
 			buf_adds(out, "<tr><th scope=\"row\">Cost</th><td>");
 			markup_text(out, text);
 			buf_adds(out, "</td></tr>\n");

@@ -203,6 +203,16 @@ static void reader_fill(struct reader *rd, const struct json_doc *o, const struc
 	}
 }
 
+/* The type of the JSON value for each kind of field in energy.def and run_figure.def. */
+#define TYPE_INDEX    NUMBER
+#define TYPE_TIME     NUMBER
+#define TYPE_FLAG     TRUTH
+#define TYPE_COUNT    NUMBER
+#define TYPE_CODES    NOTHING
+#define TYPE_NUMBER   NUMBER
+#define TYPE_INTERVAL BAND
+#define TYPE_TEXT     TEXT
+
 #define R(member) offsetof(struct result_file, member)
 static const struct field result_fields[] = {
 	{ "label", TEXT, R(label) },
@@ -218,29 +228,12 @@ static const struct field result_fields[] = {
 
 #define N(member) offsetof(struct result_run, member)
 static const struct field run_fields[] = {
-	{ "trial", NUMBER, N(trial) },
-	{ "seconds", NUMBER, N(seconds) },
-
-	{ "validity", TEXT, N(validity) },
-	{ "part", TEXT, N(part) },
-	{ "baseline_kind", TEXT, N(sum.baseline_kind) },
-	{ "energy_joules", BAND, N(sum.energy_j) },
-	{ "energy_relative_joules", BAND, N(sum.energy_relative_j) },
-	{ "energy_net_joules", BAND, N(sum.energy_net_j) },
-
-	{ "energy_adjusted_was_floored", TRUTH, N(sum.energy_adjusted_was_floored) },
-	{ "power_mean_watts", NUMBER, N(sum.power_mean_w) },
-	{ "power_sd_watts", NUMBER, N(sum.power_sd_w) },
-	{ "iterations", NUMBER, N(work.iterations) },
-	{ "tokens", NUMBER, N(work.tokens) },
-	{ "latency_seconds", NUMBER, N(work.latency_s) },
-	{ "latency_p50_seconds", NUMBER, N(work.latency_p50_s) },
-	{ "latency_p95_seconds", NUMBER, N(work.latency_p95_s) },
-	{ "energy_per_iteration_joules", BAND, N(work.energy_per_iteration_j) },
-	{ "energy_per_token_joules", BAND, N(work.energy_per_token_j) },
-	{ "host.joules", NUMBER, N(host_j) },
-
-	{ NULL, 0, 0 },
+	{ "trial", NUMBER, N(trial) },        { "seconds", NUMBER, N(seconds) },
+	{ "validity", TEXT, N(validity) },    { "part", TEXT, N(part) },
+#define RUN_FIGURE(kind, member, key, help)      { key, TYPE_##kind, N(figures.member) },
+#define RUN_ENERGY_PER(items, member, key, help) { key, BAND, N(figures.member) },
+#include "serve/run_figure.def"
+	{ "host.joules", NUMBER, N(host_j) }, { NULL, 0, 0 },
 };
 
 #define C(member) offsetof(struct result_code, member)
@@ -281,14 +274,6 @@ static const struct field device_fields[] = {
 	{ NULL, 0, 0 },
 };
 
-/* The type of the JSON value for each kind of field in energy.def. */
-#define TYPE_INDEX    NUMBER
-#define TYPE_TIME     NUMBER
-#define TYPE_FLAG     TRUTH
-#define TYPE_COUNT    NUMBER
-#define TYPE_CODES    NOTHING
-#define TYPE_NUMBER   NUMBER
-#define TYPE_INTERVAL BAND
 static const struct field energy_fields[] = {
 #define GW_FIELD(kind, member, key, help, diff)         { key, TYPE_##kind, D(energy.member) },
 #define GW_WORD(list, member, key, missing, help, diff) { key, TEXT, D(energy.member) },
@@ -559,10 +544,10 @@ static void read_run(struct reader *rd, const struct json_doc *o, void *target)
 {
 	struct result_run *run = target;
 
-	if (isnan(run->work.iterations))
-		run->work.iterations = rd->r->iterations;
-	if (isnan(run->work.tokens))
-		run->work.tokens = rd->r->tokens;
+	if (isnan(run->figures.iterations))
+		run->figures.iterations = rd->r->iterations;
+	if (isnan(run->figures.tokens))
+		run->figures.tokens = rd->r->tokens;
 	run->codes =
 		read_all(rd, o, "codes", sizeof(*run->codes), code_fields, NULL, &run->ncodes);
 	run->windows = read_all(rd, o, "windows", sizeof(*run->windows), window_fields,

@@ -5,6 +5,8 @@
 #ifndef GW_CLI_RESULT_FILE_H
 #define GW_CLI_RESULT_FILE_H
 
+#include "serve/render_result.h"
+
 #include <gpuward.h>
 
 #include <stdbool.h>
@@ -93,24 +95,6 @@ struct result_window {
 	double energy_best_j;
 };
 
-/* Energy and power of a run, summed over its devices. */
-struct result_sum {
-	struct gw_interval energy_j, energy_relative_j, energy_net_j;
-
-	bool energy_adjusted_was_floored;
-	const char *baseline_kind;
-	double power_mean_w, power_sd_w;
-};
-
-/* The work of a run, and the time and energy per unit of work. */
-struct result_work {
-	/* Iterations and tokens of this run. If the run does not state them, those of the
-	 * result. */
-	double iterations, tokens;
-	double latency_s, latency_p50_s, latency_p95_s;
-	struct gw_interval energy_per_iteration_j, energy_per_token_j;
-};
-
 struct result_run {
 	double trial, seconds;
 	const char *validity;
@@ -120,8 +104,8 @@ struct result_run {
 	/* Start of the part, in seconds on the clock of the windows. 0 if the run describes the
 	 * whole command. */
 	double zero_s;
-	struct result_sum sum;
-	struct result_work work;
+	/* Iterations and tokens are those of the result if the run does not state them. */
+	struct run_figures figures;
 	double host_j;
 
 	const struct result_code *codes;

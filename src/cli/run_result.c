@@ -330,21 +330,23 @@ static struct gw_interval per_item(const struct gw_interval *v, double n, double
 
 void run_result_sum(struct measured_run *r)
 {
-	r->sum.joules = sum_devices(r, true, offsetof(struct measured_device, energy.joules));
-	r->sum.relative_joules =
+	struct run_figures *f = &r->figures;
+
+	f->energy_j = sum_devices(r, true, offsetof(struct measured_device, energy.joules));
+	f->energy_relative_j =
 		sum_devices(r, false, offsetof(struct measured_device, energy.relative));
-	r->sum.net_joules =
+	f->energy_net_j =
 		sum_devices(r, true, offsetof(struct measured_device, baseline.net_joules));
-	r->sum.adjusted_joules = r->sum.power_mean_w = r->devices ? 0 : NAN;
-	r->sum.power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
+	f->energy_adjusted_j = f->power_mean_w = r->devices ? 0 : NAN;
+	f->energy_adjusted_was_floored = false;
+	f->power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
 	for (unsigned i = 0; i < r->devices; i++) {
 		const struct measured_device *d = &r->device[i];
 
-		r->sum.adjusted_joules += d->baseline.adjusted_joules;
-		r->sum.floored = r->sum.floored || d->baseline.floored;
-		r->sum.power_mean_w += d->energy.power_mean;
-		r->sum.baseline_kind =
-			d->baseline.kind ? d->baseline.kind : r->sum.baseline_kind;
+		f->energy_adjusted_j += d->baseline.adjusted_joules;
+		f->energy_adjusted_was_floored |= d->baseline.floored;
+		f->power_mean_w += d->energy.power_mean;
+		f->baseline_kind = d->baseline.kind ? d->baseline.kind : f->baseline_kind;
 		r->validity =
 			d->energy.validity > r->validity ? d->energy.validity : r->validity;
 	}
@@ -362,18 +364,31 @@ static double count_of(double given, uint64_t whole, bool in_part, uint64_t part
 static void take_counts(const struct run_result_from *from, const struct progress_marks *m,
 			const struct progress_marks_window *part, struct measured_run *r)
 {
-	r->work.iterations = count_of(from->iterations, m->iterations, part != NULL,
-				      part ? part->iterations : 0);
-	r->work.tokens =
-		count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
+	struct run_figures *f = &r->figures;
+
+	f->iterations = count_of(from->iterations, m->iterations, part != NULL,
+				 part ? part->iterations : 0);
+	f->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
 	/* If a counter was requested, use only its count, even if the count is unknown. */
 	if (from->count.source)
-		*(from->count.iterations ? &r->work.iterations : &r->work.tokens) =
-			from->count.number;
-	r->work.count = from->count;
-	r->work.latency_s = r->seconds / r->work.iterations;
-	r->work.latency_p50_s = progress_marks_latency(m, part, 0.50);
-	r->work.latency_p95_s = progress_marks_latency(m, part, 0.95);
+		*(from->count.iterations ? &f->iterations : &f->tokens) = from->count.number;
+	r->count = from->count;
+	f->latency_s = r->seconds / f->iterations;
+	f->latency_p50_s = progress_marks_latency(m, part, 0.50);
+	f->latency_p95_s = progress_marks_latency(m, part, 0.95);
+}
+
+/* Computes the energies per item of run_figure.def. The edge of the count belongs to the item that
+ * the counter counts. */
+static void set_energy_per_item(struct measured_run *r)
+{
+	struct run_figures *f = &r->figures;
+	const double *counted = r->count.iterations ? &f->iterations : &f->tokens;
+
+#define RUN_FIGURE(kind, member, key, help)
+#define RUN_ENERGY_PER(items, member, key, help) \
+	f->member = per_item(&f->energy_j, f->items, counted == &f->items ? r->count.edge : 0);
+#include "serve/run_figure.def"
 }
 
 /* Copies the marked parts into the result.  If `measured` is false, their energies are
@@ -419,6 +434,7 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 				  .seconds = run->seconds,
 				  .exit_status = run->exit_status,
 				  .exit_signal = run->exit_signal,
+				  .figures = run_figures_unknown,
 				  .host = *host };
 	const struct progress_marks_window *part =
 		from->part ? progress_marks_find(&run->marks, from->part, &r.parts) : NULL;
@@ -442,10 +458,7 @@ int run_result_make(const struct run_result_from *from, struct runner_run *run, 
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
 		err = take_windows(&run->marks, !from->remote, &r);
-	r.work.iteration_joules = per_item(&r.sum.joules, r.work.iterations,
-					   r.work.count.iterations ? r.work.count.edge : 0);
-	r.work.token_joules = per_item(&r.sum.joules, r.work.tokens,
-				       r.work.count.iterations ? 0 : r.work.count.edge);
+	set_energy_per_item(&r);
 	if (err)
 		run_result_done(&r);
 	else
@@ -479,14 +492,16 @@ static void calibrate_device(struct measured_device *d, const struct sensor *to,
 void run_result_calibrate(struct measured_run *r, const struct sensor *to,
 			  const struct run_baseline *baseline)
 {
-	const struct gw_interval before = r->sum.joules;
+	const struct gw_interval before = r->figures.energy_j;
+	struct run_figures *f = &r->figures;
 
 	for (unsigned i = 0; i < r->devices; i++)
 		calibrate_device(&r->device[i], to, &baseline[i]);
-	r->sum.floored = false;
 	run_result_sum(r);
-	rescale_per_item(&r->work.iteration_joules, &before, &r->sum.joules);
-	rescale_per_item(&r->work.token_joules, &before, &r->sum.joules);
+#define RUN_FIGURE(kind, member, key, help)
+#define RUN_ENERGY_PER(items, member, key, help) \
+	rescale_per_item(&f->member, &before, &f->energy_j);
+#include "serve/run_figure.def"
 }
 
 void run_result_done(struct measured_run *r)

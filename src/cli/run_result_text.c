@@ -56,13 +56,13 @@ static void print_energy(const struct measured_run *r)
 {
 	char a[80], b[32];
 
-	if (isnan(r->sum.joules.best)) {
+	if (isnan(r->figures.energy_j.best)) {
 		row("Energy", "unknown");
 		return;
 	}
 	row("Energy", "%s (absolute); %s %s when compared with runs on the same GPU%s",
-	    interval_text(a, &r->sum.joules), term_plain("±"),
-	    term_half_width(b, half_width(&r->sum.relative_joules), "J"),
+	    interval_text(a, &r->figures.energy_j), term_plain("±"),
+	    term_half_width(b, half_width(&r->figures.energy_relative_j), "J"),
 	    r->devices > 1 ? "s" : "");
 }
 
@@ -99,21 +99,21 @@ static void print_items(const struct measured_run *r)
 {
 	char a[80], b[32], c[32], d[32];
 
-	if (!isnan(r->work.iterations)) {
-		bool spread = !isnan(r->work.latency_p50_s);
+	if (!isnan(r->figures.iterations)) {
+		bool spread = !isnan(r->figures.latency_p50_s);
 
 		row("  iteration", "%s in %s%s%s%s%s (%.0f iterations)",
-		    interval_text(a, &r->work.iteration_joules),
-		    term_quantity(b, r->work.latency_s, "s"), spread ? ", p50 " : "",
-		    spread ? term_quantity(c, r->work.latency_p50_s, "s") : "",
+		    interval_text(a, &r->figures.energy_per_iteration_j),
+		    term_quantity(b, r->figures.latency_s, "s"), spread ? ", p50 " : "",
+		    spread ? term_quantity(c, r->figures.latency_p50_s, "s") : "",
 		    spread ? ", p95 " : "",
-		    spread ? term_quantity(d, r->work.latency_p95_s, "s") : "",
-		    r->work.iterations);
+		    spread ? term_quantity(d, r->figures.latency_p95_s, "s") : "",
+		    r->figures.iterations);
 	}
-	if (!isnan(r->work.tokens))
-		row("  token", "%s (%.0f tokens)", interval_text(a, &r->work.token_joules),
-		    r->work.tokens);
-	print_counted(&r->work.count);
+	if (!isnan(r->figures.tokens))
+		row("  token", "%s (%.0f tokens)",
+		    interval_text(a, &r->figures.energy_per_token_j), r->figures.tokens);
+	print_counted(&r->count);
 }
 
 /* Writes the baselines, such as "no-context baseline of 80.0 W, 12 s old".  Returns NULL if
@@ -129,7 +129,7 @@ static const char *baseline_text(char out[static 96], const struct measured_run 
 	}
 	if (isnan(watts))
 		return NULL;
-	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->sum.baseline_kind, watts,
+	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->figures.baseline_kind, watts,
 		 figure_span(old, oldest_s));
 	return out;
 }
@@ -141,17 +141,17 @@ static void print_net(const struct measured_run *r)
 	char a[80], b[32], text[96];
 	bool below;
 
-	if (!r->sum.baseline_kind)
+	if (!r->figures.baseline_kind)
 		return;
 	if (!baseline_text(text, r)) {
 		row("Above idle", "%s", no_baseline);
 		return;
 	}
 	/* True only if the whole interval is below 0. Otherwise the energy may be 0 or more. */
-	below = r->sum.net_joules.high < 0;
-	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->sum.net_joules), text,
+	below = r->figures.energy_net_j.high < 0;
+	row("Above idle", "%s (%s)%s%s", interval_text(a, &r->figures.energy_net_j), text,
 	    below ? "; less than the baseline, which is therefore wrong; counted as " : "",
-	    below ? term_quantity(b, r->sum.adjusted_joules, "J") : "");
+	    below ? term_quantity(b, r->figures.energy_adjusted_j, "J") : "");
 }
 
 static const char *samples_text(char out[static 64], const struct gw_energy *e)
@@ -379,7 +379,7 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 		print_gpus(r);
 	print_energy(r);
 	if (m)
-		print_cost(m, r->sum.joules.best);
+		print_cost(m, r->figures.energy_j.best);
 	print_items(r);
 	print_net(r);
 	if (m && m->calibration)
@@ -397,7 +397,7 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 
 static bool is_usable(const struct measured_run *r)
 {
-	return !isnan(r->sum.joules.best) && r->validity < GW_INVALID;
+	return !isnan(r->figures.energy_j.best) && r->validity < GW_INVALID;
 }
 
 #define RUN(member) offsetof(struct measured_run, member)
@@ -424,7 +424,7 @@ static struct gw_interval mean_joules(const struct measured *m, size_t energy, s
 
 		if (is_usable(r))
 			run_mean_add(&mean, joules->best,
-				     interval_u(&r->sum.relative_joules) / count,
+				     interval_u(&r->figures.energy_relative_j) / count,
 				     interval_u(joules));
 	}
 	best = moments_mean(&mean.moments);
@@ -455,9 +455,9 @@ static void print_mean_net(const struct measured *m)
 
 	while (!is_usable(first))
 		first++;
-	if (!first->sum.baseline_kind)
+	if (!first->figures.baseline_kind)
 		return;
-	mean = mean_joules(m, RUN(sum.net_joules), 0, &sd);
+	mean = mean_joules(m, RUN(figures.energy_net_j), 0, &sd);
 	if (!baseline_text(text, first))
 		row("Above idle", "%s", no_baseline);
 	else
@@ -468,7 +468,7 @@ static void print_mean_net(const struct measured *m)
 static void print_mean(const struct measured *m, unsigned n)
 {
 	double sd;
-	struct gw_interval all = mean_joules(m, RUN(sum.joules), 0, &sd);
+	struct gw_interval all = mean_joules(m, RUN(figures.energy_j), 0, &sd);
 	char a[80], b[32], c[32], title[32];
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
@@ -476,16 +476,16 @@ static void print_mean(const struct measured *m, unsigned n)
 	    interval_text(a, &all), term_half_width(b, sd, "J"),
 	    term_quantity(c, mean_value(m, RUN(seconds)), "s"));
 	print_cost(m, all.best);
-	all = mean_joules(m, RUN(work.iteration_joules), RUN(work.iterations), &sd);
+	all = mean_joules(m, RUN(figures.energy_per_iteration_j), RUN(figures.iterations), &sd);
 	if (!isnan(all.best))
 		row("  iteration", "%s in %s (%.0f iterations per run)", interval_text(a, &all),
-		    term_quantity(b, mean_value(m, RUN(work.latency_s)), "s"),
-		    mean_value(m, RUN(work.iterations)));
-	all = mean_joules(m, RUN(work.token_joules), RUN(work.tokens), &sd);
+		    term_quantity(b, mean_value(m, RUN(figures.latency_s)), "s"),
+		    mean_value(m, RUN(figures.iterations)));
+	all = mean_joules(m, RUN(figures.energy_per_token_j), RUN(figures.tokens), &sd);
 	if (!isnan(all.best))
 		row("  token", "%s (%.0f tokens per run)", interval_text(a, &all),
-		    mean_value(m, RUN(work.tokens)));
-	print_counted(&m->run[0].work.count);
+		    mean_value(m, RUN(figures.tokens)));
+	print_counted(&m->run[0].count);
 	print_mean_net(m);
 }
 
@@ -502,7 +502,7 @@ static void print_trials(const struct measured *m)
 		char title[32];
 
 		snprintf(title, sizeof(title), "Trial %u", r->trial);
-		row(title, "%s, %s, %s%s%s", interval_text(a, &r->sum.joules),
+		row(title, "%s, %s, %s%s%s", interval_text(a, &r->figures.energy_j),
 		    term_quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
 		    gw_validity_name(r->validity), term_off());
 		used += is_usable(r);

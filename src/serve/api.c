@@ -30,6 +30,19 @@ static bool param_is_first(const struct request *q, struct reply *r, unsigned i)
 	return true;
 }
 
+/* True if word (n bytes) is in the space-separated list. */
+static bool has_word(const char *list, const char *word, size_t n)
+{
+	while (*list) {
+		size_t len = strcspn(list, " ");
+
+		if (len == n && memcmp(list, word, n) == 0)
+			return true;
+		list += len + (list[len] == ' ');
+	}
+	return false;
+}
+
 /* Checks that each parameter is known and given once. Returns false after a reply with 400. */
 static bool params_known(const struct request *q, struct reply *r, const char *list)
 {
@@ -40,7 +53,7 @@ static bool params_known(const struct request *q, struct reply *r, const char *l
 	if (*list == '*')
 		return true;
 	for (unsigned i = 0; (name = request_param_name(q, i)); i++) {
-		if (api_word_in(list, name, strlen(name))) {
+		if (has_word(list, name, strlen(name))) {
 			if (!param_is_first(q, r, i))
 				return false;
 			continue;
@@ -133,20 +146,6 @@ void api_mark(void *arg, struct reply *r)
 void api_done(struct api *a)
 {
 	api_guard_simulate_done(a);
-	if (a->openapi.p)
-		buf_done(&a->openapi);
-}
-
-bool api_word_in(const char *list, const char *word, size_t n)
-{
-	while (*list) {
-		size_t len = strcspn(list, " ");
-
-		if (len == n && memcmp(list, word, n) == 0)
-			return true;
-		list += len + (list[len] == ' ');
-	}
-	return false;
 }
 
 double api_figure(const struct gw_device *d, unsigned quantity)

@@ -37,10 +37,9 @@ struct api {
 	/* The running simulation, or an ended one whose result was not sent yet. NULL: none. */
 	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
-	struct buf openapi;   /* The OpenAPI document, made at the first request. */
 };
 
-/* Ends a simulation and frees the cached OpenAPI document; the caller owns everything else. */
+/* Ends a simulation; the caller owns everything else. */
 void api_done(struct api *a);
 
 /* Adds the header X-Gpuward-Simulated to a reply if the GPUs are simulated. It is the hook

@@ -1,4 +1,4 @@
-/* api_parts: declarations shared by api*.c, guard_doc.c, openapi.c and their tests; no other
+/* api_parts: declarations shared by api*.c, guard_doc.c and their tests; no other
  * file includes it. */
 #ifndef GW_SERVE_API_PARTS_H
 #define GW_SERVE_API_PARTS_H
@@ -62,9 +62,6 @@ bool api_waits_for_store(const struct api *a, const struct request *q, struct re
  * object stays open until api_end(). */
 void api_begin(struct json *j, const struct api *a, struct reply *r);
 void api_end(struct json *j);
-
-/* True if word (n bytes) is in the space-separated list. */
-bool api_word_in(const char *list, const char *word, size_t n);
 
 struct json_request;
 /* Reads the body. The body must be an object; it may have only the keys in `keys`, which are

@@ -328,6 +328,19 @@ static bool is_acceptable(const struct asset *f, const struct request *q)
 	return f->data || (encodings && strstr(encodings, "gzip"));
 }
 
+static void reply_asset(struct reply *r, const struct asset *f)
+{
+	reply_static(r, f->type, f->data, (size_t)(f->end - f->data), f->gz,
+		     f->gz ? (size_t)(f->gz_end - f->gz) : 0);
+}
+
+void api_openapi(void *arg, const struct request *q, struct reply *r)
+{
+	(void)arg;
+	(void)q;
+	reply_asset(r, &asset_openapi);
+}
+
 void api_page(void *arg, const struct request *q, struct reply *r)
 {
 	const struct asset *f = find_asset(q->path);
@@ -337,8 +350,7 @@ void api_page(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 406, "compressed-only", "Send Accept-Encoding: gzip.",
 			      "%s is only available compressed", q->path);
 	else if (f)
-		reply_static(r, f->type, f->data, (size_t)(f->end - f->data), f->gz,
-			     f->gz ? (size_t)(f->gz_end - f->gz) : 0);
+		reply_asset(r, f);
 	else if (asset_count == 0)
 		reply_problem(r, 404, "no-page",
 			      "The API is below /api/v1, described by /openapi.json.",

@@ -1,7 +1,8 @@
-/* asset: the files of the page, compiled into the program.
+/* asset: the files of the page and /openapi.json, compiled into the program.
  *
- * The files come from web/ and npm packages; tools/assets packs them. Without the page
- * (-Dpage=disabled) the table is empty. */
+ * The files of the page come from web/ and npm packages; tools/assets packs them. Without the
+ * page (-Dpage=disabled) the table is empty. tools/openapi makes /openapi.json from routes.def
+ * and docs/schema; the tests check all documents against these schemas. */
 #ifndef GW_SERVE_ASSET_H
 #define GW_SERVE_ASSET_H
 
@@ -16,5 +17,6 @@ struct asset {
 
 extern const struct asset assets[]; /* sorted by path */
 extern const unsigned asset_count;
+extern const struct asset asset_openapi; /* plain and gzipped */
 
 #endif

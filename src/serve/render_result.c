@@ -419,6 +419,30 @@ static void write_count(struct json *j, const struct measured_count *c)
 	json_object_end(j);
 }
 
+const struct run_figures run_figures_unknown = {
+#define UNKNOWN_NUMBER NAN
+#define UNKNOWN_INTERVAL      \
+	{                     \
+		NAN, NAN, NAN \
+	}
+#define UNKNOWN_FLAG                             false
+#define UNKNOWN_TEXT                             NULL
+#define RUN_FIGURE(kind, member, key, help)      .member = UNKNOWN_##kind,
+#define RUN_ENERGY_PER(items, member, key, help) .member = UNKNOWN_INTERVAL,
+#include "run_figure.def"
+};
+
+static void write_figures(struct json *j, const struct run_figures *f)
+{
+#define WRITE_NUMBER(key, v)                     json_double(j, key, v);
+#define WRITE_INTERVAL(key, v)                   render_interval(j, key, &(v));
+#define WRITE_FLAG(key, v)                       json_bool(j, key, v);
+#define WRITE_TEXT(key, v)                       json_string(j, key, v);
+#define RUN_FIGURE(kind, member, key, help)      WRITE_##kind(key, f->member)
+#define RUN_ENERGY_PER(items, member, key, help) WRITE_INTERVAL(key, f->member)
+#include "run_figure.def"
+}
+
 static void write_run(struct json *j, const struct measured_run *r,
 		      const struct energy_cost *cost)
 {
@@ -431,21 +455,9 @@ static void write_run(struct json *j, const struct measured_run *r,
 	write_outcome(j, r);
 	json_string(j, "validity", gw_validity_name(r->validity));
 	write_codes(j, r);
-	render_interval(j, "energy_joules", &r->sum.joules);
-	render_interval(j, "energy_relative_joules", &r->sum.relative_joules);
-	render_interval(j, "energy_net_joules", &r->sum.net_joules);
-	json_double(j, "energy_adjusted_joules", r->sum.adjusted_joules);
-	json_bool(j, "energy_adjusted_was_floored", r->sum.floored);
-	json_string(j, "baseline_kind", r->sum.baseline_kind);
-	ROWS(j, NULL, { "power_mean_watts", r->sum.power_mean_w },
-	     { "power_sd_watts", r->sum.power_sd_w }, { "iterations", r->work.iterations },
-	     { "tokens", r->work.tokens }, { "latency_seconds", r->work.latency_s },
-	     { "latency_p50_seconds", r->work.latency_p50_s },
-	     { "latency_p95_seconds", r->work.latency_p95_s });
-	render_interval(j, "energy_per_iteration_joules", &r->work.iteration_joules);
-	render_interval(j, "energy_per_token_joules", &r->work.token_joules);
-	energy_cost_render(j, cost, &r->sum.joules);
-	write_count(j, &r->work.count);
+	write_figures(j, &r->figures);
+	energy_cost_render(j, cost, &r->figures.energy_j);
+	write_count(j, &r->count);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
 		write_device(j, &r->device[i], r->begin_ns);

@@ -80,23 +80,19 @@ struct measured_count {
 /* Enough for every code on eight GPUs. Further codes are dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
-/* Sums over the devices of a run. */
-struct measured_sum {
-	struct gw_interval joules, relative_joules, net_joules;
-	double adjusted_joules;
-	bool floored;
-	const char *baseline_kind;
-	double power_mean_w, power_sd_w;
+/* The figures of a run; run_figure.def describes the members. An unknown figure is NAN or
+ * NULL. */
+struct run_figures {
+#define RUN_NUMBER                               double
+#define RUN_INTERVAL                             struct gw_interval
+#define RUN_FLAG                                 bool
+#define RUN_TEXT                                 const char *
+#define RUN_FIGURE(kind, member, key, help)      RUN_##kind member;
+#define RUN_ENERGY_PER(items, member, key, help) struct gw_interval member;
+#include "run_figure.def"
 };
 
-/* The work of a run, and the energy and time per unit of work. */
-struct measured_work {
-	double iterations,
-		tokens; /* from an option, from marks or from a counter; NAN: unknown */
-	struct measured_count count;
-	double latency_s, latency_p50_s, latency_p95_s;
-	struct gw_interval iteration_joules, token_joules;
-};
+extern const struct run_figures run_figures_unknown;
 
 struct measured_run {
 	unsigned trial;
@@ -113,8 +109,8 @@ struct measured_run {
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
-	struct measured_sum sum;
-	struct measured_work work;
+	struct run_figures figures;
+	struct measured_count count;
 	struct measured_device *device;
 	unsigned devices;
 	struct host_energy host;

@@ -27,6 +27,13 @@ profile = "h200"
 call = "nvmlInit_v2"
 delay = 60
 """
+FAILS = """
+[[gpu]]
+profile = "h200"
+[[fault]]
+call = "nvmlDeviceSetPowerManagementLimit_v2"
+code = 999
+"""
 HANGS = """
 [[gpu]]
 profile = "h200"
@@ -43,16 +50,22 @@ def live():
         yield s
 
 
-@pytest.fixture(scope="module")
-def early(tmp_path_factory):
-    """A service that is still opening the driver."""
-    scenario = tmp_path_factory.mktemp("early") / "slow.toml"
+@contextlib.contextmanager
+def opening(folder):
+    """A service that is opening the driver for a minute."""
+    scenario = folder / "slow.toml"
     scenario.write_text(SLOW_OPENING)
     s = Service(scenario, token=True, config="[device]\ntimeout = \"60s\"\n")
     s.start(ready=False)
     yield s
     s.stop(signal.SIGKILL)  # how it ends with such a driver is in test_service.py
     s.__exit__()
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory):
+    with opening(tmp_path_factory.mktemp("early")) as s:
+        yield s
 
 
 @pytest.fixture(scope="module")
@@ -500,6 +513,40 @@ def test_every_promised_status_is_real(document, live, stuck, watched, early):
     documented = {(name, int(s)) for name, o in operations.items() for s in o["responses"]
                   if name not in MANAGE}
     assert documented - seen == set(), "documented, and no case provokes it"
+
+
+def driver_fails(tmp_path):
+    scenario = tmp_path / "fails.toml"
+    scenario.write_text(FAILS)
+    with Service(scenario, "--manage", token=True) as s:
+        return s.ask("PUT", "/api/gpu/manage/0/power-limit", json={"watts": 500}, token=True)
+
+
+def driver_opens(tmp_path):
+    with opening(tmp_path) as s:
+        return s.get("/api/v1/snapshot")
+
+
+def test_the_example_of_each_error_is_a_real_reply(document, live, tmp_path):
+    real = {
+        "problem400": live.get("/api/v1/series?quantiti=power_watts"),
+        "problem401": live.post("/api/v1/let-go"),
+        "problem403": live.ask("PUT", "/api/gpu/manage/0/power-limit", json={"watts": 500}, token=True),
+        "problem404": live.get("/api/v1/windows/w1"),
+        "problem409": live.post(ended(live) + "/marks", token=True, json={"label": "a"}),
+        "problem415": live.post("/api/v1/windows", data="{}", headers=NOT_JSON, token=True),
+        "problem422": key_reused(live),
+        "problem429": too_many(live),
+        "problem500": driver_fails(tmp_path),
+        "problem501": live.get("/api/gpu/manage/reset"),
+        "problem503": driver_opens(tmp_path),
+    }
+    for name, response in document["components"]["responses"].items():
+        got = real.pop(name)
+        assert got.status_code == int(name[-3:]) and got.headers["Content-Type"] in response["content"], name
+        text = re.sub(r"\bw[0-9a-f]{16}\b", "w0123456789abcdef", got.text)
+        assert response["content"]["application/problem+json"]["example"] == json.loads(text), name
+    assert not real, "these errors are not documented"
 
 
 def test_head_is_get_without_a_body(live, watched):

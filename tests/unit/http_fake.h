@@ -27,7 +27,6 @@ static struct {
 	uint64_t again_ns, after;
 	unsigned topics;
 	struct stream *stream;
-	const void *data;
 	bool trusted;
 	const char *who; /* NULL: "test" */
 	/* uid of a client on a UNIX socket without a token; 0: any other client */
@@ -103,7 +102,6 @@ void reply_static(struct reply *r, const char *type, const void *p, size_t n, co
 	(void)gz;
 	(void)gz_n;
 	r->type = type;
-	fake.data = p;
 	if (p)
 		buf_add(&r->body, p, n);
 }
