@@ -632,6 +632,17 @@ def test_ollama_gets_its_models_back_as_they_were():
             assert back["ok"] and w.options["a"]["keep_alive"] == keep, (until, w.options)
 
 
+def test_models_that_the_notes_cannot_hold_are_reported_and_not_said_to_be_loaded():
+    names = [f"{i:02}-{'m' * 60}" for i in range(60)]
+    with fake.Ollama(models=names) as w:
+        out, back = orders("evict", "resume", kind="ollama", url=w.url)
+        assert out["ok"] and back["ok"] and not back.get("listed"), back
+        assert 20 < len(w.loaded) < 60 and f"{len(w.loaded)} of {len(w.loaded)} models loaded again; the names of more models did not fit" in back["message"]
+    with fake.Ollama(models=["n" * 300]) as w:
+        out, back = orders("evict", "resume", kind="ollama", url=w.url)
+        assert back["ok"] and not back.get("listed") and "no model loaded again; the names of more models did not fit" in back["message"], back
+
+
 def test_ollama_loads_an_embedding_model_by_embed():
     with fake.Ollama(models=["e", "a"], embeds=["e"]) as w:
         out, back = orders("evict", "resume", kind="ollama", url=w.url)

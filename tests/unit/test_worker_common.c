@@ -48,10 +48,11 @@ TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_added)
 	assert_string_equal(text, "");
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "m%d", i);
-		worker_note(&call, "model", name);
+		worker_note_model(&call, name);
 	}
 	assert_true(strlen(text) < sizeof(text));
 	assert_int_equal(text[strlen(text) - 1], '\n');
+	assert_true(worker_is_noted(&call, "unrecorded", "1"));
 }
 
 TEST(damaged_notes_are_harmless)

@@ -187,14 +187,25 @@ bool worker_is_noted(const struct worker_call *c, const char *key, const char *v
 	return false;
 }
 
-void worker_note(struct worker_call *c, const char *key, const char *value)
+bool worker_note(struct worker_call *c, const char *key, const char *value)
 {
+	/* after long notes, short ones such as "unrecorded 1" must still fit */
+	const size_t spare = strlen(value) > 1 ? 32 : 0;
 	size_t used = strlen(c->notes), n = strlen(key) + strlen(value) + 2;
 
+	if (worker_is_noted(c, key, value))
+		return true;
 	if (strlen(value) >= WORKER_MODEL || strpbrk(value, "\r\n") ||
-	    used + n >= c->notes_size || worker_is_noted(c, key, value))
-		return;
+	    used + n + spare >= c->notes_size)
+		return false;
 	snprintf(c->notes + used, c->notes_size - used, "%s %s\n", key, value);
+	return true;
+}
+
+void worker_note_model(struct worker_call *c, const char *name)
+{
+	if (!worker_note(c, "model", name))
+		worker_note(c, "unrecorded", "1");
 }
 
 void worker_forget(struct worker_call *c, const char *key)
@@ -237,8 +248,19 @@ void worker_note_asked(struct worker_call *c)
 	worker_note(c, "asked", "1");
 }
 
+/* What a resume reports about models that worker_note_model() could not record. */
+static const char *unrecorded_text(const struct worker_call *c)
+{
+	return worker_is_noted(c, "unrecorded", "1")
+		       ? "; the names of more models did not fit into the record: these models "
+			 "load when a client requests them"
+		       : "";
+}
+
 int worker_none_noted(const struct worker_call *c)
 {
+	if (*unrecorded_text(c))
+		return worker_ok(c, "no model loaded again%s", unrecorded_text(c));
 	if (!c->order->bytes || worker_is_noted(c, "asked", "1"))
 		return worker_ok(
 			c,
@@ -281,9 +303,9 @@ int worker_load_noted(struct worker_call *c,
 	}
 	if (error && !loaded && !loading)
 		return worker_fail(c, error, "%s", first);
-	c->listed = !loading;
-	return worker_ok(c, "%u of %u models loaded again%s%s", loaded, i, failed,
-			 loading ? "; the others are loading" : "");
+	c->listed = !loading && !*unrecorded_text(c);
+	return worker_ok(c, "%u of %u models loaded again%s%s%s", loaded, i, failed,
+			 loading ? "; the others are loading" : "", unrecorded_text(c));
 }
 
 /* True if the process fits all parts of the worker's match apart from pidfile and port. True

@@ -47,9 +47,9 @@ bool worker_said(const struct worker_call *c, const char *words);
  * call is sooner than that, or if the order was cancelled. */
 bool worker_pause(const struct worker_call *c);
 
-/* Adds a note. A note that is already there or does not fit is not added. All notes are deleted
+/* Adds a note unless it is already there. Returns false if it does not fit. All notes are deleted
  * after a successful resume. */
-void worker_note(struct worker_call *c, const char *key, const char *value);
+bool worker_note(struct worker_call *c, const char *key, const char *value);
 /* Copies the value of note number i (from 0) among the notes with this key. Returns false if
  * there are fewer such notes. */
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
@@ -64,6 +64,9 @@ void worker_note_process(struct worker_call *c, struct proc_id id);
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
+/* Adds a note "model", which resume loads again. If it does not fit, adds the note "unrecorded"
+ * instead, and resume reports this. */
+void worker_note_model(struct worker_call *c, const char *name);
 /* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
  * note "model". */
 void worker_note_asked(struct worker_call *c);

@@ -269,36 +269,54 @@ static double ollama_seconds_until(const char *time)
 	return seconds > 0 ? seconds : 0;
 }
 
+/* Reads the last note "options" of a model. Returns false if there is none. */
+static bool ollama_options(const struct worker_call *c, const char *model, long *ret_keep_s,
+			   long *ret_num_ctx)
+{
+	char text[WORKER_MODEL];
+	bool found = false;
+
+	for (unsigned i = 0; worker_noted(c, "options", i, text, sizeof(text)); i++) {
+		long keep_s, num_ctx;
+		int n = 0;
+
+		if (sscanf(text, "%ld %ld %n", &keep_s, &num_ctx, &n) != 2 ||
+		    strcmp(text + n, model) != 0)
+			continue;
+		*ret_keep_s = keep_s;
+		*ret_num_ctx = num_ctx;
+		found = true;
+	}
+	return found;
+}
+
 /* Notes a model and the options with which it was loaded, because Ollama forgets these options
- * when it unloads the model. */
+ * when it unloads the model. Options that differ from the last note only by the time that has
+ * passed are not noted again. */
 static void ollama_note(struct worker_call *c, const struct json_doc *m, const char *name)
 {
-	double keep_s = ollama_seconds_until(json_doc_string(m, "expires_at"));
+	const double left_s = ollama_seconds_until(json_doc_string(m, "expires_at"));
+	const double length = json_doc_number(m, "context_length");
+	const long keep_s = left_s > OLLAMA_FOREVER_S ? -1 : (long)(left_s + 0.5);
+	const long num_ctx = length > 0 && length < 1e9 ? (long)length : 0;
 	char text[WORKER_MODEL + 64];
+	long noted_s, noted_ctx;
 
-	worker_note(c, "model", name);
-	if (snprintf(text, sizeof(text), "%.0f %.0f %s",
-		     keep_s > OLLAMA_FOREVER_S ? -1 : keep_s,
-		     json_doc_number(m, "context_length"), name) < WORKER_MODEL)
+	worker_note_model(c, name);
+	if (ollama_options(c, name, &noted_s, &noted_ctx) && noted_ctx == num_ctx &&
+	    (keep_s < 0) == (noted_s < 0) && keep_s <= noted_s)
+		return;
+	if (snprintf(text, sizeof(text), "%ld %ld %s", keep_s, num_ctx, name) < WORKER_MODEL)
 		worker_note(c, "options", text);
 }
 
-/* Adds keep_alive and num_ctx from the last note "options" of a model to a request. */
+/* Adds keep_alive and num_ctx from the note "options" of a model to a request. */
 static void ollama_add_options(const struct worker_call *c, struct json *j, const char *model)
 {
-	char text[WORKER_MODEL];
 	long keep_s = 0, num_ctx = 0;
 
-	for (unsigned i = 0; worker_noted(c, "options", i, text, sizeof(text)); i++) {
-		long keep, ctx;
-		int n = 0;
-
-		if (sscanf(text, "%ld %ld %n", &keep, &ctx, &n) == 2 &&
-		    strcmp(text + n, model) == 0) {
-			keep_s = keep;
-			num_ctx = ctx;
-		}
-	}
+	if (!ollama_options(c, model, &keep_s, &num_ctx))
+		return;
 	if (keep_s < 0 || keep_s > OLLAMA_KEEP_S)
 		json_int(j, "keep_alive", keep_s);
 	if (num_ctx > 0) {
@@ -425,7 +443,7 @@ static int tabby_learn(struct worker_call *c)
 		return c->worker->model ? 0 : rc;
 	worker_note_asked(c);
 	if (model[0])
-		worker_note(c, "model", model);
+		worker_note_model(c, model);
 	return 0;
 }
 

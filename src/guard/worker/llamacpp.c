@@ -33,7 +33,7 @@ static int each_model(struct worker_call *c,
 				"it serves a single model and cannot unload it; set max_level "
 				"= 4 to stop its unit, or use kind \"checkpoint\"");
 		} else if (m.name && m.state >= MODEL_LOADING) {
-			worker_note(c, "model", m.name);
+			worker_note_model(c, m.name);
 			rc = fn ? fn(c, m.name, m.state, ctx) : 0;
 		}
 	}
