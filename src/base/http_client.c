@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum {
 #define NUMBER(ours, theirs, value) ours = value,
@@ -193,6 +194,7 @@ int http_client_send(struct http_client *c, const struct http_request *q, struct
 {
 	struct http_transfer t = { q, answer, false };
 	struct curl_slist *headers = NULL;
+	struct stat file;
 	int64_t after = 0;
 	long status = 0;
 	int code = CURL_NO_MEMORY;
@@ -204,6 +206,12 @@ int http_client_send(struct http_client *c, const struct http_request *q, struct
 	if (curl.why[0]) {
 		snprintf(ret->why, sizeof(ret->why), "%s", curl.why);
 		return -GW_E_NOSUPPORT;
+	}
+	if (q->ca_file && stat(q->ca_file, &file) == 0 && !S_ISREG(file.st_mode)) {
+		/* libcurl would wait for ever at a FIFO, without regard to the time limit */
+		snprintf(ret->why, sizeof(ret->why), "%.200s is not a regular file",
+			 q->ca_file);
+		return -GW_E_ARG;
 	}
 	if (!c->handle)
 		c->handle = curl.easy_init();

@@ -491,9 +491,16 @@ static void check_token_file(struct config_reader *r)
 
 static void check_readable(struct config_reader *r, enum config_id id, const char *path)
 {
-	if (!path || access(path, R_OK) == 0)
+	struct stat s;
+
+	if (!path)
 		return;
-	if (errno == EACCES)
+	if (stat(path, &s) == 0 && !S_ISREG(s.st_mode))
+		config_complain(r, place_of(r, id), "%s: %.200s is not a regular file",
+				config_rows[id].key, path);
+	else if (access(path, R_OK) == 0)
+		return;
+	else if (errno == EACCES)
 		warn_unreadable(r, place_of(r, id), config_rows[id].key, path);
 	else
 		config_complain(r, place_of(r, id), "%s: %.200s cannot be read: %s",

@@ -320,6 +320,9 @@ def test_a_wrong_certificate_is_refused_and_the_right_one_accepted(tmp_path):
         with pushing(r.url, tmp_path / "q", f'ca_file = "{tls[0]}"') as s:
             s.wait(lambda: health(s) == "[+] push ok")
             s.wait(lambda: set(made) <= set(r.times()))  # the records of the first service arrive
+            pathlib.Path(tls[0]).unlink()
+            os.mkfifo(tls[0])  # libcurl would wait at it for ever
+            s.wait(lambda: "is not a regular file" in health(s))
 
 
 @pytest.fixture
@@ -536,6 +539,7 @@ def test_doctor_says_whether_the_push_works(tmp_path):
     ('protocol = "graphite"', "remote-write"),
     ("interval_s = 0", "0.1"),
     ('ca_file = "/does/not/exist"', "cannot be read"),
+    ('ca_file = "/dev/null"', "is not a regular file"),
 ])
 def test_config_check_names_what_is_wrong(tmp_path, text, sentence):
     path = tmp_path / "gpuward.toml"
