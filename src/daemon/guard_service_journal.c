@@ -644,7 +644,11 @@ int guard_service_records_read(struct guard_service *g, struct guard_service_rec
 
 	if (!l.to)
 		return -GW_E_NOMEM;
-	store_each_document(g->config.store, KIND, RECORDS_MAX, load_record, &l);
+	if (store_each_document(g->config.store, KIND, RECORDS_MAX, load_record, &l) ==
+	    -GW_E_NOMEM) {
+		free(l.to);
+		return -GW_E_NOMEM;
+	}
 	*ret = l.to;
 	return 0;
 }
