@@ -437,7 +437,7 @@ static void store_mode(struct guard_service *g)
 	json_end(&j);
 	if (out.err ||
 	    store_put_document(g->config.store, MODE_KIND, MODE_ID, out.p, out.len) != 0)
-		g->journal.failed = true;
+		g->journal.last = WRITE_FAILED;
 }
 
 void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who)

@@ -460,11 +460,9 @@ static void save_learnt(struct guard_service *g)
 static bool unrecorded(const struct guard_service *g, const struct guard_order *o)
 {
 	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
-	       (g->journal.failed || g->journal.unsaved >> o->worker & 1 ||
+	       (g->journal.last != WRITE_OK || g->journal.unsaved >> o->worker & 1 ||
 		!store_lasting(g->config.store));
 }
-
-#define NOT_KEPT "the journal cannot be written; evictions above level 2 (unload) are refused"
 
 static void continue_learnt(struct guard_service *g)
 {
@@ -473,9 +471,10 @@ static void continue_learnt(struct guard_service *g)
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (g->journal.learnt >> i & 1 && action_learnt(g->action, i, &o))
 			action_go_on(g->action, i,
-				     g->ending           ? "the service is stopping"
-				     : unrecorded(g, &o) ? NOT_KEPT
-							 : NULL);
+				     g->ending ? "the service is stopping"
+				     : unrecorded(g, &o)
+					     ? guard_journal_text(GUARD_JOURNAL_FAILS)
+					     : NULL);
 	g->journal.learnt = 0;
 }
 
@@ -486,14 +485,14 @@ static bool start_order(void *ctx, const struct guard_order *o, struct guard_out
 
 	out->ending = err == -GW_E_STATE ? ENDING_BUSY : ENDING_FAILED;
 	snprintf(out->message, sizeof(out->message), "%s",
-		 err == -GW_E_PERM    ? NOT_KEPT
+		 err == -GW_E_PERM    ? guard_journal_text(GUARD_JOURNAL_FAILS)
 		 : err == -GW_E_STATE ? "another order for this worker is running"
 				      : "cannot start a thread (check LimitNPROC and memory)");
 	return !err;
 }
 
-/* Updates whether writing failed. Returns false while the result is unknown. */
-static bool update_failed(struct guard_service *g, uint64_t now_ns)
+/* Updates the result of the last write. Returns false while it is unknown. */
+static bool update_last(struct guard_service *g, uint64_t now_ns)
 {
 	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
 
@@ -503,7 +502,7 @@ static bool update_failed(struct guard_service *g, uint64_t now_ns)
 		g->journal.pending_ns = now_ns;
 	if (err == -GW_E_TIMEOUT && now_ns - g->journal.pending_ns < HANG_NS)
 		return false;
-	g->journal.failed = err != 0;
+	g->journal.last = !err ? WRITE_OK : err == -GW_E_TIMEOUT ? WRITE_HANGS : WRITE_FAILED;
 	return true;
 }
 
@@ -511,7 +510,7 @@ static bool update_failed(struct guard_service *g, uint64_t now_ns)
  * tries again. */
 static bool finish_writing(struct guard_service *g, uint64_t now_ns)
 {
-	g->journal.writing = !update_failed(g, now_ns);
+	g->journal.writing = !update_last(g, now_ns);
 	if (g->journal.writing)
 		loop_set_time(g->journal.timer, now_ns + GUARD_SERVICE_LOOK_NS);
 	return !g->journal.writing;
@@ -583,21 +582,18 @@ void guard_service_log_decisions(struct guard_service *g)
 void guard_service_journal_view(struct guard_service *g)
 {
 	struct store *s = g->config.store;
-	bool kept =
-		!g->journal.failed && !g->journal.unsaved && strcmp(store_state(s), "ok") == 0;
+	bool fails = g->journal.last != WRITE_OK || g->journal.unsaved || store_problem(s);
 
-	g->view.journal = !store_lasting(s) ? "there is no journal file; evictions above level "
-					      "2 (unload) are refused"
-			  : kept            ? "ok"
-				 : "the journal cannot be written; evictions above level 2 "
-				   "(unload) are refused";
+	g->view.journal = !store_lasting(s) ? GUARD_JOURNAL_NO_FILE
+			  : fails           ? GUARD_JOURNAL_FAILS
+					    : GUARD_JOURNAL_OK;
 }
 
 void guard_service_pump(struct guard_service *g)
 {
 	/* The store retries failed writes in order. So a newer write cannot hide a failure. */
-	if (g->journal.failed && !g->journal.writing)
-		update_failed(g, guard_service_time_ns(g));
+	if (g->journal.last != WRITE_OK && !g->journal.writing)
+		update_last(g, guard_service_time_ns(g));
 	if (g->journal.writing) { /* Orders wait until their records are stored. */
 		guard_service_log_decisions(g);
 	} else {

@@ -42,12 +42,18 @@ struct guard_service_lock {
 struct guard_recorder; /* Owns the guard. Only guard_recorder.c changes the guard. */
 struct retired;        /* Old settings that a thread may still read. */
 
+/* The result of the last write of records. */
+enum journal_write {
+	WRITE_OK,
+	WRITE_FAILED,
+	WRITE_HANGS, /* It has not ended after HANG_NS (guard_service_journal.c). */
+};
+
 /* Decisions, and the records that must be in the store before an order is carried out. */
 struct guard_service_journal {
 	struct loop_source *timer;
 	bool writing; /* Records are being stored, and orders wait for them. */
-	/* The last write failed, or it has not ended after HANG_NS (guard_service_journal.c). */
-	bool failed;
+	enum journal_write last;
 	uint64_t pending_ns; /* Monotonic time since which a write has not ended. 0: none. */
 	/* Workers with a record that could not be added to the store, one bit per worker.
 	 * guard_service_pump() tries again. */

@@ -20,9 +20,11 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 /* Writes the queue for at most one second, and closes the store. */
 void store_close(struct store *s);
 
-/* store_state() returns "ok", or why nothing is stored (disk full, read-only, ...); the string
- * is valid until store_close(). store_bytes() returns the size of the file, store_dropped() the
- * number of dropped records. All three may be called from any thread. */
+/* store_problem() returns why nothing is stored (disk full, read-only, ...), or NULL if there
+ * is no problem; the string is valid until store_close(). store_state() returns the same
+ * sentence, or "ok". store_bytes() returns the size of the file, store_dropped() the number of
+ * dropped records. All four may be called from any thread. */
+const char *store_problem(struct store *s);
 const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);

@@ -140,11 +140,11 @@ struct store_progress {
 	uint64_t written; /* Number of batches that are in the file or were dropped. */
 };
 
-/* The state of the store for store_state(), store_bytes() and store_dropped(). */
+/* The state of the store for store_problem(), store_bytes() and store_dropped(). */
 struct store_report {
-	_Atomic(const char *) state;
-	/* The sentences are made at the start, so that `state` always points to a valid
-	 * string. */
+	_Atomic(const char *) problem; /* NULL: none */
+	/* The sentences are made at the start, so that `problem` always points to a valid
+	 * string. sentence[DB_OK] is NULL. */
 	char *sentence[DB_TROUBLES];
 	char *why_memory;
 	_Atomic uint64_t bytes, dropped;
@@ -251,6 +251,6 @@ uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t u
  * called). */
 typedef bool store_row_fn(void *arg, const struct block *row);
 int store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
-		uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg);
+	       uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg);
 
 #endif

@@ -94,10 +94,10 @@ struct view_self {
 	double tick_seconds;          /* duration of the last reading of all GPUs */
 	double tick_max_seconds;
 	unsigned threads, descriptors;
-	uint64_t store_bytes;    /* size of the database; 0: none */
-	uint64_t store_dropped;  /* number of batches that could not be stored */
-	const char *store_state; /* "ok", or why nothing is stored */
-	bool counts_known;       /* False: the counts of earlier runs could not be read. */
+	uint64_t store_bytes;      /* size of the database; 0: none */
+	uint64_t store_dropped;    /* number of batches that could not be stored */
+	const char *store_problem; /* why nothing is stored; NULL: no problem */
+	bool counts_known;         /* False: the counts of earlier runs could not be read. */
 	struct view_program program;
 };
 
