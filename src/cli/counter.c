@@ -26,12 +26,12 @@
 
 static const char blank[] = " \t\r\n";
 
-/* The names that known servers give to their counter of generated tokens. */
+/* The names that known servers give to their counter of generated tokens. NULL or "": a server
+ * without such a counter. */
 static const char *const known[] = {
-	"vllm:generation_tokens_total",
-	"llamacpp:tokens_predicted_total",
-	"sglang:generation_tokens_total",
-	"tgi_request_generated_tokens_sum",
+#define T(symbol, list, prompt, generated, text) generated,
+#include "daemon/token_source.def"
+	"tgi_request_generated_tokens_sum", /* The guard has no such kind of worker. */
 };
 
 #define MOST_COUNT 1e15 /* A double holds every whole number up to this limit exactly. */
@@ -253,6 +253,8 @@ static void parse_known(const char *text, struct counter_reading *ret)
 	for (size_t i = 0; i < COUNT(known) && !isnan(ret->value) && ret->n == 0; i++) {
 		struct selector w = { .labels = 0 };
 
+		if (!known[i] || !*known[i])
+			continue;
 		snprintf(w.name, sizeof(w.name), "%s", known[i]);
 		parse_text(text, &w, ret, near);
 		if (ret->n)
@@ -261,8 +263,7 @@ static void parse_known(const char *text, struct counter_reading *ret)
 	if (!isnan(ret->value) && ret->n == 0)
 		counter_refuse(ret,
 			       "the reply has no known token counter; give its name after the "
-			       "URL, as in URL#%s",
-			       known[0]);
+			       "URL, as in URL#vllm:generation_tokens_total");
 }
 
 /* Follows one step of a path: a key, or a position in an array. */

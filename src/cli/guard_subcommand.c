@@ -5,6 +5,7 @@
 #include "table.h"
 
 #include "base/array.h"
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -81,23 +82,37 @@ static const struct guard_subcommand *subcommand_named(const char *word)
 	return NULL;
 }
 
+/* Writes the names of all subcommands: "status, explain, ... or recover". */
+static void list_names(char *out, size_t size)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	for (size_t i = 0; i < SUBCOMMANDS; i++)
+		buf_addf(&b, "%s%s",
+			 i == 0                 ? ""
+			 : i == SUBCOMMANDS - 1 ? " or "
+						: ", ",
+			 subcommands[i].name);
+}
+
 const struct guard_subcommand *guard_subcommand_find(const char *word)
 {
 	const struct guard_subcommand *v = subcommand_named(word);
 	const char *near;
+	char names[256];
 
 	if (v)
 		return v;
 	near = word ? suggest(word, &subcommands[0].name, SUBCOMMANDS, sizeof(subcommands[0]))
 		    : NULL;
+	list_names(names, sizeof(names));
 	if (near)
 		cli_error("unknown subcommand 'guard %s' (did you mean '%s'?)", word, near);
 	else
-		cli_error("%s%s%s; give status, explain, history, evict, resume, hold, pause, "
-			  "snooze, "
-			  "release, game, mode, clear, learn, replay or recover",
+		cli_error("%s%s%s; give %s",
 			  word ? "unknown subcommand 'guard " : "a subcommand is missing",
-			  word ? word : "", word ? "'" : "");
+			  word ? word : "", word ? "'" : "", names);
 	return NULL;
 }
 

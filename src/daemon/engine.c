@@ -297,7 +297,7 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->tick_max_seconds = fmax(s->tick_max_seconds, s->tick_seconds);
 	s->store_bytes = store_bytes(e->config.store);
 	s->store_dropped = store_dropped(e->config.store);
-	s->store_state = store_state(e->config.store);
+	s->store_problem = store_problem(e->config.store);
 	s->counts_known = store_count_known(e->config.store);
 }
 
@@ -529,9 +529,8 @@ static bool op_stored(void *arg)
 static const char *op_store_problem(void *arg)
 {
 	struct engine *e = arg;
-	const char *state = store_state(e->config.store);
 
-	return strcmp(state, "ok") == 0 ? NULL : state;
+	return store_problem(e->config.store);
 }
 
 static void op_look(void *arg, bool now)
@@ -617,7 +616,7 @@ static void begin_view(struct engine *e)
 	e->view.init_failures = (uint64_t)store_count(store, "init_failures");
 	e->view.self.start_wall_ns = clock_wall_ns(e->clock);
 	e->view.self.start_mono_ns = clock_mono_ns(e->clock);
-	e->view.self.store_state = store_state(store);
+	e->view.self.store_problem = store_problem(store);
 	e->view.self.counts_known = store_count_known(store);
 }
 

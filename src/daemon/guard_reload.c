@@ -137,7 +137,7 @@ static void part_with_worker(struct guard_service *g, const struct guard_record 
 		guard_service_forget(g, r->worker);
 		return;
 	}
-	if (guard_service_keep(g, r) != 0)
+	if (guard_service_store_record(g, r) != 0)
 		guard_service_log(g, "error",
 				  "the record of worker %s, which was removed from the "
 				  "configuration, cannot be stored: the journal is full",
@@ -437,7 +437,7 @@ static void store_mode(struct guard_service *g)
 	json_end(&j);
 	if (out.err ||
 	    store_put_document(g->config.store, MODE_KIND, MODE_ID, out.p, out.len) != 0)
-		g->journal.failed = true;
+		g->journal.last = WRITE_FAILED;
 }
 
 void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who)

@@ -2,6 +2,7 @@
  *
  *   guard_service.c               start and stop; scenes and outcomes to the guard; the view
  *   guard_service_journal.c       logs decisions, stores records, then gives orders
+ *   guard_service_stats.c         stores counters of decisions and durations of moves
  *   guard_recorder.c              passes all input to the guard and records it
  *   guard_service_devices.c       the GPUs: readings of a tick, driver events, health
  *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
@@ -42,12 +43,18 @@ struct guard_service_lock {
 struct guard_recorder; /* Owns the guard. Only guard_recorder.c changes the guard. */
 struct retired;        /* Old settings that a thread may still read. */
 
+/* The result of the last write of records. */
+enum journal_write {
+	WRITE_OK,
+	WRITE_FAILED,
+	WRITE_HANGS, /* It has not ended after HANG_NS (guard_service_journal.c). */
+};
+
 /* Decisions, and the records that must be in the store before an order is carried out. */
 struct guard_service_journal {
 	struct loop_source *timer;
 	bool writing; /* Records are being stored, and orders wait for them. */
-	/* The last write failed, or it has not ended after HANG_NS (guard_service_journal.c). */
-	bool failed;
+	enum journal_write last;
 	uint64_t pending_ns; /* Monotonic time since which a write has not ended. 0: none. */
 	/* Workers with a record that could not be added to the store, one bit per worker.
 	 * guard_service_pump() tries again. */
@@ -159,9 +166,9 @@ void guard_service_pump(struct guard_service *g);
 void guard_service_log_decisions(struct guard_service *g);
 /* Adds a record to the store. Returns 0, or -GW_E_SIZE if the record is too large or the queue
  * is full; the store then still has the older record. */
-int guard_service_keep(struct guard_service *g, const struct guard_record *r);
+int guard_service_store_record(struct guard_service *g, const struct guard_record *r);
 void guard_service_forget(struct guard_service *g, const char *worker);
-/* Call it after guard_service_keep() if guard_service_pump() does not follow. */
+/* Call it after guard_service_store_record() if guard_service_pump() does not follow. */
 void guard_service_commit(struct guard_service *g);
 /* If the store has written all records, continues the orders that waited for them. */
 void guard_service_written(struct guard_service *g, uint64_t now_ns);
@@ -195,6 +202,7 @@ const char *guard_service_requested(const struct guard_service *g, const char *w
 void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
 			      unsigned worker);
 
+/* guard_service_stats.c */
 /* Counters of the guard. They are in the store and continue after a restart. */
 /* Loads the totals and the counters of the policy's workers. Call it again after a reload. */
 void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
@@ -209,6 +217,10 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 
 /* Loads the durations of the moves of the policy's workers. Call it again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
+/* If a worker's move ended with this decision, stores how long the move took. cause says why
+ * the worker may not run. */
+void guard_moves_add(struct guard_service *g, const char *worker,
+		     const struct guard_decision *d, const char *cause);
 
 /* guard_recorder.c: all input of the guard goes through these functions. No other file can
  * change the guard. */

@@ -314,11 +314,11 @@ static void store_request(struct guard_service *g, char *message, size_t size)
 		snprintf(message, size,
 			 "there is no journal file; the request is lost when the service "
 			 "restarts");
-	else if (g->journal.pending_ns && g->journal.failed)
+	else if (g->journal.last == WRITE_HANGS)
 		snprintf(message, size,
 			 "the disk does not finish a write; the request is lost if the service "
 			 "stops now");
-	else if (g->journal.failed || g->journal.unsaved)
+	else if (g->journal.last == WRITE_FAILED || g->journal.unsaved)
 		snprintf(message, size,
 			 "the journal cannot be written (%.100s); the request is lost when the "
 			 "service restarts",

@@ -193,13 +193,12 @@ static void apply_push(struct service *s)
 
 static void check_store(struct service *s)
 {
-	const char *state = s->api.view.self.store_state;
-	bool bad = strcmp(state, "ok") != 0;
+	const char *problem = s->api.view.self.store_problem;
 	char notice[MESSAGE_MAX];
 
-	if (log_latch(&s->store_bad, bad))
-		log_write(&s->log, bad ? LOG_ERROR : LOG_INFO,
-			  bad ? state : "history is stored again", NULL, 0);
+	if (log_latch(&s->store_bad, problem))
+		log_write(&s->log, problem ? LOG_ERROR : LOG_INFO,
+			  problem ? problem : "history is stored again", NULL, 0);
 	if (store_notice(s->store, notice, sizeof(notice)))
 		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
@@ -520,7 +519,7 @@ static int open_store(struct service *s)
 
 	if (err)
 		return err;
-	bad = strcmp(store_state(s->store), "ok") != 0;
+	bad = store_problem(s->store) != NULL;
 	/* Mark the state as logged, because the message below reports the same problem. */
 	(void)log_latch(&s->store_bad, bad);
 	log_lines(s, bad ? LOG_ERROR : LOG_WARNING, message);

@@ -18,7 +18,6 @@
 
 /* Sentences about an existing file that cannot be written now. */
 static const char *const failing[DB_TROUBLES] = {
-	[DB_OK] = "ok",
 	[DB_CORRUPT] = "%s is corrupt and cannot be moved aside: nothing is stored",
 	[DB_NEWER] = "%s was replaced by the file of a newer gpuward: nothing is stored",
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is stored",
@@ -55,9 +54,16 @@ static const char *const unusable[DB_TROUBLES] = {
 		"path to a file in a folder that only root or this user can write",
 };
 
+const char *store_problem(struct store *s)
+{
+	return atomic_load(&s->report.problem);
+}
+
 const char *store_state(struct store *s)
 {
-	return atomic_load(&s->report.state);
+	const char *problem = store_problem(s);
+
+	return problem ? problem : "ok";
 }
 
 uint64_t store_bytes(struct store *s)
@@ -492,7 +498,7 @@ static int use_memory(struct store *s, char *message, size_t size)
 			 "; until this is fixed and gpuward is restarted, everything is kept "
 			 "in memory only");
 		s->report.why_memory = strdup(message);
-		atomic_store(&s->report.state,
+		atomic_store(&s->report.problem,
 			     s->report.why_memory ? s->report.why_memory : "no memory");
 	}
 	return db_open(NULL, 0, &s->writer.db) == DB_OK ? 0 : -GW_E_NOMEM;
@@ -500,7 +506,7 @@ static int use_memory(struct store *s, char *message, size_t size)
 
 static int make_sentences(struct store *s)
 {
-	for (unsigned t = 0; t < DB_TROUBLES; t++) {
+	for (unsigned t = DB_OK + 1; t < DB_TROUBLES; t++) {
 		char text[DB_PATH + 256];
 
 		format_sentence(text, sizeof(text), failing[t], s->path);
@@ -515,7 +521,6 @@ static void store_init(struct store *s, uint64_t limit_bytes)
 {
 	s->writer.lock_fd = -1;
 	s->limit_bytes = limit_bytes;
-	atomic_store(&s->report.state, "ok");
 	pthread_mutex_init(&s->alone_lock, NULL);
 	(void)mailbox_init(&s->box, 0);
 	batch_init(&s->pending);
@@ -591,7 +596,7 @@ static int use_file(struct store *s, char *message, size_t size)
 		return -GW_E_NOMEM;
 	if (t != DB_OK) {
 		snprintf(message, size, "%s", s->report.sentence[t]);
-		atomic_store(&s->report.state, s->report.sentence[t]);
+		atomic_store(&s->report.problem, s->report.sentence[t]);
 	}
 	store_file_load(s);
 	return mailbox_start(&s->box, STACK_BYTES, store_thread, NULL, s);

@@ -20,9 +20,11 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 /* Writes the queue for at most one second, and closes the store. */
 void store_close(struct store *s);
 
-/* store_state() returns "ok", or why nothing is stored (disk full, read-only, ...); the string
- * is valid until store_close(). store_bytes() returns the size of the file, store_dropped() the
- * number of dropped records. All three may be called from any thread. */
+/* store_problem() returns why nothing is stored (disk full, read-only, ...), or NULL if there
+ * is no problem; the string is valid until store_close(). store_state() returns the same
+ * sentence, or "ok". store_bytes() returns the size of the file, store_dropped() the number of
+ * dropped records. All four may be called from any thread. */
+const char *store_problem(struct store *s);
 const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
@@ -72,8 +74,8 @@ uint64_t store_add_event(struct store *s, const struct view_event *e);
 /* Returns the id after which exactly the last max events follow. Ids have gaps, so the caller
  * cannot compute it. */
 uint64_t store_events_after(struct store *s, unsigned max);
-/* Passes the events with an id above `after` to each, oldest first. Returns their number, or
- * -GW_E_IO. */
+/* Passes the events with an id above `after` to each, oldest first. Returns their number,
+ * -GW_E_IO or -GW_E_NOMEM. With -GW_E_NOMEM, each was not called. */
 int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg);
 /* Stores a document of at most VIEW_DOCUMENT_MAX bytes; replaces one with the same id. Returns
@@ -85,13 +87,14 @@ int store_put_document(struct store *s, const char *kind, const char *id, const 
  * commit are stored, or both are lost. */
 int store_put_row(struct store *s, const char *kind, const char *id, const char *json,
 		  size_t size, unsigned most);
-/* Passes the latest max documents of a kind to each, oldest first. Returns their number, or
- * -GW_E_IO. */
+/* Passes the latest max documents of a kind to each, oldest first. Returns their number,
+ * -GW_E_IO or -GW_E_NOMEM. With -GW_E_NOMEM, each was not called. */
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
 /* Calls each() with every document that matches, until each() returns false. Documents that are
  * not written yet come first, from the latest to the earliest. Then come those of the file,
- * from the largest id to the smallest. Returns their number, or -GW_E_IO. */
+ * from the largest id to the smallest. Returns their number, -GW_E_IO or -GW_E_NOMEM. With
+ * -GW_E_NOMEM, each() was not called. */
 int store_find_documents(struct store *s, const struct view_find *f, view_found_fn *each,
 			 void *arg);
 /* Works like store_each_document(), but reads a file without opening a store. Another process
@@ -115,7 +118,7 @@ void store_save(struct store *s);
 /* Works like view_ops.history. Reads the file and the data that is not written yet. Seconds
  * are kept for a day, minutes for 30 days, hours for five years. If step_ns is 0, returns
  * single readings, each with span 0. Otherwise returns buckets of step_ns, aligned to 1970,
- * or coarser buckets if only those exist. */
+ * or coarser buckets if only those exist. Can also return -GW_E_NOMEM or -GW_E_IO. */
 int store_history(struct store *s, const char *uuid, enum view_history column,
 		  uint64_t from_wall_ns, uint64_t to_wall_ns, uint64_t step_ns,
 		  struct view_point *out, unsigned max, uint64_t *ret_step_ns);

@@ -140,11 +140,11 @@ struct store_progress {
 	uint64_t written; /* Number of batches that are in the file or were dropped. */
 };
 
-/* The state of the store for store_state(), store_bytes() and store_dropped(). */
+/* The state of the store for store_problem(), store_bytes() and store_dropped(). */
 struct store_report {
-	_Atomic(const char *) state;
-	/* The sentences are made at the start, so that `state` always points to a valid
-	 * string. */
+	_Atomic(const char *) problem; /* NULL: none */
+	/* The sentences are made at the start, so that `problem` always points to a valid
+	 * string. sentence[DB_OK] is NULL. */
 	char *sentence[DB_TROUBLES];
 	char *why_memory;
 	_Atomic uint64_t bytes, dropped;
@@ -231,6 +231,15 @@ void store_history_free(struct history *h);
 /* Makes a row from the open bucket. Returns false if there is none. */
 bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret);
 
+/* store_queue.c: reads the next queued record of a part, oldest first. The first place is
+ * { 0 }. Returns false at the end. Hold the lock of the mailbox, also while ret is used. */
+struct queue_place {
+	unsigned batch;
+	size_t at;
+};
+bool store_queue_next(const struct store *s, enum part part, struct queue_place *at,
+		      struct record *ret);
+
 /* store_query.c: returns the start time of the first row of a tier in queue and file. If
  * last is true, returns the start time of the last row that starts at until_ms or before.
  * Returns 0 if there is no such row. */
@@ -238,9 +247,10 @@ uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t u
 		    bool last);
 /* Calls each() for every row of a tier that may have moments in [from_ms, to_ms], oldest
  * first, until each() returns false. Rows come from h (may be NULL), from the queue and from
- * the file. Returns false if the file could not be read. */
+ * the file. Returns 0, -GW_E_IO (the file could not be read) or -GW_E_NOMEM (each() was not
+ * called). */
 typedef bool store_row_fn(void *arg, const struct block *row);
-bool store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
-		uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg);
+int store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
+	       uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg);
 
 #endif

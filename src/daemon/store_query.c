@@ -4,6 +4,7 @@
  * never missed. If several rows start at the same time, the newest one counts. */
 #include "store_parts.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <math.h>
@@ -23,13 +24,14 @@ struct overlay {
 
 struct overlays {
 	struct overlay *row;
-	size_t count, room;
+	unsigned count, room;
+	int err; /* 0, or -GW_E_NOMEM: a row is missing. */
 };
 
 /* Inserts a row in ascending order of time. It replaces a row that starts at the same time. */
 static void put_overlay(struct overlays *o, const struct overlay *row)
 {
-	size_t at = o->count;
+	unsigned at = o->count;
 
 	while (at && o->row[at - 1].begin_ms >= row->begin_ms)
 		at--;
@@ -37,14 +39,9 @@ static void put_overlay(struct overlays *o, const struct overlay *row)
 		o->row[at] = *row;
 		return;
 	}
-	if (o->count == o->room) {
-		size_t room = o->room ? o->room * 2 : 16;
-		struct overlay *p = realloc(o->row, room * sizeof(*p));
-
-		if (!p)
-			return;
-		o->row = p;
-		o->room = room;
+	if (array_reserve(&o->row, &o->room, o->count + 1, sizeof(*o->row)) != 0) {
+		o->err = -GW_E_NOMEM;
+		return;
 	}
 	memmove(&o->row[at + 1], &o->row[at], (o->count - at) * sizeof(*row));
 	o->row[at] = *row;
@@ -56,36 +53,26 @@ static bool is_record_of(const struct record *r, const char *uuid, unsigned tier
 	return r->kind == RECORD_HISTORY && r->a == tier && strcmp(r->text[0], uuid) == 0;
 }
 
-/* Copies the queued records of a GPU's tier, oldest first. */
-static void copy_queue(struct store *s, const char *uuid, unsigned tier, struct buf *out)
+/* Copies the queued records of a GPU's tier to `records`, and puts them into the list. */
+static void put_waiting(struct overlays *o, struct store *s, const char *uuid, unsigned tier,
+			uint64_t low_ms, uint64_t to_ms, struct buf *records)
 {
-	const struct batch *batches[] = { &s->writer.back, &s->front, &s->pending };
-
-	buf_clear(out);
-	mailbox_lock(&s->box);
-	for (unsigned i = 0; i < 3; i++) {
-		struct record r;
-
-		for (size_t at = 0; record_next(&batches[i]->part[PART_HISTORY], &at, &r);)
-			if (is_record_of(&r, uuid, tier))
-				record_add(out, &r);
-	}
-	mailbox_unlock(&s->box);
-}
-
-static void put_waiting(struct overlays *o, const struct buf *records, uint64_t low_ms,
-			uint64_t to_ms)
-{
+	struct queue_place place = { 0 };
 	struct record r;
 
+	mailbox_lock(&s->box);
+	while (o->err == 0 && store_queue_next(s, PART_HISTORY, &place, &r))
+		if (is_record_of(&r, uuid, tier) && r.b >= low_ms && r.b <= to_ms &&
+		    !record_add(records, &r))
+			o->err = -GW_E_NOMEM;
+	mailbox_unlock(&s->box);
 	for (size_t at = 0; record_next(records, &at, &r);)
-		if (r.b >= low_ms && r.b <= to_ms)
-			put_overlay(o, &(struct overlay){ r.b, NULL, r.text[1], r.length[1] });
+		put_overlay(o, &(struct overlay){ r.b, NULL, r.text[1], r.length[1] });
 }
 
 struct row_walk {
 	struct overlays over;
-	size_t next; /* Position of the next row in `over`. */
+	unsigned next; /* Position of the next row in `over`. */
 	struct block row;
 	store_row_fn *each;
 	void *arg;
@@ -133,9 +120,9 @@ static int walk_file(struct row_walk *w, sqlite3_stmt *q)
 	return rc;
 }
 
-/* Passes rows to `each` until it returns false. */
-static bool walk_rows(struct store *s, struct row_walk *w, const char *uuid, unsigned tier,
-		      uint64_t low_ms, uint64_t to_ms)
+/* Passes rows to `each` until it returns false. Returns 0 or -GW_E_IO. */
+static int walk_rows(struct store *s, struct row_walk *w, const char *uuid, unsigned tier,
+		     uint64_t low_ms, uint64_t to_ms)
 {
 	sqlite3 *db = store_reader(s);
 	sqlite3_stmt *q = NULL;
@@ -154,15 +141,15 @@ static bool walk_rows(struct store *s, struct row_walk *w, const char *uuid, uns
 	}
 	store_reader_done(s);
 	if (rc == SQLITE_ABORT)
-		return true;
+		return 0;
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);
 	give_overlays(w, UINT64_MAX);
-	return rc == SQLITE_DONE;
+	return rc == SQLITE_DONE ? 0 : -GW_E_IO;
 }
 
-bool store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
-		uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg)
+int store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
+	       uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg)
 {
 	float value[BLOCK_MOMENTS * VIEW_HISTORIES * FIGURES];
 	float open_value[VIEW_HISTORIES * FIGURES];
@@ -170,24 +157,23 @@ bool store_rows(struct store *s, const struct history *h, const char *uuid, unsi
 	struct block open = { .value = open_value };
 	uint64_t low_ms = from_ms - from_ms % store_tiers[tier].row_ms;
 	struct buf records;
-	bool ok;
+	int err;
 
 	w.row.value = value;
 	w.row.columns = VIEW_HISTORIES * store_tiers[tier].figures;
 	to_ms = to_ms > INT64_MAX ? INT64_MAX : to_ms;
 	buf_init(&records, 4 << 20);
-	copy_queue(s, uuid, tier, &records);
-	put_waiting(&w.over, &records, low_ms, to_ms);
+	put_waiting(&w.over, s, uuid, tier, low_ms, to_ms, &records);
 	if (h && h->row[tier].count)
 		put_overlay(&w.over, &(struct overlay){ .begin_ms = h->row[tier].begin_ms,
 							.block = &h->row[tier] });
 	if (h && store_open_bucket(h, tier, &open))
 		put_overlay(&w.over,
 			    &(struct overlay){ .begin_ms = open.begin_ms, .block = &open });
-	ok = walk_rows(s, &w, uuid, tier, low_ms, to_ms);
+	err = w.over.err ? w.over.err : walk_rows(s, &w, uuid, tier, low_ms, to_ms);
 	free(w.over.row);
 	buf_done(&records);
-	return ok;
+	return err;
 }
 
 static uint64_t file_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
@@ -220,17 +206,17 @@ static uint64_t file_edge(struct store *s, const char *uuid, unsigned tier, uint
 uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
 		    bool last)
 {
-	struct buf records;
+	struct queue_place at = { 0 };
 	struct record r;
 	uint64_t edge = 0;
 
 	until_ms = until_ms > INT64_MAX ? INT64_MAX : until_ms;
-	buf_init(&records, 4 << 20);
-	copy_queue(s, uuid, tier, &records);
-	for (size_t at = 0; record_next(&records, &at, &r);)
-		if (r.b <= until_ms && (edge == 0 || (last ? r.b > edge : r.b < edge)))
+	mailbox_lock(&s->box);
+	while (store_queue_next(s, PART_HISTORY, &at, &r))
+		if (is_record_of(&r, uuid, tier) && r.b <= until_ms &&
+		    (edge == 0 || (last ? r.b > edge : r.b < edge)))
 			edge = r.b;
-	buf_done(&records);
+	mailbox_unlock(&s->box);
 
 	uint64_t file = file_edge(s, uuid, tier, until_ms, last);
 
@@ -332,8 +318,8 @@ static uint64_t span_ns(unsigned tier)
 }
 
 /* Reads the points of one tier, with the requested step or the next larger step that the tier
- * has. */
-static bool query_tier(struct query *q, unsigned tier, uint64_t step_ns)
+ * has. Returns 0 or an error of store_rows(). */
+static int query_tier(struct query *q, unsigned tier, uint64_t step_ns)
 {
 	uint64_t span = span_ns(tier), from, to;
 
@@ -392,11 +378,13 @@ static int query_points(struct query *q, uint64_t step_ns)
 {
 	uint64_t first[TIERS], furthest = UINT64_MAX;
 	unsigned best = TIERS;
+	int err;
 
 	find_first(q, first);
 	for (unsigned t = coarsest_tier(step_ns); t < TIERS; t++) {
-		if (!query_tier(q, t, step_ns))
-			return -GW_E_IO;
+		err = query_tier(q, t, step_ns);
+		if (err)
+			return err;
 		if (q->too_many)
 			continue;
 		if (tier_reaches(first, t, q->from_ns))
@@ -408,7 +396,8 @@ static int query_points(struct query *q, uint64_t step_ns)
 	}
 	if (best == TIERS)
 		return -GW_E_SIZE;
-	return query_tier(q, best, step_ns) ? (int)q->count : -GW_E_IO;
+	err = query_tier(q, best, step_ns);
+	return err ? err : (int)q->count;
 }
 
 /* True if the store has data of this GPU. An unknown uuid in a request must not allocate

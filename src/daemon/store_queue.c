@@ -3,6 +3,7 @@
  * from the file. */
 #include "store_parts.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -180,19 +181,36 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 	return r;
 }
 
-/* Copies all queued records except history, oldest first. */
-static void copy_queue(struct store *s, struct buf *out)
+bool store_queue_next(const struct store *s, enum part part, struct queue_place *at,
+		      struct record *ret)
 {
 	const struct batch *batches[] = { &s->writer.back, &s->front, &s->pending };
 
+	for (; at->batch < COUNT(batches); at->batch++, at->at = 0)
+		if (record_next(&batches[at->batch]->part[part], &at->at, ret))
+			return true;
+	return false;
+}
+
+/* Copies all queued records except history, oldest first. Free *ret with buf_done(). Returns 0,
+ * or -GW_E_NOMEM; then there is nothing to free. */
+static int copy_queue(struct store *s, struct buf *ret)
+{
+	const struct batch *batches[] = { &s->writer.back, &s->front, &s->pending };
+	int err;
+
+	buf_init(ret, COUNT(batches) * DURABLE_MAX);
 	mailbox_lock(&s->box);
-	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
-	for (unsigned i = 0; i < 3; i++) {
+	for (unsigned i = 0; i < COUNT(batches); i++) {
 		const struct buf *b = &batches[i]->part[PART_DURABLE];
 
-		buf_add(out, b->p, b->len);
+		buf_add(ret, b->p, b->len);
 	}
 	mailbox_unlock(&s->box);
+	err = ret->err;
+	if (err)
+		buf_done(ret);
+	return err;
 }
 
 uint64_t store_add_event(struct store *s, const struct view_event *e)
@@ -284,19 +302,19 @@ static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip
 
 uint64_t store_events_after(struct store *s, unsigned max)
 {
+	struct queue_place at = { 0 }, again = { 0 };
 	uint64_t first = INT64_MAX;
 	unsigned waits = 0, skip;
-	struct buf records;
 	struct record r;
 
-	copy_queue(s, &records);
-	for (size_t at = 0; record_next(&records, &at, &r);)
+	mailbox_lock(&s->box);
+	while (store_queue_next(s, PART_DURABLE, &at, &r))
 		waits += r.kind == RECORD_EVENT;
 	skip = waits > max ? waits - max : 0;
-	for (size_t at = 0; first == INT64_MAX && record_next(&records, &at, &r);)
+	while (first == INT64_MAX && store_queue_next(s, PART_DURABLE, &again, &r))
 		if (r.kind == RECORD_EVENT && skip-- == 0)
 			first = r.a;
-	buf_done(&records);
+	mailbox_unlock(&s->box);
 	if (waits < max)
 		return file_event_before(s, first, max - waits);
 	return first - 1;
@@ -310,7 +328,9 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	struct record r;
 	int rc;
 
-	copy_queue(s, &records); /* The queue is read before the file; see store_query.c. */
+	/* The queue is read before the file; see store_query.c. */
+	if (copy_queue(s, &records) != 0)
+		return -GW_E_NOMEM;
 	rc = file_events(s, &v);
 	store_reader_done(s);
 	if (rc != SQLITE_DONE)
@@ -444,7 +464,8 @@ int store_each_document(struct store *s, const char *kind, unsigned max,
 	unsigned fresh, skip;
 	int n = 0, rc = SQLITE_DONE;
 
-	copy_queue(s, &records);
+	if (copy_queue(s, &records) != 0)
+		return -GW_E_NOMEM;
 	fresh = count_waiting(&records, kind);
 	skip = fresh > max ? fresh - max : 0;
 	db = store_reader(s);
@@ -475,17 +496,19 @@ static bool id_matches(const struct view_find *f, const char *id)
 	       (!f->glob || sqlite3_strglob(f->glob, id) == 0);
 }
 
-/* Calls each() with the queued documents, the latest first. Returns false if each() ended the
- * search. */
-static bool find_waiting(const struct buf *records, const struct view_find *f, int *count,
-			 view_found_fn *each, void *arg)
+/* Calls each() with the queued documents, the latest first. Returns 1, 0 if each() ended the
+ * search, or -GW_E_NOMEM. */
+static int find_waiting(const struct buf *records, const struct view_find *f, int *count,
+			view_found_fn *each, void *arg)
 {
 	const unsigned fresh = count_waiting(records, f->kind);
 	struct record *row = fresh ? calloc(fresh, sizeof(*row)) : NULL, r;
 	unsigned n = 0;
-	bool more = !fresh || row;
+	bool more = true;
 
-	for (size_t at = 0; row && record_next(records, &at, &r);)
+	if (fresh && !row)
+		return -GW_E_NOMEM;
+	for (size_t at = 0; record_next(records, &at, &r);)
 		if (r.kind == RECORD_KEEP && is_document(&r, f->kind, NULL) &&
 		    !is_replaced(records, at, f->kind, r.text[1]))
 			row[n++] = r;
@@ -531,10 +554,12 @@ int store_find_documents(struct store *s, const struct view_find *f, view_found_
 {
 	struct buf records;
 	sqlite3 *db;
-	int n = 0, rc = SQLITE_DONE;
+	int n = 0, rc = SQLITE_DONE, more;
 
-	copy_queue(s, &records);
-	if (find_waiting(&records, f, &n, each, arg)) {
+	if (copy_queue(s, &records) != 0)
+		return -GW_E_NOMEM;
+	more = find_waiting(&records, f, &n, each, arg);
+	if (more == 1) {
 		db = store_reader(s);
 		if (db)
 			rc = find_stored(db, &records, f, &n, each, arg);
@@ -543,5 +568,7 @@ int store_find_documents(struct store *s, const struct view_find *f, view_found_
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);
 	buf_done(&records);
+	if (more < 0)
+		return more;
 	return rc == SQLITE_DONE ? n : -GW_E_IO;
 }

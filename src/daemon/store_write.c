@@ -361,7 +361,7 @@ static void finish_attempt(struct store *s, enum db_trouble t)
 		s->progress.written = s->progress.tried;
 	}
 	if (s->path)
-		atomic_store(&s->report.state, s->report.sentence[t]);
+		atomic_store(&s->report.problem, s->report.sentence[t]);
 	mailbox_notify(&s->box);
 	mailbox_unlock(&s->box);
 }

@@ -694,7 +694,6 @@ static void run_for_power(struct backend *b, _Atomic(const char *) *call)
 
 	run_program(b, &n->power, nvsmi_stream_query(s, false), call);
 	s->facts.runs++;
-	s->facts.run_ns += n->power.end_ns - n->power.begin_ns;
 	for (unsigned i = 0; i < b->count; i++)
 		if (b->slot[i]->priv)
 			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
@@ -865,7 +864,6 @@ bool nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
 	if (!n || b->ops != &backend_nvsmi || pthread_mutex_trylock(&n->lock) != 0)
 		return false;
 	*ret = n->stream.facts;
-	ret->streaming = n->stream.running;
 	pthread_mutex_unlock(&n->lock);
 	return true;
 }

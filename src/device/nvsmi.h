@@ -55,18 +55,15 @@ bool nvsmi_refused(const char *text, char *out, size_t size);
 
 /* Statistics of the nvidia-smi backend since it was opened. */
 struct nvsmi_facts {
-	uint64_t lines;   /* number of lines that were parsed */
-	uint64_t garbage; /* number of lines that could not be parsed */
-	uint64_t starts;  /* how often the process was started */
-	uint64_t stalls;  /* number of processes that we ended because they stopped printing */
-	uint64_t ends;    /* number of processes that ended on their own */
-	uint64_t runs;    /* number of single runs for a power sample, while the stream fails */
-	uint64_t run_ns;  /* total duration of the runs for a power sample */
+	uint64_t lines;  /* number of lines that were parsed */
+	uint64_t starts; /* how often the process was started */
+	uint64_t stalls; /* number of processes that we ended because they stopped printing */
+	uint64_t ends;   /* number of processes that ended on their own */
+	uint64_t runs;   /* number of single runs for a power sample, while the stream fails */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
 	/* number of all single runs: for power samples, for other values and for process lists */
 	uint64_t programs;
 	uint64_t program_ns; /* total duration of all single runs */
-	bool streaming;      /* The process of the stream runs now. */
 };
 
 struct nvsmi_stream {

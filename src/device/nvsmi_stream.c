@@ -144,7 +144,6 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uin
 	char **fields = s->fields;
 	int64_t stamp_us;
 
-	s->facts.garbage++; /* The line counts as garbage until it is parsed. */
 	if (strlen(line) >= sizeof(s->text))
 		return false;
 	strcpy(s->text, line);
@@ -157,7 +156,6 @@ bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uin
 	s->zone_known = true;
 	if (stamp_us + s->zone_us < 0)
 		return false;
-	s->facts.garbage--;
 	s->facts.lines++;
 	*ret = (struct nvsmi_reading){ .uuid = fields[NVSMI_UUID],
 				       .pci = fields[NVSMI_PCI],

@@ -6,7 +6,6 @@
 
 #include <gpuward.h>
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,7 +166,7 @@ static void read_cgroup(const struct root *root, struct proc *p)
 	}
 	best = *job ? job : *unified ? unified : best;
 	/* Find the container before the path is cut. */
-	proc_container_of(best, p->container, sizeof(p->container));
+	cgroup_container_name(best, p->container, sizeof(p->container));
 	snprintf(p->cgroup, sizeof(p->cgroup), "%.*s", (int)sizeof(p->cgroup) - 1, best);
 }
 
@@ -343,112 +342,6 @@ bool proc_in_cgroup(const char *inner, const char *outer)
 	while (n > 0 && outer[n - 1] == '/')
 		n--;
 	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
-}
-
-/* Undoes the escapes of systemd, which writes a '-' inside a name as "\x2d". */
-static void proc_unescape(char *s)
-{
-	char *to = s;
-
-	while (*s) {
-		unsigned code;
-
-		if (sscanf(s, "\\x%2x", &code) == 1 && code > 0 && s[2] && s[3]) {
-			*to++ = (char)code;
-			s += 4;
-		} else {
-			*to++ = *s++;
-		}
-	}
-	*to = '\0';
-}
-
-static bool cut_suffix(char *name, const char *suffix)
-{
-	size_t n = strlen(name), m = strlen(suffix);
-
-	if (n <= m || strcmp(name + n - m, suffix) != 0)
-		return false;
-	name[n - m] = '\0';
-	return true;
-}
-
-/* Returns the text after the prefix; NULL if name does not begin with it, or if nothing
- * follows. */
-static const char *proc_after(const char *name, const char *prefix)
-{
-	size_t n = strlen(prefix);
-
-	return strncmp(name, prefix, n) == 0 && name[n] ? name + n : NULL;
-}
-
-/* Finds a container name or id in one component of a path. parent is the component before it.
- * The result points into name, in which the function cuts off suffixes and undoes escapes.
- * Returns NULL if the component names no container. */
-static const char *container_in(char *name, const char *parent)
-{
-	enum workload_kind kind;
-	const char *found = workload_container_id(name, strlen(name), parent, &kind);
-	bool scope = cut_suffix(name, ".scope");
-
-	if (found) {
-		name[found - name + WORKLOAD_ID_SHOWN] = '\0';
-		return found;
-	}
-	if ((found = proc_after(name, "lxc.payload.")))
-		return found;
-	if (strcmp(parent, "lxc") == 0 || strcmp(parent, "lxc.payload") == 0)
-		return name;
-	if ((found = proc_after(name, "systemd-nspawn@")))
-		return cut_suffix(name, ".service") ? (proc_unescape(name), found) : NULL;
-	/* machine-NAME.scope is a container or, if NAME begins with "qemu-", a virtual
-	 * machine. */
-	if (scope && strcmp(parent, "machine.slice") == 0 &&
-	    (found = proc_after(name, "machine-"))) {
-		proc_unescape(name);
-		return strncmp(found, "qemu-", 5) == 0 ? NULL : found;
-	}
-	return NULL;
-}
-
-/* Writes the name or id of the innermost container, or "" if there is no container. Returns the
- * path below that container, or the whole path. */
-static const char *find_container(const char *cgroup, char *out, size_t size)
-{
-	char name[256], parent[256] = "";
-	const char *inside = cgroup;
-
-	out[0] = '\0';
-	for (size_t n; *cgroup; cgroup += n + (cgroup[n] == '/')) {
-		const char *found;
-
-		n = strcspn(cgroup, "/");
-		if (n == 0 || n >= sizeof(name))
-			continue;
-		snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
-		found = container_in(name, parent);
-		if (found) {
-			snprintf(out, size, "%s", found);
-			inside = cgroup + n;
-		}
-		snprintf(parent, sizeof(parent), "%.*s", (int)n, cgroup);
-	}
-	return inside;
-}
-
-void proc_container_of(const char *cgroup, char *out, size_t size)
-{
-	(void)find_container(cgroup, out, size);
-}
-
-void proc_unit_of(const char *cgroup, char *out, size_t size)
-{
-	char container[sizeof(((struct proc *)0)->container)];
-	struct cgroup_unit u;
-
-	*out = '\0';
-	if (cgroup_unit_find(find_container(cgroup, container, sizeof(container)), &u))
-		snprintf(out, size, "%.*s", (int)(u.end - u.name), u.name);
 }
 
 /* Parses "name:password:uid:...". Returns the name, or NULL if the line is for another uid. */

@@ -67,14 +67,6 @@ unsigned proc_ancestors(const struct root *root, int64_t pid, int64_t *out, unsi
 /* True if the cgroup path `inner` is equal to `outer` or below it. "/" contains everything. */
 bool proc_in_cgroup(const char *inner, const char *outer);
 
-/* Writes the container id or name in a cgroup path (docker, podman, containerd, cri-o, lxc,
- * systemd-nspawn), shortened; "" if there is no container. */
-void proc_container_of(const char *cgroup, char *out, size_t size);
-
-/* Writes the name of the systemd unit in a cgroup path, without the escapes of systemd. Inside
- * a container, this is the unit of the container's own service manager. "": no unit. */
-void proc_unit_of(const char *cgroup, char *out, size_t size);
-
 /* Writes the login name of uid from etc/passwd below root, or its number. NSS is not used: it
  * would load libraries and may wait for a network. */
 void proc_user(const struct root *root, int64_t uid, char *out, size_t size);

@@ -4,6 +4,7 @@
 #include "process_list.h"
 
 #include "context.h"
+#include "workload.h"
 
 #include "base/array.h"
 #include "base/utf8.h"
@@ -277,7 +278,7 @@ static void fill_entry(const struct take *t, struct entry *e, unsigned position,
 	} else {
 		char unit[sizeof(e->unit)];
 
-		proc_unit_of(p->cgroup, unit, sizeof(unit));
+		cgroup_unit_name(p->cgroup, unit, sizeof(unit));
 		utf8_clean(e->unit, sizeof(e->unit), unit);
 	}
 	set_times(t, position, p, &e->pub);

@@ -190,10 +190,8 @@ static void open_zones(struct rapl *r)
 	unsigned n = rapl_list(r->root, z, ZONES_MAX);
 
 	for (unsigned i = 0; i < n && i < ZONES_MAX && r->count < RAPL_COUNTERS_MAX; i++) {
-		if (is_duplicate(r->root, z, i)) {
-			r->duplicates++;
+		if (is_duplicate(r->root, z, i))
 			continue;
-		}
 		r->counter[r->count++] = (struct rapl_counter){
 			.d = z[i],
 			.kind = kind_of(z[i].name),
@@ -293,10 +291,8 @@ static void open_event(struct rapl *r, const struct perf_event *e, uint32_t type
 
 	if (err == -GW_E_NOENT || r->count == RAPL_COUNTERS_MAX)
 		return; /* The machine has no such counter, or the table is full. */
-	if (has_counter(r, e->kind, package, die)) {
-		r->duplicates++;
+	if (has_counter(r, e->kind, package, die))
 		return;
-	}
 	if (e->kind == RAPL_PACKAGE)
 		snprintf(c.d.name, sizeof(c.d.name), "package-%d", package);
 	else
@@ -349,7 +345,7 @@ void rapl_open(struct rapl *r, const struct root *root)
 	/* If powercap refuses access, the power PMU may allow it. If both refuse access, report
 	 * the error of powercap, because it is easier to fix. */
 	zones = r->count;
-	r->count = r->duplicates = 0;
+	r->count = 0;
 	open_perf(r);
 	if (any_package(r) || zones == 0)
 		return;
@@ -362,7 +358,7 @@ void rapl_close(struct rapl *r)
 	for (unsigned i = 0; i < r->count; i++)
 		if (r->counter[i].fd >= 0)
 			close(r->counter[i].fd);
-	r->count = r->duplicates = 0;
+	r->count = 0;
 }
 
 static enum gw_absence read_raw(const struct rapl *r, const struct rapl_counter *c,

@@ -61,7 +61,6 @@ struct rapl {
 	const struct root *root;
 	struct rapl_counter counter[RAPL_COUNTERS_MAX];
 	unsigned count;
-	unsigned duplicates; /* number of duplicate counters that were dropped */
 };
 
 /* Finds the counters and reads them once: powercap or, if no package is readable there, the

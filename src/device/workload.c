@@ -140,8 +140,12 @@ static void set_id(struct workload *w, long user, struct component c)
 			 (unsigned)sum);
 }
 
-const char *workload_container_id(const char *component, size_t n, const char *above,
-				  enum workload_kind *ret_kind)
+/* Finds the container in one component of a path, such as "docker-ID.scope". The names that
+ * container runtimes use are known only here. `group` is a group above it, such as "docker",
+ * which determines the kind of an id without a prefix. Returns the start of the digits of the
+ * id and sets *ret_kind, or returns NULL. */
+static const char *container_id(struct component c, struct component group,
+				enum workload_kind *ret_kind)
 {
 	/* Other prefixes are refused: "libpod-conmon-" belongs to a process that monitors a
 	 * container but is not inside it. */
@@ -159,8 +163,6 @@ const char *workload_container_id(const char *component, size_t n, const char *a
 	/* In these groups, an id without a prefix is a Docker container. In other groups, it is
 	 * a container of containerd. */
 	static const char *const docker[] = { "docker", "ecs" };
-	struct component c = { component, n };
-	const struct component group = { above, strlen(above) };
 	const char *id;
 	size_t before, i = 0;
 
@@ -215,7 +217,7 @@ struct place {
 static void pod_found(struct component uid, struct component container, struct workload *w)
 {
 	enum workload_kind kind;
-	const char *id = workload_container_id(container.p, container.n, "", &kind);
+	const char *id = container_id(container, (struct component){ "", 0 }, &kind);
 
 	w->kind = WORKLOAD_KUBERNETES;
 	component_copy(uid, w->id, sizeof(w->id));
@@ -318,7 +320,8 @@ static bool find_job(const struct place *p, struct workload *w)
 static bool find_container(const struct place *p, struct workload *w)
 {
 	enum workload_kind kind;
-	const char *id = workload_container_id(p->at.p, p->at.n, p->above, &kind);
+	const struct component above = { p->above, strlen(p->above) };
+	const char *id = container_id(p->at, above, &kind);
 
 	if (!id)
 		return false;
@@ -504,4 +507,88 @@ bool cgroup_unit_service(const struct cgroup_unit *u, char *out, size_t size)
 	if (ends_in(c, ".service") && strncmp(u->name, "user@", 5) != 0)
 		component_copy(c, out, size);
 	return *out;
+}
+
+/* Copies the component and undoes the escapes of systemd, which writes a '-' inside a name as
+ * "\x2d". */
+static void copy_unescaped(struct component c, char *out, size_t size)
+{
+	char *to = out;
+
+	component_copy(c, out, size);
+	for (const char *s = out; *s; to++) {
+		unsigned code;
+
+		if (sscanf(s, "\\x%2x", &code) == 1 && code > 0 && s[2] && s[3]) {
+			*to = (char)code;
+			s += 4;
+		} else {
+			*to = *s++;
+		}
+	}
+	*to = '\0';
+}
+
+/* Finds the id or the name of a container in one component of a path. parent is the component
+ * before it. Returns false if the component names no container. */
+static bool find_container_name(struct component c, struct component parent,
+				char ret[static 256])
+{
+	enum workload_kind kind;
+	const char *id = container_id(c, parent, &kind);
+	bool scope = cut_suffix(&c, ".scope");
+
+	if (id) {
+		component_copy((struct component){ id, WORKLOAD_ID_SHOWN }, ret, 256);
+		return true;
+	}
+	if (cut_prefix(&c, "lxc.payload.") || component_is(parent, "lxc") ||
+	    component_is(parent, "lxc.payload")) {
+		component_copy(c, ret, 256);
+		return true;
+	}
+	if (cut_prefix(&c, "systemd-nspawn@")) {
+		if (!cut_suffix(&c, ".service"))
+			return false;
+		copy_unescaped(c, ret, 256);
+		return true;
+	}
+	if (!scope || !component_is(parent, "machine.slice") || !cut_prefix(&c, "machine-"))
+		return false;
+	copy_unescaped(c, ret, 256);
+	return strncmp(ret, "qemu-", 5) != 0; /* a virtual machine is no container */
+}
+
+/* Writes the name or id of the innermost container, or "" if there is no container. Returns the
+ * path below that container, or the whole path. */
+static const char *below_container(const char *cgroup, char *out, size_t size)
+{
+	struct component parent = { "", 0 };
+	const char *inside = cgroup;
+	char name[256];
+
+	out[0] = '\0';
+	for (struct component c = component_at(cgroup); c.n > 0; c = component_after(c)) {
+		if (find_container_name(c, parent, name)) {
+			snprintf(out, size, "%s", name);
+			inside = c.p + c.n;
+		}
+		parent = c;
+	}
+	return inside;
+}
+
+void cgroup_container_name(const char *cgroup, char *out, size_t size)
+{
+	(void)below_container(cgroup, out, size);
+}
+
+void cgroup_unit_name(const char *cgroup, char *out, size_t size)
+{
+	char container[256];
+	struct cgroup_unit u;
+
+	*out = '\0';
+	if (cgroup_unit_find(below_container(cgroup, container, sizeof(container)), &u))
+		snprintf(out, size, "%.*s", (int)(u.end - u.name), u.name);
 }

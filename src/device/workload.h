@@ -52,14 +52,6 @@ void workload_from_cgroup(const char *cgroup, long uid, struct workload *ret);
 #define WORKLOAD_ID_DIGITS 64 /* hexadecimal digits of a container id */
 #define WORKLOAD_ID_SHOWN  12 /* digits to which such an id is shortened */
 
-/* Finds the container in one component of a path, such as "docker-ID.scope". The names that
- * container runtimes use are known only here. n is the length of the component. `above` is a
- * group above it, such as "docker", which determines the kind of an id without a prefix. Returns
- * the start of the digits of the id and sets *ret_kind, or returns NULL. A process that only
- * monitors a container (conmon) is not inside the container. */
-const char *workload_container_id(const char *component, size_t n, const char *above,
-				  enum workload_kind *ret_kind);
-
 /* True if the name is one that people use; false while it is the id of a pod or container, or
  * the number of a user. */
 bool workload_is_named(const struct workload *w);
@@ -84,6 +76,15 @@ bool cgroup_unit_find(const char *cgroup, struct cgroup_unit *ret);
 /* Writes the name of the unit if it is a service, and not the manager of a user; otherwise writes
  * "" and returns false. */
 bool cgroup_unit_service(const struct cgroup_unit *u, char *out, size_t size);
+
+/* Writes the id or the name of the innermost container in a cgroup path (docker, podman,
+ * containerd, cri-o, lxc, systemd-nspawn), shortened; "" if there is no container. A process
+ * that only monitors a container (conmon) is not inside the container. */
+void cgroup_container_name(const char *cgroup, char *out, size_t size);
+
+/* Writes the name of the systemd unit in a cgroup path, as it is in the path. Inside a
+ * container, this is the unit of the container's own service manager. "": no unit. */
+void cgroup_unit_name(const char *cgroup, char *out, size_t size);
 
 /* True if the unit belongs to the manager of a user. */
 static inline bool cgroup_unit_is_of_user(const struct cgroup_unit *u)

@@ -524,16 +524,16 @@ void guard_pump(const struct guard_pump *p, void *ctx)
 {
 	struct guard_decision d;
 	struct guard_record r;
-	enum guard_kept kept;
+	enum guard_stored stored;
 
 	do {
 		while (p->next_decision && p->next_decision(ctx, &d))
 			p->report(ctx, &d);
 		while (p->next_record(ctx, &r))
-			if (p->keep)
-				p->keep(ctx, &r);
-		kept = p->kept ? p->kept(ctx) : KEPT_NOTHING_NEW;
-		if (kept != KEPT_PENDING)
+			if (p->store)
+				p->store(ctx, &r);
+		stored = p->stored ? p->stored(ctx) : STORED_NOTHING_NEW;
+		if (stored != STORED_PENDING)
 			guard_pump_orders(p, ctx);
-	} while (kept == KEPT_NOW);
+	} while (stored == STORED_NOW);
 }

@@ -240,20 +240,20 @@ struct guard_reservation {
  * no journal. */
 
 /* Whether the fetched records are on the disk. */
-enum guard_kept {
-	KEPT_NOTHING_NEW, /* no record was fetched */
-	KEPT_NOW,         /* all fetched records are on the disk */
-	KEPT_PENDING,     /* some are not on the disk; orders wait for guard_pump_orders() */
+enum guard_stored {
+	STORED_NOTHING_NEW, /* no record was fetched */
+	STORED_NOW,         /* all fetched records are on the disk */
+	STORED_PENDING,     /* some are not on the disk; orders wait for guard_pump_orders() */
 };
 
 struct guard_pump {
 	/* Fetch and report decisions. NULL: the caller does that itself. */
 	bool (*next_decision)(void *ctx, struct guard_decision *ret);
 	void (*report)(void *ctx, const struct guard_decision *d);
-	/* Fetch and store records. keep and kept are NULL if there is no journal. */
+	/* Fetch and store records. store and stored are NULL if there is no journal. */
 	bool (*next_record)(void *ctx, struct guard_record *ret);
-	void (*keep)(void *ctx, const struct guard_record *r);
-	enum guard_kept (*kept)(void *ctx);
+	void (*store)(void *ctx, const struct guard_record *r);
+	enum guard_stored (*stored)(void *ctx);
 	bool (*next_order)(void *ctx, struct guard_order *ret);
 	/* Starts an order. If it cannot start, returns false and fills the ending and the message
 	 * of its outcome: ENDING_BUSY if the last order of this worker still runs. */

@@ -27,7 +27,7 @@ static bool is_service_cgroup(const char *cgroup)
 	char unit[256], service[256];
 	struct cgroup_unit u;
 
-	proc_unit_of(cgroup, unit, sizeof(unit)); /* also works in a container */
+	cgroup_unit_name(cgroup, unit, sizeof(unit)); /* also works in a container */
 	return last && strcmp(last + 1, unit) == 0 && cgroup_unit_find(unit, &u) &&
 	       cgroup_unit_service(&u, service, sizeof(service));
 }

@@ -68,7 +68,6 @@ static void add_share(struct attribute *a, const struct attribute_use *u, double
 	struct attribute_row *r = find_row(a, u);
 
 	if (!r) {
-		a->crowded = true;
 		a->unattributed_joules += joules;
 		return;
 	}

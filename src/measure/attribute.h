@@ -51,12 +51,10 @@ struct attribute {
 	bool idle_known;
 	/* If the idle power with contexts is unknown, the cost of contexts is not separated. */
 	bool context_known;
-	/* There were more processes than rows. The energy of processes without a row is
-	 * unattributed. */
-	bool crowded;
 	double seconds; /* duration of all intervals */
 	/* Energy that belongs to no process: that of the idle board, and that of unknown
-	 * origin. */
+	 * origin. If there are more processes than rows, the energy of those without a row is
+	 * unattributed. */
 	double idle_joules, unattributed_joules;
 	unsigned count;
 	struct attribute_row row[ATTRIBUTE_ROWS];

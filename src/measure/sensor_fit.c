@@ -152,8 +152,8 @@ static double response_at(const struct problem *q, const struct fit_response *f,
 	return (on_time(q, t) - on_time(q, t - f->window_s)) / f->window_s;
 }
 
-/* Fits the power without load and the power of the load by least squares. Returns the share of the
- * variance that the fit does not explain. Call prepare_bursts() first. */
+/* Fits the power without load and the power of the load by least squares. Returns the share of
+ * the variance that the fit does not explain. Call prepare_bursts() first. */
 static double fit_unexplained(const struct problem *q, struct fit_response *f)
 {
 	double n = 0, mx = 0, mw = 0, sxx = 0, sww = 0, sxw = 0;
@@ -169,10 +169,8 @@ static double fit_unexplained(const struct problem *q, struct fit_response *f)
 		sxw += dx * (q->p[i].w - mw);
 	}
 	f->missed_ratio = 1;
-	f->low_w = mw;
 	if (!(sxx > 1e-6 * n) || !(sww > 0) || sxw <= 0)
 		return 1;
-	f->low_w = mw - sxw / sxx * mx;
 	f->missed_ratio = fmax(1 - sxw * sxw / (sxx * sww), 0);
 	return f->missed_ratio;
 }

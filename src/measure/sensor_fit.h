@@ -37,7 +37,6 @@ struct fit_response {
 	enum sensor_model model;
 	double window_s; /* window of the mean, or time constant of the low pass */
 	double delay_s;
-	double low_w;        /* reading without the load */
 	double missed_ratio; /* share of the variance that the model does not explain */
 };
 

@@ -519,7 +519,6 @@ int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 		.change = expm1(log_ratio),
 		.change_low = expm1(log_ratio - reach),
 		.change_high = expm1(log_ratio + reach),
-		.u_log = sqrt(u.scatter2 + u.stated2),
 		.df = u.df,
 	};
 	return 0;

@@ -195,8 +195,7 @@ struct compare_change {
 	double ratio;  /* row / first: exp of the difference of the mean logarithms */
 	double change; /* ratio - 1 */
 	double change_low, change_high; /* the interval of change; NAN: unknown */
-	double u_log;                   /* standard uncertainty of ln(ratio) */
-	double df; /* degrees of freedom of the scatter part of u_log; INFINITY: no scatter */
+	double df; /* degrees of freedom of the scatter; INFINITY: no scatter */
 };
 
 /* Computes the change from first to row.

@@ -106,7 +106,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	api_begin(&j, a, r);
 	guard_doc_mode(&j, g);
 	json_bool(&j, "read_only", q->read_only);
-	json_string(&j, "journal", g->journal);
+	json_string(&j, "journal", guard_journal_text(g->journal));
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
 	write_workers(&j, a, now);
 	write_rooms(&j, g, now);

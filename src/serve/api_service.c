@@ -49,10 +49,8 @@ static void write_checks(struct buf *out, const struct api *a, const char *unrea
 			 d->index, gw_device_state_name(d->state), *d->message ? ": " : "",
 			 d->message);
 	}
-	if (v->self.store_state)
-		buf_addf(out, "[%c] history %s\n",
-			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
-			 v->self.store_state);
+	buf_addf(out, "[%c] history %s\n", v->self.store_problem ? '-' : '+',
+		 v->self.store_problem ? v->self.store_problem : "ok");
 	if (v->problems.meter)
 		buf_addf(out, "[-] energy: %s\n", v->problems.meter);
 	if (v->problems.guard)
@@ -196,7 +194,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_object(&j, "store");
 	json_uint(&j, "bytes", s->store_bytes);
 	json_uint(&j, "dropped", s->store_dropped);
-	json_string(&j, "state", s->store_state);
+	json_string(&j, "state", s->store_problem ? s->store_problem : "ok");
 	json_object_end(&j);
 	energy_cost_render_rates(&j, &a->cost);
 	json_bool(&j, "fleet", a->fleet != NULL);

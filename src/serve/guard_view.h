@@ -37,6 +37,15 @@ struct guard_operations {
 	uint64_t begun; /* number of operations since the service started */
 };
 
+/* Can the journal be written? If not, evictions above level 2 (unload) are refused. */
+enum guard_journal {
+	GUARD_JOURNAL_OK,
+	GUARD_JOURNAL_NO_FILE, /* There is no file, or its contents are not known yet. */
+	GUARD_JOURNAL_FAILS,
+};
+/* Returns "ok", or why evictions above level 2 are refused. */
+const char *guard_journal_text(enum guard_journal j);
+
 const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
@@ -181,7 +190,7 @@ struct guard_view {
 		*tally;            /* counts that include earlier runs; NULL in tests */
 	const struct moves *moves; /* durations of moves; NULL in tests */
 	const struct guard_view_requested *requested; /* POLICY_WORKERS slots; NULL: unknown */
-	const char *journal; /* "ok", or why evictions above level 2 (unload) are refused */
+	enum guard_journal journal;
 };
 
 /* Functions that carry out requests of clients. Only the main thread calls them. */

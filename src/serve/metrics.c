@@ -381,7 +381,7 @@ static void write_process_cost(struct page *p)
 {
 	const struct view_self *s = &p->v->self;
 
-	page_one(p, M_STORE_UP, s->store_state && strcmp(s->store_state, "ok") == 0);
+	page_one(p, M_STORE_UP, s->store_problem == NULL);
 	page_one(p, M_STORE_BYTES, page_above_zero((double)s->store_bytes));
 	page_one(p, M_STORE_DROPPED, (double)s->store_dropped);
 	page_one(p, M_WAKEUPS, (double)s->wakeups);

@@ -145,7 +145,7 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 
 	for (unsigned m = 0; mode && guard_modes[m]; m++)
 		page_word(p, NULL, "mode", guard_modes[m], g->policy->mode == m);
-	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
+	page_one(p, M_GUARD_JOURNAL, g->journal == GUARD_JOURNAL_OK);
 	page_one(p, M_GUARD_LOOKS, (double)c->scenes);
 	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);
 	page_one(p, M_GUARD_DECIDE, page_above_zero(c->decide_seconds_last));

@@ -235,6 +235,17 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 		add_worker(g, guard_leaves_nth(g->guard, k), (unsigned)at, ret);
 }
 
+const char *guard_journal_text(enum guard_journal j)
+{
+	static const char *const text[] = {
+		"ok",
+		"there is no journal file; evictions above level 2 (unload) are refused",
+		"the journal cannot be written; evictions above level 2 (unload) are refused",
+	};
+
+	return text[j];
+}
+
 const char *guard_operation_word(enum guard_request what)
 {
 	static const char *const word[] = { "evict",       "resume",  "hold evicted",

@@ -94,10 +94,10 @@ struct view_self {
 	double tick_seconds;          /* duration of the last reading of all GPUs */
 	double tick_max_seconds;
 	unsigned threads, descriptors;
-	uint64_t store_bytes;    /* size of the database; 0: none */
-	uint64_t store_dropped;  /* number of batches that could not be stored */
-	const char *store_state; /* "ok", or why nothing is stored */
-	bool counts_known;       /* False: the counts of earlier runs could not be read. */
+	uint64_t store_bytes;      /* size of the database; 0: none */
+	uint64_t store_dropped;    /* number of batches that could not be stored */
+	const char *store_problem; /* why nothing is stored; NULL: no problem */
+	bool counts_known;         /* False: the counts of earlier runs could not be read. */
 	struct view_program program;
 };
 
@@ -167,7 +167,7 @@ struct manage_result;
 struct view_ops {
 	/* Reads points of a quantity of a GPU, oldest first, in wall time, from memory or the
 	 * database. Returns the number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no
-	 * history of this quantity) or -GW_E_SIZE. *ret_step_ns: distance of the points. */
+	 * history of this quantity), -GW_E_SIZE, -GW_E_IO or -GW_E_NOMEM. *ret_step_ns: distance of the points. */
 	int (*history)(void *engine, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
 		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
 		       unsigned max, uint64_t *ret_step_ns);
@@ -187,7 +187,7 @@ struct view_ops {
 			     void (*each)(void *arg, const char *id, const char *json),
 			     void *arg);
 	/* Calls each() with the documents, those with the largest ids first, until each()
-	 * returns false. Returns their number, or -GW_E_IO. */
+	 * returns false. Returns their number, -GW_E_IO or -GW_E_NOMEM. */
 	int (*find_documents)(void *engine, const struct view_find *f, view_found_fn *each,
 			      void *arg);
 	void (*delete_document)(void *engine, const char *kind, const char *id);

@@ -24,8 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		cgroup_unit_service(&u, shown, sizeof(shown));
 	}
-	proc_container_of(text, out, sizeof(out));
-	proc_unit_of(text, shown, sizeof(shown));
+	cgroup_container_name(text, out, sizeof(out));
+	cgroup_unit_name(text, shown, sizeof(shown));
 	if (!ENDS(out) || !ENDS(shown) || (*text && !proc_in_cgroup(text, text)))
 		abort();
 	free(text);

@@ -327,7 +327,6 @@ static inline void begin(const char *world)
 	t.api.view.self = (struct view_self){ .start_wall_ns = clock_wall_ns(&sim.clock),
 					      .start_mono_ns = clock_mono_ns(&sim.clock),
 					      .rss_bytes = 9 << 20,
-					      .store_state = "ok",
 					      .counts_known = true };
 	work.workload = (struct workload){ WORKLOAD_SLURM, "4711", "alice", "4711", "0" };
 	assert_int_equal(workload_energy_init(&work.energy, COUNT_OF(t.device), NULL, NULL), 0);

@@ -60,7 +60,6 @@ static void fill(struct api *a)
 				      .threads = 3,
 				      .descriptors = 11,
 				      .store_bytes = 4096,
-				      .store_state = "ok",
 				      .counts_known = true };
 }
 

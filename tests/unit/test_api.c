@@ -342,7 +342,7 @@ API_TEST(readiness_goes_red_when_readings_stop)
 	take();
 	get("/-/ready?verbose", 200);
 	says("[+] history ok");
-	t.api.view.self.store_state = "the disk is full";
+	t.api.view.self.store_problem = "the disk is full";
 	/* ready: the readings are current although the disk is full */
 	get("/-/ready?verbose", 200);
 	says("[-] history the disk is full");

@@ -170,7 +170,7 @@ static void begin_guard(enum guard_mode mode)
 				      .devices = 1,
 				      .ring = w.ring,
 				      .operations = &w.operations,
-				      .journal = "ok" };
+				      .journal = GUARD_JOURNAL_OK };
 	t.api.view.guard = &w.view;
 	t.api.view.guard_ops = &guard_ops;
 	t.api.view.guarding = &w;

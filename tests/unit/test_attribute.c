@@ -272,7 +272,6 @@ TEST(more_processes_than_rows_are_unattributed)
 		u[i] = use((int64_t)i + 1, 0.01);
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 1000, 1, u, COUNT_OF(u), false);
-	assert_true(a.crowded);
 	attribute_finish(&a, 1000);
 	assert_int_equal(a.count, ATTRIBUTE_ROWS);
 	assert_near(a.unattributed_joules, 360);

@@ -33,7 +33,6 @@ TEST(trials_are_compared_by_welchs_interval_of_logarithms)
 	assert_near(c.ratio, exp(3), 1e-9);
 	assert_near(c.change, exp(3) - 1, 1e-9);
 	assert_near(c.df, df, 1e-9);
-	assert_near(c.u_log, sqrt(2), 1e-12);
 	assert_near(c.change_low, exp(3 - reach) - 1, 1e-9);
 	assert_near(c.change_high, exp(3 + reach) - 1, 1e-6);
 }
@@ -47,7 +46,6 @@ TEST(single_values_are_compared_by_their_stated_uncertainties)
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_BUDGET);
 	assert_near(c.change, 0.05, 1e-12);
-	assert_near(c.u_log, 0.005, 1e-12);
 	assert_true(isinf(c.df));
 	assert_near(c.change_low, 1.05 * exp(-1.959963984540054 * 0.005) - 1, 1e-12);
 	assert_near(c.change_high, 1.05 * exp(1.959963984540054 * 0.005) - 1, 1e-12);
@@ -65,7 +63,6 @@ TEST(one_run_is_assumed_to_scatter_as_the_others)
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_ONE_SIDE);
 	assert_near(c.df, 3, 0);
-	assert_near(c.u_log, sqrt(u2), 1e-12);
 	assert_near(log1p(c.change_low), 2.5 - reach, 1e-9);
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 
@@ -73,7 +70,6 @@ TEST(one_run_is_assumed_to_scatter_as_the_others)
 	row.u_ratio = 0.3;
 	reach = hypot(reach, 1.959963984540054 * 0.5);
 	assert_int_equal(compare_arms(&first, &row, 0.4, 0.05, &c), 0);
-	assert_near(c.u_log, sqrt(u2 + 0.25), 1e-12);
 	assert_near(log1p(c.change_low), 2.5 - reach, 1e-9);
 	assert_near(log1p(c.change_high), 2.5 + reach, 1e-9);
 }
@@ -103,14 +99,14 @@ TEST(without_any_uncertainty_there_is_a_ratio_and_no_interval)
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, 210.0 / 200, 1e-12);
-	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
+	assert_true(isnan(c.change_low) && isnan(c.change_high));
 
 	/* the shared uncertainty is unknown, so the uncertainty of the ratio is unknown too */
 	row.n = 2;
 	assert_int_equal(compare_arms(&first, &row, NAN, 0.05, &c), 0);
 	assert_int_equal(c.basis, COMPARE_NONE);
 	assert_near(c.ratio, sqrt(210.0 * 211.0) / 200, 1e-12);
-	assert_true(isnan(c.change_low) && isnan(c.change_high) && isnan(c.u_log));
+	assert_true(isnan(c.change_low) && isnan(c.change_high));
 }
 
 TEST(only_observed_scatter_gives_a_verdict)
@@ -156,7 +152,6 @@ TEST(an_offset_widens_the_interval_however_many_runs)
 	assert_int_equal(compare_arms(&first, &row, 0, 0.05, &c), 0);
 	assert_true(c.change_high - c.change_low < 1e-4);
 	assert_int_equal(compare_arms(&first, &row, u, 0.05, &c), 0);
-	assert_near(c.u_log, u, 1e-6);
 	assert_near(c.change_high - c.change_low, 2 * 2 * sinh(1.96 * u), 1e-4);
 }
 

@@ -116,7 +116,7 @@ void guard_service_log_decisions(struct guard_service *x)
 {
 }
 
-int guard_service_keep(struct guard_service *x, const struct guard_record *r)
+int guard_service_store_record(struct guard_service *x, const struct guard_record *r)
 {
 	snprintf(seen.kept, sizeof(seen.kept), "%s", r->worker);
 	return 0;

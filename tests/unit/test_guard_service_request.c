@@ -265,14 +265,13 @@ TEST(the_answer_reports_that_a_request_would_be_lost_at_a_restart)
 	char message[200];
 
 	begin();
-	g.journal.failed = true;
+	g.journal.last = WRITE_FAILED;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_in(message, "the journal cannot be written (the disk is full)");
-	g.journal.pending_ns = 1; /* it has not failed yet, but it takes too long */
+	g.journal.last = WRITE_HANGS;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_in(message, "the disk does not finish a write");
-	g.journal.pending_ns = 0;
-	g.journal.failed = false;
+	g.journal.last = WRITE_OK;
 	g.journal.unsaved = 1;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_in(message, "lost when the service restarts");

@@ -40,7 +40,6 @@ static void begin(const char *scenario, uint64_t deadline_ns)
 			    .view = { .ctx = sim.ctx,
 				      .device = known,
 				      .interval_ns = NS_PER_S,
-				      .self.store_state = "ok",
 				      .self.counts_known = true } };
 	metrics_choose(&api.metrics, (const char *const[]){ "*", NULL },
 		       (const char *const[]){ NULL }, false);

@@ -1,5 +1,6 @@
 #include "here.h"
 #include "device/proc.h"
+#include "device/workload.h"
 
 #include "tree_test.h"
 
@@ -264,7 +265,7 @@ TEST(names_the_container_of_every_runtime)
 
 	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		memset(out, 'x', sizeof(out));
-		proc_container_of(row[i].path, out, sizeof(out));
+		cgroup_container_name(row[i].path, out, sizeof(out));
 		assert_string_equal(out, row[i].want);
 	}
 }
@@ -296,7 +297,7 @@ TEST(names_the_innermost_unit_that_is_not_a_container)
 
 	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		memset(out, 'x', sizeof(out));
-		proc_unit_of(row[i].path, out, sizeof(out));
+		cgroup_unit_name(row[i].path, out, sizeof(out));
 		assert_string_equal(out, row[i].want);
 	}
 }

@@ -953,15 +953,92 @@ STORE_FAULT_TEST(accepted_documents_are_written_and_refused_ones_are_reported)
 /* The linker option --wrap replaces realloc in our own objects. */
 static _Atomic bool no_realloc; /* realloc fails in the store's thread */
 static pthread_t test_thread;
+/* The test's thread fails its allocation with this number; 0: none fails. */
+static _Thread_local unsigned allocations, fail_at;
 
+static bool allocation_fails(void)
+{
+	return ++allocations == fail_at;
+}
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__wrap_calloc(size_t n, size_t m);
 void *__real_realloc(void *p, size_t n);
 void *__wrap_realloc(void *p, size_t n);
 
+void *__wrap_malloc(size_t n)
+{
+	return allocation_fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+	return allocation_fails() ? NULL : __real_calloc(n, m);
+}
+
 void *__wrap_realloc(void *p, size_t n)
 {
-	if (atomic_load(&no_realloc) && !pthread_equal(pthread_self(), test_thread))
+	if (allocation_fails() ||
+	    (atomic_load(&no_realloc) && !pthread_equal(pthread_self(), test_thread)))
 		return NULL;
 	return __real_realloc(p, n);
+}
+
+static int read_documents(void)
+{
+	return documents("job", 10);
+}
+
+static int read_found(void)
+{
+	return find(NULL, NULL, false, 10);
+}
+
+static int read_events(void)
+{
+	return events(0, 10);
+}
+
+static int read_points(void)
+{
+	memset(&seen, 0, sizeof(seen));
+	return ask(T0, T0 + HOUR, 0);
+}
+
+STORE_TEST(a_read_without_memory_is_an_error_and_never_an_incomplete_answer)
+{
+	static int (*const reads[])(void) = { read_documents, read_found, read_events,
+					      read_points };
+	static const int counts[] = { 2, 2, 2, 40 };
+
+	open_clean();
+	store_put_document(s, "job", "a", "{\"n\":1}", 7);
+	store_put_document(s, "job", "b", "{\"n\":1}", 7);
+	log_event("in the file");
+	commit();
+	store_put_document(s, "job", "b", "{\"n\":2}", 7);
+	log_event("in the queue");
+	for (unsigned i = 0; i < 40; i++) /* More rows in the queue than fit at first. */
+		add(T0 + i * MIN, 1);
+	for (unsigned i = 0; i < 4; i++) {
+		unsigned failed = 0;
+		int n;
+
+		for (;; failed++) {
+			allocations = 0;
+			fail_at = failed + 1;
+			n = reads[i]();
+			fail_at = 0;
+			if (allocations <= failed)
+				break;
+			assert_int_equal(n, -GW_E_NOMEM);
+			assert_int_equal(seen.count, 0);
+		}
+		assert_true(failed > 0);
+		assert_int_equal(n, counts[i]);
+	}
 }
 
 STORE_FAULT_TEST(without_memory_a_document_stays_in_the_queue)
