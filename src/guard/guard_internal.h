@@ -153,6 +153,7 @@ struct worker_reasons {
 	uint64_t since_ns[GUARD_REASONS];  /* since when each reason applies; 0: it does not */
 	char evidence[GUARD_REASONS][200]; /* evidence for each reason that applies */
 	char contention_rule[64];          /* the rule by which contention became a reason */
+	struct contender contender;        /* the process that caused contention */
 	enum worker_person person;
 	uint64_t until_ns; /* end of the person's request; FOR_EVER: no end */
 	/* until_ns, and when REASON_MANUAL began, as wall times from the journal. The first
@@ -368,10 +369,10 @@ struct guard {
 	struct guard_worker worker[POLICY_WORKERS];
 	unsigned workers;
 	struct reservation reservation[GUARD_RESERVATIONS];
-	uint64_t next_id; /* highest id of an order or a reservation so far */
-	unsigned games;   /* number of registered games, in addition to those in scenes */
-	char game[48];    /* the game that was registered last: "pid 4711 game.exe" */
-	bool stopping;    /* guard_stop() was called */
+	uint64_t next_id;       /* highest id of an order or a reservation so far */
+	unsigned games;         /* number of registered games, in addition to those in scenes */
+	struct scene_game game; /* the game that was registered last */
+	bool stopping;          /* guard_stop() was called */
 	struct rate rate;
 	int64_t requester; /* user of the next request; -1: not limited */
 	struct guard_queue queue;

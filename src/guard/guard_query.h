@@ -77,6 +77,8 @@ struct guard_explanation {
 	uint64_t clears_ns;
 	char rule[64];
 	char evidence[240];
+	/* for REASON_CONTENTION, the process that caused the demand; it may have ended */
+	struct contender contender;
 	char clears[120]; /* what ends the reason: "when the reservation is released" */
 	/* What can end the reason before clears_ns: "if the reservation is released". "":
 	 * nothing. The reason may also last longer than clears_ns. */
@@ -140,7 +142,7 @@ struct guard_gpu_inputs {
 };
 bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs *ret);
 /* Returns the number of games from guard_set_games(), and the game that was registered last. */
-unsigned guard_game_count(const struct guard *g, const char **ret_game);
+unsigned guard_game_count(const struct guard *g, struct scene_game *ret_game);
 
 /* Returns the workers that have a fetched order without an outcome, one bit per worker. */
 uint32_t guard_orders_underway(const struct guard *g);

@@ -179,6 +179,7 @@ void worker_set_contention(struct guard_worker *w, bool on)
 		 w->demand.strongest.rule);
 	text_fit(w->reasons.evidence[REASON_CONTENTION], sizeof(w->reasons.evidence[0]), "%s",
 		 w->demand.strongest.evidence);
+	w->reasons.contender = w->demand.strongest.contender;
 }
 
 void worker_set_unknown(struct guard *g, struct guard_worker *w)

@@ -198,18 +198,14 @@ static void write_contenders(struct json *j, const struct guard_view *g, unsigne
 }
 
 /* Writes the process that causes the reason contention; null for other reasons. */
-static void write_contender(struct json *j, const struct guard_view *g, unsigned worker,
-			    enum guard_reason r)
+static void write_contender(struct json *j, const struct contender *c)
 {
-	struct guard_view_contender c;
-	const bool known = r == REASON_CONTENTION && guard_view_contender(g, worker, &c);
-
-	if (!json_object_if(j, "contender", known))
+	if (!json_object_if(j, "contender", c->pid))
 		return;
-	json_int(j, "pid", c.pid);
-	render_text(j, "name", c.name);
-	json_uint_if(j, "memory_bytes", c.bytes_known, c.bytes);
-	json_bool(j, "game", c.game);
+	json_int(j, "pid", c->pid);
+	render_text(j, "name", c->name);
+	json_uint_if(j, "memory_bytes", c->bytes_known, c->bytes);
+	json_bool(j, "game", c->game);
 	json_object_end(j);
 }
 
@@ -229,7 +225,7 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 		guard_doc_time(j, "since", why.since_ns, now);
 		render_text(j, "rule", why.rule);
 		render_text(j, "evidence", why.evidence);
-		write_contender(j, g, worker, r);
+		write_contender(j, &why.contender);
 		render_text(j, "clears", why.clears);
 		guard_doc_time(j, "clears", why.clears_ns > now.mono_ns ? why.clears_ns : 0,
 			       now);
