@@ -39,7 +39,7 @@ struct verdict {
 /* The process that causes a demand. */
 struct contender {
 	int64_t pid; /* 0: no process causes the demand, or the process is unknown */
-	char name[SCENE_NAME_BYTES + 1]; /* printable; "": unknown */
+	char name[SCENE_NAME_BYTES + 1]; /* by text_clean(); "": unknown */
 	bool bytes_known;
 	uint64_t bytes; /* GPU memory that the process held at that time */
 	bool game;      /* the process is registered as a game */

@@ -4,11 +4,6 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
 /* a program that never held more than this does not count for DEMAND_PRESSURE */
 #define SMALL_BYTES (256 * MIB)
@@ -25,21 +20,12 @@ const char *demand_kind_name(unsigned k)
 	return k < DEMAND_KINDS ? names[k] : "?";
 }
 
-static void make_printable(char out[static SCENE_NAME_BYTES + 1], const char *name)
-{
-	size_t n = 0;
-
-	for (; n < SCENE_NAME_BYTES && name[n]; n++)
-		out[n] = name[n] >= ' ' && name[n] < 127 ? name[n] : '?';
-	out[n] = '\0';
-}
-
 void demand_process_text(int64_t pid, const char *name, char *out, size_t size)
 {
-	char printable[SCENE_NAME_BYTES + 1];
+	char clean[SCENE_NAME_BYTES + 1];
 
-	make_printable(printable, name);
-	text_fit(out, size, "pid %lld%s%s", (long long)pid, *name ? " " : "", printable);
+	text_clean(clean, sizeof(clean), name);
+	text_fit(out, size, "pid %lld%s%s", (long long)pid, *clean ? " " : "", clean);
 }
 
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes)
@@ -120,7 +106,7 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 	c->contender = (struct contender){ .pid = p->id.pid,
 					   .bytes_known = p->bytes_known,
 					   .bytes = p->bytes };
-	make_printable(c->contender.name, p->name);
+	text_clean(c->contender.name, sizeof(c->contender.name), p->name);
 	c->uid = p->uid;
 	text_fit(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
 		 v->why ? v->why : "no rule");
@@ -128,14 +114,16 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 		 held, busy, g->uuid, (unsigned long long)(g->free_bytes / MIB));
 }
 
-static void raise_case(struct demand_case *c, enum demand_kind kind, const char *evidence)
+static void raise_case(struct demand_case *c, enum demand_kind kind, const char *evidence,
+		       const struct scene_game *game)
 {
 	c->more_bytes = UINT64_MAX;
 	c->urgent = c->urgent || kind == DEMAND_GAME;
 	if (c->kind >= kind)
 		return;
 	c->kind = kind;
-	c->contender = (struct contender){ .pid = 0 };
+	c->contender = (struct contender){ .pid = game->pid, .game = kind == DEMAND_GAME };
+	text_clean(c->contender.name, sizeof(c->contender.name), game->name);
 	c->uid = -1;
 	text_fit(c->rule, sizeof(c->rule), "%s", demand_kind_name(kind));
 	text_fit(c->evidence, sizeof(c->evidence), "%s", evidence);
@@ -166,18 +154,13 @@ static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gp
 			demand_process_text(s->game.pid, s->game.name, game, sizeof(game));
 		text_fit(text, sizeof(text), "%u game%s registered%s%s", s->game_clients,
 			 s->game_clients == 1 ? " is" : "s are", *game ? ": " : "", game);
-		raise_case(c, DEMAND_GAME, text);
-	}
-	if (c->kind == DEMAND_GAME) {
-		c->contender.pid = s->game.pid;
-		c->contender.game = true;
-		make_printable(c->contender.name, s->game.name);
+		raise_case(c, DEMAND_GAME, text, &s->game);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&
 	    unattributed(s, gpu) > p->unattributed_bytes) {
 		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no visible process",
 			 (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
-		raise_case(c, DEMAND_UNATTRIBUTED, text);
+		raise_case(c, DEMAND_UNATTRIBUTED, text, &(struct scene_game){ .pid = 0 });
 	}
 }
 

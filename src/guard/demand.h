@@ -94,8 +94,7 @@ bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint
 /* Returns the larger of headroom_bytes and headroom_ratio of the board's memory. */
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes);
 
-/* Writes a process as "pid 4711 game.exe", with "?" instead of characters that are not
- * printable. */
+/* Writes a process as "pid 4711 game.exe". The name is cleaned by text_clean(). */
 void demand_process_text(int64_t pid, const char *name, char *out, size_t size);
 
 #endif

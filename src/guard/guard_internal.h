@@ -292,17 +292,18 @@ enum worker_condition {
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
 	/* rule and evidence of the last decision; while a return is blocked, the evidence of the
-	 * last check. If a hold masks a reason, the first cause_at characters of the evidence
-	 * name the reason; the reason's own evidence follows. */
+	 * last check. If cause_at is not 0, the decision is about a hold or a request, and only
+	 * the evidence from this character on says why. */
 	char rule[64], evidence[240];
 	unsigned cause_at;
-	uint32_t masked; /* reasons that were reported as masked by a hold */
-	/* The next decision takes over the members up to `unreachable` and resets them. */
+	enum guard_decision_kind last; /* kind of the last decision */
+	uint32_t masked;               /* reasons that were reported as masked by a hold */
+	/* The next decision takes over the members up to `kind` and resets them. */
 	enum guard_result result;
 	unsigned level;
 	uint64_t freed_bytes;
 	uint32_t blocked;
-	bool unreachable; /* the evicted process lives, but no match finds it */
+	enum guard_decision_kind kind;
 	/* numbers since the start; would_evict: evictions that were only reported */
 	unsigned evictions, resumes, would_evict;
 };

@@ -51,6 +51,7 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	/* the worker was really evicted, and the guard does not resume it until `dry` is
 	 * DRY_NOT */
 	bool stays_evicted;
+	enum guard_decision_kind decided; /* kind of the last decision */
 	bool storm;    /* clients load the worker again and again while it is evicted */
 	char why[240]; /* rule and evidence of the last decision, and reasons that a hold masks */
 	/* why demand does not evict the worker, and what to do; "": no limit applies */

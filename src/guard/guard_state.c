@@ -148,7 +148,7 @@ static const struct member of_worker[] = {
 	N(report.state, guard_state_names), U_AS("report.since_ns", since_ns), T(report.rule),
 	T_AS("report.why", report.evidence), U(report.cause_at), B_AS("report.notices", conditions, conditions),
 	B(report.masked, guard_reason_names), N(report.result, guard_result_names), U(report.level),
-	U(report.freed_bytes), B(report.blocked, guard_block_names), U(report.unreachable),
+	U(report.freed_bytes), B(report.blocked, guard_block_names), U_AS("report.unreachable", report.kind), U(report.last),
 	U(report.evictions), U(report.resumes), U(report.would_evict), END
 };
 #undef OF
@@ -227,7 +227,7 @@ static const struct member of_old_worker[] = {
 	U_AS("blocked", backoff.blocked), U_AS("last", unsettled), U_AS("dirty", record_due),
 	U_AS("since_ns", since_ns), U_AS("masked", report.masked), U_AS("ended", report.result),
 	U_AS("ended_level", report.level), U_AS("ended_bytes", report.freed_bytes),
-	U_AS("ended_blocked", report.blocked), U_AS("astray", report.unreachable),
+	U_AS("ended_blocked", report.blocked), U_AS("astray", report.kind),
 	U_AS("evictions", report.evictions), U_AS("resumes", report.resumes), U_AS("would_evict", report.would_evict),
 	T_AS("why", report.evidence), END
 };
@@ -501,7 +501,9 @@ static bool is_sound(const struct guard *g)
 		is = w->intent.level < GUARD_LEVELS &&
 		     w->intent.put_away_count <= GUARD_TARGETS &&
 		     w->observed.roots <= GUARD_ROOTS && w->report.level < GUARD_LEVELS &&
-		     w->demand.gpu >= 0 && w->report.cause_at <= strlen(w->report.evidence) &&
+		     w->report.kind < GUARD_DECISION_KINDS &&
+		     w->report.last < GUARD_DECISION_KINDS && w->demand.gpu >= 0 &&
+		     w->report.cause_at <= strlen(w->report.evidence) &&
 		     (!w->demand.gpu || w->demand.gpu < (int)g->gpus);
 	}
 	return is;
@@ -514,9 +516,13 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 			return -GW_E_PARSE;
 	if (!is_sound(g))
 		return -GW_E_PARSE;
-	for (unsigned i = 0; i < g->workers; i++)
+	for (unsigned i = 0; i < g->workers; i++) {
 		if (g->worker[i].intent.from == FROM_RETURN)
 			g->worker[i].intent.from = FROM_OUT;
+		/* before format version 10, only the rule said this */
+		if (!strcmp(g->worker[i].report.rule, "resume_blocked"))
+			g->worker[i].report.last = DECISION_RESUME_BLOCKED;
+	}
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].now = g->gpu[i].at < 0 ? NULL : &g->scene.gpu[g->gpu[i].at];
 	classify(g->p, &g->scene, g->verdict);
