@@ -235,19 +235,7 @@ const char *figure_process_type(unsigned type)
 
 const char *figure_bytes(char out[static 16], double bytes)
 {
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	unsigned u = 0;
-
-	/* Use the next unit if rounding would print 1024. */
-	while (bytes >= (u < 3 ? 1023.5 : 1023.95) && u + 1 < COUNT(units)) {
-		bytes /= 1024;
-		u++;
-	}
-	if (isnan(bytes))
-		snprintf(out, 16, "-");
-	else
-		snprintf(out, 16, "%.*f %s", u >= 3, bytes, units[u]);
-	return out;
+	return bytes_text(out, bytes, 1);
 }
 
 /* If the text begins with a number of MiB, or with "100 of 8192 MiB", adds the first number

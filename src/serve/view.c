@@ -400,12 +400,13 @@ static void contention_text(const struct guard_explanation *why, char *out, size
 	const struct contender *c = &why->contender;
 	const char *name = *c->name ? c->name : "process";
 	const long long pid = c->pid;
+	char bytes[BYTES_TEXT];
 
 	if (!pid)
 		snprintf(out, size, "for another program: %s", why->evidence);
 	else if (c->bytes_known)
-		snprintf(out, size, "for %s (pid %lld, %.1f GiB)", name, pid,
-			 (double)c->bytes / GIB);
+		snprintf(out, size, "for %s (pid %lld, %s)", name, pid,
+			 bytes_text(bytes, (double)c->bytes, 1));
 	else
 		snprintf(out, size, "for %s%s (pid %lld)",
 			 c->game ? "the registered game " : "", name, pid);

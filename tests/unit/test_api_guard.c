@@ -304,7 +304,7 @@ TEST(the_contender_of_an_eviction_is_the_process_of_the_scene)
 	at("workers.0.reasons.0.contender.name", "\"game.exe\"");
 	assert_true(number("workers.0.reasons.0.contender.memory_bytes") == GIB / 2);
 	at("workers.0.reasons.0.contender.game", "false");
-	at("workers.0.cause", "\"for game.exe (pid 200, 0.5 GiB)\"");
+	at("workers.0.cause", "\"for game.exe (pid 200, 512 MiB)\"");
 	/* The contender ends: no process needs the GPU now, but the reason still names it. */
 	clock_sleep_until(&sim.clock, now() + NS_PER_S);
 	world(NULL);
@@ -319,7 +319,7 @@ TEST(the_name_of_a_contender_keeps_its_spaces)
 	contend("a 7 MiB game");
 	get("/api/v1/guard", 200);
 	at("workers.0.reasons.0.contender.name", "\"a 7 MiB game\"");
-	at("workers.0.cause", "\"for a 7 MiB game (pid 200, 0.5 GiB)\"");
+	at("workers.0.cause", "\"for a 7 MiB game (pid 200, 512 MiB)\"");
 }
 
 TEST(the_contender_is_a_registered_game_of_unknown_size)
