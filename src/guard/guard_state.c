@@ -519,7 +519,7 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 	for (unsigned i = 0; i < g->workers; i++) {
 		if (g->worker[i].intent.from == FROM_RETURN)
 			g->worker[i].intent.from = FROM_OUT;
-		/* before format version 10, only the rule said this */
+		/* before format version 10, only this rule said it */
 		if (!strcmp(g->worker[i].report.rule, "resume_blocked"))
 			g->worker[i].report.last = DECISION_RESUME_BLOCKED;
 	}

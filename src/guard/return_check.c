@@ -241,7 +241,7 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 	w->since_ns = g->now_ns;
 	w->report.blocked = bad;
 	w->report.kind = DECISION_RESUME_BLOCKED;
-	guard_report(g, w, "resume_blocked", "%s", why);
+	guard_report(g, w, "may not return yet", "%s", why);
 	return STEP_WAIT;
 }
 
@@ -321,7 +321,7 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 	} else {
 		w->report.blocked = b->blocked;
 		w->report.kind = DECISION_RESUME_BLOCKED;
-		guard_report(g, w, "resume_blocked", "it does not answer: %.180s", message);
+		guard_report(g, w, "may not return yet", "it does not answer: %.180s", message);
 	}
 	not_started(g, w, from);
 }

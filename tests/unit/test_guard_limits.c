@@ -362,7 +362,7 @@ GUARD_TEST(what_blocks_a_return_is_counted_when_it_changes)
 	count_all(o, &t);
 	assert_int_equal(t.worker[0].cell[COUNTERS_BLOCKED + BLOCK_ROOM], 1);
 	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 1);
-	assert_string_equal(world_last(o, "resume_blocked")->gpu, "GPU-0");
+	assert_string_equal(world_last(o, "may not return yet")->gpu, "GPU-0");
 }
 
 GUARD_TEST(in_a_dry_run_only_would_evict_is_counted)
