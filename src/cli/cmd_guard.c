@@ -154,11 +154,9 @@ enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key)
 {
-	char text[16] = "-";
+	char text[16];
 
-	if (json_doc_is_number(w, key))
-		figure_span(text, json_doc_number(w, key));
-	table_set(t, column, TERM_PLAIN, "%s", text);
+	table_set(t, column, TERM_PLAIN, "%s", figure_span(text, json_doc_figure(w, key)));
 }
 
 static enum term_style state_style(const char *state)
@@ -200,11 +198,9 @@ static void add_hold(struct table *t, const struct json_doc *w)
 static void add_bytes(struct table *t, unsigned column, const struct json_doc *w,
 		      const char *key)
 {
-	char text[16] = "-";
+	char text[16];
 
-	if (json_doc_is_number(w, key))
-		figure_bytes(text, json_doc_number(w, key));
-	table_set(t, column, TERM_PLAIN, "%s", text);
+	table_set(t, column, TERM_PLAIN, "%s", figure_bytes(text, json_doc_figure(w, key)));
 }
 
 /* Writes why the worker is in its state. Returns NULL if that is unknown. */

@@ -590,12 +590,11 @@ static int read_games(struct recording_reader *t, const struct words *w)
 	if (w->count != count || !read_numbers(w, at, count == 5 ? 3 : 2, v) ||
 	    v[1] > UINT32_MAX || v[2] > INT64_MAX)
 		return -GW_E_PARSE;
+	game.pid = (int64_t)v[2];
 	if (count == 4)
 		guard_state_old_game(w->word[3], &game);
-	if (count == 5) {
-		game.pid = (int64_t)v[2];
+	else if (count == 5)
 		text_fit(game.name, sizeof(game.name), "%s", w->word[4]);
-	}
 	guard_set_games(t->guard, (unsigned)v[1], &game);
 	return 0;
 }

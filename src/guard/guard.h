@@ -185,7 +185,6 @@ enum guard_decision_kind {
 	DECISION_REQUESTED,      /* a person's request */
 	DECISION_RESUME_BLOCKED, /* why the worker does not return */
 	DECISION_RESUME_FAILED,
-	GUARD_DECISION_KINDS
 };
 
 /* One change of state, or a report without a change, with its rule and evidence. It becomes a

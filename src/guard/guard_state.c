@@ -501,9 +501,7 @@ static bool is_sound(const struct guard *g)
 		is = w->intent.level < GUARD_LEVELS &&
 		     w->intent.put_away_count <= GUARD_TARGETS &&
 		     w->observed.roots <= GUARD_ROOTS && w->report.level < GUARD_LEVELS &&
-		     w->report.kind < GUARD_DECISION_KINDS &&
-		     w->report.last < GUARD_DECISION_KINDS && w->demand.gpu >= 0 &&
-		     w->report.cause_at <= strlen(w->report.evidence) &&
+		     w->demand.gpu >= 0 && w->report.cause_at <= strlen(w->report.evidence) &&
 		     (!w->demand.gpu || w->demand.gpu < (int)g->gpus);
 	}
 	return is;
