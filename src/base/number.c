@@ -44,6 +44,25 @@ void number_format(double v, char out[static NUMBER_SIZE])
 	freelocale(c);
 }
 
+const char *bytes_text(char out[static BYTES_TEXT], double bytes, int decimals)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	static const double half[] = { .5, .05, .005 }; /* of the last digit */
+	unsigned u = 0;
+	int digits = 0;
+
+	/* Use the next unit if rounding would print 1024. */
+	while (bytes >= 1024 - half[digits] && u + 1 < sizeof(units) / sizeof(units[0])) {
+		bytes /= 1024;
+		digits = ++u < 3 ? decimals - 1 : decimals;
+	}
+	if (isnan(bytes))
+		snprintf(out, BYTES_TEXT, "-");
+	else
+		snprintf(out, BYTES_TEXT, "%.*f %s", digits, bytes, units[u]);
+	return out;
+}
+
 double number_without_minus_zero(double v, int decimals)
 {
 	double half = 0.5;

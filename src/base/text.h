@@ -76,4 +76,15 @@ __attribute__((format(printf, 3, 4))) static inline void text_fit(char *out, siz
 	va_end(ap);
 }
 
+/* Copies a text that another program chose. Replaces each byte that is not a printable ASCII
+ * character by "?", and cuts the text if it does not fit. */
+static inline void text_clean(char *out, size_t size, const char *text)
+{
+	size_t n = 0;
+
+	for (; n + 1 < size && text[n]; n++)
+		out[n] = text[n] >= ' ' && text[n] < 127 ? text[n] : '?';
+	out[n] = '\0';
+}
+
 #endif

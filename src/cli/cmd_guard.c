@@ -5,7 +5,6 @@
 #include "remote.h"
 #include "table.h"
 
-#include "base/array.h"
 #include "base/clock.h"
 #include "guard/policy.h"
 #include "base/json_doc.h"
@@ -113,13 +112,10 @@ static size_t add_local_time(struct buf *out, const char *text)
 }
 
 /* Copies a sentence from the service and makes it easier to read: writes local times, "GPU 0"
- * instead of a UUID, one unit for sizes, and words instead of the names that JSON uses. */
+ * instead of a UUID and one unit for sizes, and leaves out the name of a setting. */
 static const char *plain_text(const struct gpu_names *g, const char *in, char *out, size_t size)
 {
-	static const struct {
-		const char *from, *to;
-	} words[] = { { "resume_blocked", "may not return yet" },
-		      { " (unknown = contend)", "" } };
+	static const char setting[] = " (unknown = contend)";
 	char sizes[4096];
 	struct buf b;
 
@@ -128,11 +124,8 @@ static const char *plain_text(const struct gpu_names *g, const char *in, char *o
 	while (*in) {
 		size_t n = in[0] >= '1' && in[0] <= '9' ? add_local_time(&b, in) : 0;
 
-		for (size_t i = 0; !n && i < COUNT(words); i++)
-			if (strncmp(in, words[i].from, strlen(words[i].from)) == 0) {
-				n = strlen(words[i].from);
-				buf_adds(&b, words[i].to);
-			}
+		if (!n && strncmp(in, setting, strlen(setting)) == 0)
+			n = strlen(setting);
 		for (unsigned i = 0; !n && i < g->count; i++)
 			if (strncmp(in, g->gpu[i].uuid, strlen(g->gpu[i].uuid)) == 0) {
 				n = strlen(g->gpu[i].uuid);
@@ -161,11 +154,9 @@ enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key)
 {
-	char text[16] = "-";
+	char text[16];
 
-	if (json_doc_is_number(w, key))
-		figure_span(text, json_doc_number(w, key));
-	table_set(t, column, TERM_PLAIN, "%s", text);
+	table_set(t, column, TERM_PLAIN, "%s", figure_span(text, json_doc_figure(w, key)));
 }
 
 static enum term_style state_style(const char *state)
@@ -207,11 +198,9 @@ static void add_hold(struct table *t, const struct json_doc *w)
 static void add_bytes(struct table *t, unsigned column, const struct json_doc *w,
 		      const char *key)
 {
-	char text[16] = "-";
+	char text[16];
 
-	if (json_doc_is_number(w, key))
-		figure_bytes(text, json_doc_number(w, key));
-	table_set(t, column, TERM_PLAIN, "%s", text);
+	table_set(t, column, TERM_PLAIN, "%s", figure_bytes(text, json_doc_figure(w, key)));
 }
 
 /* Writes why the worker is in its state. Returns NULL if that is unknown. */

@@ -194,9 +194,8 @@ static void add_job(struct table *t, const struct json_doc *w)
 	set_duration(t, TIME, json_doc_number(w, "gpu_seconds"));
 	set_quantity(t, ENERGY, w, "energy_joules", "J");
 	set_quantity(t, MEAN, w, "power_mean_watts", "W");
-	if (json_doc_is_number(w, "memory_peak_bytes"))
-		table_set(t, MEMORY, TERM_PLAIN, "%s",
-			  figure_bytes(bytes, json_doc_number(w, "memory_peak_bytes")));
+	table_set(t, MEMORY, TERM_PLAIN, "%s",
+		  figure_bytes(bytes, json_doc_figure(w, "memory_peak_bytes")));
 	if (json_doc_is_number(w, "utilization_sm_mean_ratio"))
 		table_set(t, SM, TERM_PLAIN, "%.0f %%",
 			  100 * json_doc_number(w, "utilization_sm_mean_ratio"));

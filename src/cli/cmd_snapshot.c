@@ -176,9 +176,8 @@ static void print_host(const struct cli *c)
 		buf_addf(&b, " (%.0f CPUs)", v);
 	if (gw_snapshot_host(c->snap, GW_H_RAM_USED, &v) == GW_HAVE &&
 	    gw_snapshot_host(c->snap, GW_H_RAM_TOTAL, &total) == GW_HAVE) {
-		figure_bytes(memory[0], v);
-		figure_bytes(memory[1], total);
-		buf_addf(&b, ", RAM %s / %s", memory[0], memory[1]);
+		buf_addf(&b, ", RAM %s / %s", figure_bytes(memory[0], v),
+			 figure_bytes(memory[1], total));
 	}
 	if (s->driver_version)
 		buf_addf(&b, ", driver %s", s->driver_version);

@@ -208,23 +208,25 @@ int comparison_change_decimals(const struct compare_change *c)
 	return decimals;
 }
 
-void comparison_change_text(const struct compare_change *change, char *out, size_t size)
+bool comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
 	int decimals = comparison_change_decimals(change);
 	double best = comparison_per_cent(change->change, decimals),
 	       low = comparison_per_cent(change->change_low, decimals),
 	       high = comparison_per_cent(change->change_high, decimals);
+	const bool none = !isnan(low) && decimals == CHANGE_DECIMALS_MAX && best == 0 &&
+			  low == 0 && high == 0;
 
 	if (isnan(change->change))
 		*out = '\0';
-	else if (!isnan(low) && decimals == CHANGE_DECIMALS_MAX && best == 0 && low == 0 &&
-		 high == 0)
+	else if (none)
 		snprintf(out, size, "no difference [within 0.001 %%]");
 	else if (change_is_flat(change, decimals))
 		snprintf(out, size, "%+.*f %%", decimals, best);
 	else
 		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals, best, decimals, low,
 			 decimals, high);
+	return !none;
 }
 
 struct notes {

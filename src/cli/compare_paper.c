@@ -396,7 +396,7 @@ static void add_change_words(struct buf *out, const struct compare_change *c)
 	/* Print at least one decimal, even for changes above 100 %. */
 	int decimals = comparison_change_decimals(c) > 1 ? comparison_change_decimals(c) : 1;
 	struct comparison_scale shown = { 1, decimals, "" };
-	bool none; /* True: comparison_change_text() wrote "no difference [...]". */
+	bool differs;
 	char text[96];
 
 	if (verdict == COMPARE_LESS || verdict == COMPARE_MORE) {
@@ -406,13 +406,12 @@ static void add_change_words(struct buf *out, const struct compare_change *c)
 			buf_addf(out, " [%.*f, %.*f]", decimals, fmin(low, high), decimals,
 				 fmax(low, high));
 	} else {
-		comparison_change_text(c, text, sizeof(text));
-		none = strncmp(text, "no ", 3) == 0;
-		buf_addf(out, "%s%s%s", none ? "shows " : "changed by ", text,
+		differs = comparison_change_text(c, text, sizeof(text));
+		buf_addf(out, "%s%s%s", differs ? "changed by " : "shows ", text,
 			 verdict != COMPARE_OPEN
 				 ? "; with one run each, the variation between runs is unknown"
-			 : none ? ""
-				: ", which does not show a difference");
+			 : differs ? ", which does not show a difference"
+				   : "");
 	}
 }
 

@@ -180,8 +180,9 @@ double comparison_per_cent(double ratio, int decimals);
 
 /* Writes a change with its interval: "-12.3 % [-13.1, -11.5]".  Writes "-12.3 %" if the
  * interval is unknown or has no width, "no difference [within 0.001 %]" if everything is
- * printed as 0, and "" if the change is unknown. */
-void comparison_change_text(const struct compare_change *change, char *out, size_t size);
+ * printed as 0, and "" if the change is unknown. Returns false if it
+ * wrote "no difference". */
+bool comparison_change_text(const struct compare_change *change, char *out, size_t size);
 
 /* Calls say() with each sentence that the reader needs to interpret the figures correctly. */
 void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),

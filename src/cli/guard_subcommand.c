@@ -393,20 +393,19 @@ enum history_column { MOVE_TIME, MOVE_WORKER, MOVE_TEXT };
 static bool move_text(const struct json_doc *d, char *out, size_t size)
 {
 	const bool dry = json_doc_true(d, "dry_run");
-	const char *cause = json_doc_string(d, "cause");
-	const char *gap = cause ? " " : "";
+	const char *cause = reply_text(d, "cause", ""), *gap = *cause ? " " : "";
 	const double seconds = json_doc_number(d, "freed_seconds");
 	char bytes[16], took[32] = "", evidence[400];
 
-	cause = cause ? cause : "";
 	figure_sizes(evidence, sizeof(evidence), reply_text(d, "evidence", ""));
 	if (reply_is(d, "to", "evicted") && reply_is(d, "result", "freed")) {
 		if (seconds > 0)
 			snprintf(took, sizeof(took), " in %.1f s", seconds);
-		figure_bytes(bytes, json_doc_number(d, "freed_bytes"));
 		snprintf(out, size, "%s its GPU%s%s; %s%s freed%s",
 			 dry ? "would have left" : "left", gap, cause, dry ? "dry run, " : "",
-			 dry ? "nothing was" : bytes, took);
+			 dry ? "nothing was"
+			     : figure_bytes(bytes, json_doc_number(d, "freed_bytes")),
+			 took);
 	} else if (reply_is(d, "to", "stuck") && !reply_is(d, "from", "stuck"))
 		snprintf(out, size, "did not leave its GPU%s%s; %s", gap, cause, evidence);
 	else if (reply_is(d, "to", "active") && reply_is(d, "from", "verify-up"))

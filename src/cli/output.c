@@ -3,7 +3,6 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/number.h"
 #include "base/utf8.h"
 
 #include <errno.h>
@@ -233,23 +232,6 @@ const char *figure_process_type(unsigned type)
 	return types[type & 7];
 }
 
-const char *figure_bytes(char out[static 16], double bytes)
-{
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
-	unsigned u = 0;
-
-	/* Use the next unit if rounding would print 1024. */
-	while (bytes >= (u < 3 ? 1023.5 : 1023.95) && u + 1 < COUNT(units)) {
-		bytes /= 1024;
-		u++;
-	}
-	if (isnan(bytes))
-		snprintf(out, 16, "-");
-	else
-		snprintf(out, 16, "%.*f %s", u >= 3, bytes, units[u]);
-	return out;
-}
-
 /* If the text begins with a number of MiB, or with "100 of 8192 MiB", adds the first number
  * with a suitable unit. Returns the length of the replaced text, or 0 if there is no size. */
 static size_t add_size(struct buf *out, const char *text)
@@ -342,10 +324,7 @@ void figure_number(const char *key, double v)
 	char size[16];
 
 	switch (figure_unit(key)) {
-	case UNIT_BYTES:
-		figure_bytes(size, v);
-		figure_line(key, "%s", size);
-		return;
+	case UNIT_BYTES: figure_line(key, "%s", figure_bytes(size, v)); return;
 	case UNIT_WATTS: figure_line(key, "%.10g W", v); return;
 	case UNIT_CELSIUS: figure_line(key, "%.10g %s", v, term_plain("°C")); return;
 	case UNIT_HERTZ: figure_line(key, "%.10g MHz", v * 1e-6); return;

@@ -5,7 +5,7 @@
 
 #include "option.h"
 
-#include "base/buf.h"
+#include "base/number.h"
 #include "serve/render.h"
 
 #include <gpuward.h>
@@ -63,7 +63,10 @@ enum figure_unit figure_unit(const char *key);
  * figure_bytes()     "140.4 GiB"
  * figure_span()      a rounded time: "12 s", "10 min", "1.5 h"
  * figure_run_time()  a time in its two largest units: "12s", "3m05s", "1h01m", "2d03h" */
-const char *figure_bytes(char out[static 16], double bytes);
+static inline const char *figure_bytes(char out[static BYTES_TEXT], double bytes)
+{
+	return bytes_text(out, bytes, 1);
+}
 const char *figure_span(char out[static 16], double seconds);
 const char *figure_run_time(char out[static 16], double seconds);
 

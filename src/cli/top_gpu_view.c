@@ -446,10 +446,7 @@ static void figure_text(const struct top_gpu *g, unsigned i, char out[static 64]
 		return;
 	}
 	switch (figure_unit(key)) {
-	case UNIT_BYTES:
-		figure_bytes(bytes, v);
-		snprintf(out, 64, "%s", bytes);
-		break;
+	case UNIT_BYTES: snprintf(out, 64, "%s", figure_bytes(bytes, v)); break;
 	case UNIT_WATTS: snprintf(out, 64, "%.1f W", v); break;
 	case UNIT_CELSIUS: snprintf(out, 64, "%.0f °C", v); break;
 	case UNIT_HERTZ: snprintf(out, 64, "%.0f MHz", v / 1e6); break;

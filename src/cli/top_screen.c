@@ -337,9 +337,8 @@ static void add_host(struct part *parts, unsigned *n, const struct top_host *h)
 		add_part(parts, n, 3, CANVAS_PLAIN, text);
 	}
 	if (!isnan(h->ram_used) && !isnan(h->ram_total)) {
-		figure_bytes(used, h->ram_used);
-		figure_bytes(total, h->ram_total);
-		snprintf(text, sizeof(text), "RAM %s / %s", used, total);
+		snprintf(text, sizeof(text), "RAM %s / %s", figure_bytes(used, h->ram_used),
+			 figure_bytes(total, h->ram_total));
 		add_part(parts, n, 4, CANVAS_PLAIN, text);
 	}
 }

@@ -2,11 +2,11 @@
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "device/context.h"
 #include "device/event_watch.h"
 #include "device/nvml_abi.h"
 #include "device/proc.h"
-#include "guard/demand.h"
 #include "guard/gpu_use.h"
 #include "guard/idle.h"
 #include "guard/kernel_log.h"
@@ -519,31 +519,19 @@ void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 	memset(b->conflicts, 0, sizeof(b->conflicts));
 }
 
-/* Writes a game as "pid 4711 game.exe". Writes "" if no game runs. */
-static void game_text(int64_t pid, char *out, size_t size)
-{
-	struct proc p = { .name = "" };
-	struct root root;
-	char name[16];
-
-	*out = '\0';
-	if (!pid)
-		return;
-	if (root_open(&root, NULL) == 0) {
-		(void)proc_read(&root, pid, &p);
-		root_close(&root);
-	}
-	demand_name(name, p.name);
-	snprintf(out, size, "pid %lld%s%s", (long long)pid, *name ? " " : "", name);
-}
-
 static void games_changed(void *arg, unsigned count, int64_t latest)
 {
 	struct guard_service *g = arg;
-	char game[48];
+	struct scene_game game = { .pid = latest };
+	struct proc p = { .name = "" };
+	struct root root;
 
-	game_text(latest, game, sizeof(game));
-	guard_service_games(g, count, game);
+	if (latest && root_open(&root, NULL) == 0) {
+		(void)proc_read(&root, latest, &p);
+		root_close(&root);
+	}
+	text_fit(game.name, sizeof(game.name), "%s", p.name);
+	guard_service_games(g, count, &game);
 	/* g->scenes is NULL while the games of an earlier run are loaded at the start. */
 	if (g->scenes)
 		scene_thread_trigger(g->scenes);

@@ -108,7 +108,7 @@ static void write_standing(struct guard_service *g, uint64_t now)
 	struct buf *out = &g->recorder->line;
 	struct guard_reservation room;
 	struct guard_gpu_inputs in;
-	const char *game;
+	struct scene_game game;
 
 	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id)
@@ -116,7 +116,7 @@ static void write_standing(struct guard_service *g, uint64_t now)
 	for (unsigned i = 0; guard_gpu_inputs(g->guard, i, &in); i++)
 		write_gpu_inputs(out, &in, now);
 	if (guard_game_count(g->guard, &game))
-		recording_games(out, guard_game_count(g->guard, &game), game, now);
+		recording_games(out, guard_game_count(g->guard, &game), &game, now);
 }
 
 static void write_begin(struct guard_service *g)
@@ -354,10 +354,11 @@ void guard_service_foreign(struct guard_service *g, const char *uuid, const char
 	guard_set_foreign(g->recorder->guard, uuid, holder, now);
 }
 
-void guard_service_games(struct guard_service *g, unsigned count, const char *game)
+void guard_service_games(struct guard_service *g, unsigned count,
+			 const struct scene_game *latest)
 {
-	RECORD(g, recording_games, count, game, guard_service_time_ns(g));
-	guard_set_games(g->recorder->guard, count, game);
+	RECORD(g, recording_games, count, latest, guard_service_time_ns(g));
+	guard_set_games(g->recorder->guard, count, latest);
 }
 
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,

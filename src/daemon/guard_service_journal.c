@@ -77,9 +77,10 @@ static void guard_line(struct guard_line *ret, const struct guard_decision *d,
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0    ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->unreachable ? "warning"
-										: "info";
+	return d->to == STATE_STUCK || d->kind == DECISION_RESUME_FAILED ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->kind == DECISION_UNREACHABLE
+		       ? "warning"
+		       : "info";
 }
 
 /* Returns the slot of the view's ring for the next decision. Requests between two ticks also

@@ -253,7 +253,8 @@ void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);
-void guard_service_games(struct guard_service *g, unsigned count, const char *game);
+void guard_service_games(struct guard_service *g, unsigned count,
+			 const struct scene_game *latest);
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,
 			   double idle_w, double reload_j);
 bool guard_service_next_order(struct guard_service *g, struct guard_order *ret);

@@ -17,8 +17,9 @@
  * the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version 6 added
  * the name of a registered game. Version 7 added the time of a manual reason to a record.
  * Version 8 added the orders under way when the service stopped. Version 9 added the orders that
- * were fetched to be carried out. */
-#define RECORDING_FORM 9
+ * were fetched to be carried out. Version 10 writes the pid and the name of a game as two words,
+ * and the contender with the state. */
+#define RECORDING_FORM 10
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
 void recording_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
@@ -64,7 +65,8 @@ void recording_reserve_restore(struct buf *out, const struct guard_reservation *
 void recording_release(struct buf *out, uint64_t id, uint64_t now_ns);
 void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j, uint64_t now_ns);
-void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns);
+void recording_games(struct buf *out, unsigned count, const struct scene_game *latest,
+		     uint64_t now_ns);
 
 /* Names of the values of enum guard_request, for writing and reading; NULL after the last. */
 extern const char *const recording_requests[];

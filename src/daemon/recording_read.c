@@ -3,6 +3,7 @@
 
 #include "base/member.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "guard/guard_input.h"
 #include "guard/guard_query.h"
 #include "guard/guard_state.h"
@@ -580,14 +581,21 @@ static int read_release(struct recording_reader *t, const struct words *w)
 
 static int read_games(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2 };
-	const unsigned count =
-		t->form < 6 ? 3 : 4; /* From version 6 on, a line names a game. */
-	uint64_t v[2];
+	static const unsigned at[] = { 1, 2, 3 };
+	/* From version 6 on, a line names a game; from version 10 on, as two words. */
+	const unsigned count = t->form < 6 ? 3 : t->form < 10 ? 4 : 5;
+	struct scene_game game = { .pid = 0 };
+	uint64_t v[3] = { 0 };
 
-	if (w->count != count || !read_numbers(w, at, 2, v) || v[1] > UINT32_MAX)
+	if (w->count != count || !read_numbers(w, at, count == 5 ? 3 : 2, v) ||
+	    v[1] > UINT32_MAX || v[2] > INT64_MAX)
 		return -GW_E_PARSE;
-	guard_set_games(t->guard, (unsigned)v[1], count > 3 ? w->word[3] : "");
+	game.pid = (int64_t)v[2];
+	if (count == 4)
+		guard_state_old_game(w->word[3], &game);
+	else if (count == 5)
+		text_fit(game.name, sizeof(game.name), "%s", w->word[4]);
+	guard_set_games(t->guard, (unsigned)v[1], &game);
 	return 0;
 }
 

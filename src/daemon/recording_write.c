@@ -171,10 +171,11 @@ void recording_release(struct buf *out, uint64_t id, uint64_t now_ns)
 	buf_addf(out, "release\t%" PRIu64 "\t%" PRIu64 "\n", now_ns, id);
 }
 
-void recording_games(struct buf *out, unsigned count, const char *game, uint64_t now_ns)
+void recording_games(struct buf *out, unsigned count, const struct scene_game *latest,
+		     uint64_t now_ns)
 {
-	buf_addf(out, "games\t%" PRIu64 "\t%u", now_ns, count);
-	add_text(out, game);
+	buf_addf(out, "games\t%" PRIu64 "\t%u\t%" PRId64, now_ns, count, latest->pid);
+	add_text(out, latest->name);
 }
 
 /* Writes idle_w and reload_j as whole numbers, because they appear only in evidence. */

@@ -161,22 +161,9 @@ uint64_t capacity_available(const struct capacity_gpu *g)
 	return g->free_bytes - kept;
 }
 
-/* Writes a size in the largest unit in which the number is at least 0.1. */
-#define SIZE_TEXT 32
-static const char *size_text(uint64_t bytes, char out[static SIZE_TEXT])
-{
-	if (bytes >= GIB / 10)
-		snprintf(out, SIZE_TEXT, "%.2f GiB", (double)bytes / GIB);
-	else if (bytes >= MIB / 10)
-		snprintf(out, SIZE_TEXT, "%.2f MiB", (double)bytes / MIB);
-	else
-		snprintf(out, SIZE_TEXT, "%u bytes", (unsigned)bytes);
-	return out;
-}
-
 static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a, uint64_t most)
 {
-	char names[120] = "", needed[SIZE_TEXT], available[SIZE_TEXT], after[SIZE_TEXT];
+	char names[120] = "", needed[BYTES_TEXT], available[BYTES_TEXT], after[BYTES_TEXT];
 	size_t used = 0;
 
 	for (unsigned i = 0; i < a->evicts; i++) {
@@ -187,9 +174,9 @@ static void explain_fit(const struct capacity_gpu *g, struct capacity_answer *a,
 			break;
 		used += (size_t)n;
 	}
-	size_text(a->needed_bytes, needed);
-	size_text(a->available_bytes, available);
-	size_text(most, after);
+	bytes_text(needed, (double)a->needed_bytes, 2);
+	bytes_text(available, (double)a->available_bytes, 2);
+	bytes_text(after, (double)most, 2);
 	switch (a->fit) {
 	case FIT_NOW:
 		snprintf(a->why, sizeof(a->why), "%s needed, %s available", needed, available);
@@ -316,14 +303,14 @@ static bool is_better(const struct capacity_gpu *g, const struct capacity_answer
 static void explain_place(const struct capacity_gpu *g, struct capacity_answer *a,
 			  unsigned place)
 {
-	char fit[sizeof(a->why)], margin[48] = "thermal margin unknown", left[SIZE_TEXT];
+	char fit[sizeof(a->why)], margin[48] = "thermal margin unknown", left[BYTES_TEXT];
 
 	memcpy(fit, a->why, sizeof(fit));
 	if (!isnan(g->margin_c))
 		snprintf(margin, sizeof(margin), "thermal margin %.0f C",
 			 number_without_minus_zero(g->margin_c, 0));
 	snprintf(a->why, sizeof(a->why), "place %u: %.130s; %s left over, %s", place, fit,
-		 size_text(leftover(g, a), left), margin);
+		 bytes_text(left, (double)leftover(g, a), 2), margin);
 }
 
 unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,

@@ -36,6 +36,15 @@ struct verdict {
 	bool maybe_worker;
 };
 
+/* The process that causes a demand. */
+struct contender {
+	int64_t pid; /* 0: no process causes the demand, or the process is unknown */
+	char name[SCENE_NAME_BYTES + 1]; /* by text_clean(); "": unknown */
+	bool bytes_known;
+	uint64_t bytes; /* GPU memory that the process held at that time */
+	bool game;      /* the process is registered as a game */
+};
+
 /* A policy with its compiled regular expressions, to classify many scenes. Borrows the policy.
  * An expression that does not compile matches nothing; the reader of the configuration already
  * refuses such an expression. Returns 0 or -GW_E_NOMEM. */

@@ -291,6 +291,7 @@ static enum step held_active(struct guard *g, struct guard_worker *w)
 	if (!suspected)
 		return STEP_ORDER;
 	guard_report(g, w, "hold active", "it stays: %s", w->demand.strongest.evidence);
+	w->report.cause_at = (unsigned)strlen("it stays: ");
 	return STEP_AGAIN;
 }
 

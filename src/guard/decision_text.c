@@ -249,11 +249,11 @@ void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state f
 	d->freed_bytes = r->freed_bytes;
 	d->freed_ns = r->result == RESULT_FREED ? w->intent.freed_ns : 0;
 	d->blocked = r->blocked;
-	d->unreachable = r->unreachable;
+	d->kind = r->last = r->kind;
 	r->result = RESULT_NONE;
 	r->level = r->blocked = 0;
 	r->freed_bytes = 0;
-	r->unreachable = false;
+	r->kind = DECISION_OTHER;
 	r->state = to;
 	text_fit(d->rule, sizeof(d->rule), "%s", rule);
 	va_start(ap, fmt);

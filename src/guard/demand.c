@@ -4,11 +4,6 @@
 #include "base/clock.h"
 #include "base/number.h"
 
-#include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
 /* a program that never held more than this does not count for DEMAND_PRESSURE */
 #define SMALL_BYTES (256 * MIB)
@@ -25,13 +20,12 @@ const char *demand_kind_name(unsigned k)
 	return k < DEMAND_KINDS ? names[k] : "?";
 }
 
-void demand_name(char out[16], const char *name)
+void demand_process_text(int64_t pid, const char *name, char *out, size_t size)
 {
-	size_t n = 0;
+	char clean[SCENE_NAME_BYTES + 1];
 
-	for (; n < 15 && name[n]; n++)
-		out[n] = name[n] > ' ' && name[n] < 127 ? name[n] : '?';
-	out[n] = '\0';
+	text_clean(clean, sizeof(clean), name);
+	text_fit(out, size, "pid %lld%s%s", (long long)pid, *clean ? " " : "", clean);
 }
 
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes)
@@ -101,31 +95,35 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 		     const struct demand_life *l)
 {
 	const struct scene_gpu *g = &s->gpu[p->gpu];
-	char name[16], held[32] = "unknown memory", busy[24] = "";
+	char process[48], held[32] = "unknown memory", busy[24] = "";
 
-	demand_name(name, p->name);
+	demand_process_text(p->id.pid, p->name, process, sizeof(process));
 	if (p->bytes_known)
 		text_fit(held, sizeof(held), "%llu MiB", (unsigned long long)(p->bytes / MIB));
 	if (l && l->busy_ns)
 		text_fit(busy, sizeof(busy), " %.0f %%", 100 * l->busy_ratio);
 	c->kind = kind;
-	c->pid = p->id.pid;
+	c->contender = (struct contender){ .pid = p->id.pid,
+					   .bytes_known = p->bytes_known,
+					   .bytes = p->bytes };
+	text_clean(c->contender.name, sizeof(c->contender.name), p->name);
 	c->uid = p->uid;
 	text_fit(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
 		 v->why ? v->why : "no rule");
-	text_fit(c->evidence, sizeof(c->evidence), "pid %lld %s %s%s on %.48s, free %llu MiB",
-		 (long long)p->id.pid, name, held, busy, g->uuid,
-		 (unsigned long long)(g->free_bytes / MIB));
+	text_fit(c->evidence, sizeof(c->evidence), "%s %s%s on %.48s, free %llu MiB", process,
+		 held, busy, g->uuid, (unsigned long long)(g->free_bytes / MIB));
 }
 
-static void raise_case(struct demand_case *c, enum demand_kind kind, const char *evidence)
+static void raise_case(struct demand_case *c, enum demand_kind kind, const char *evidence,
+		       const struct scene_game *game)
 {
 	c->more_bytes = UINT64_MAX;
 	c->urgent = c->urgent || kind == DEMAND_GAME;
 	if (c->kind >= kind)
 		return;
 	c->kind = kind;
-	c->pid = 0;
+	c->contender = (struct contender){ .pid = game->pid, .game = kind == DEMAND_GAME };
+	text_clean(c->contender.name, sizeof(c->contender.name), game->name);
 	c->uid = -1;
 	text_fit(c->rule, sizeof(c->rule), "%s", demand_kind_name(kind));
 	text_fit(c->evidence, sizeof(c->evidence), "%s", evidence);
@@ -149,18 +147,20 @@ static uint64_t unattributed(const struct scene *s, unsigned gpu)
 static void judge_gpu(const struct policy *p, const struct scene *s, unsigned gpu,
 		      struct demand_case *c)
 {
-	char text[160];
+	char text[160], game[48] = "";
 
 	if (s->game_clients) {
+		if (s->game.pid)
+			demand_process_text(s->game.pid, s->game.name, game, sizeof(game));
 		text_fit(text, sizeof(text), "%u game%s registered%s%s", s->game_clients,
-			 s->game_clients == 1 ? " is" : "s are", *s->game ? ": " : "", s->game);
-		raise_case(c, DEMAND_GAME, text);
+			 s->game_clients == 1 ? " is" : "s are", *game ? ": " : "", game);
+		raise_case(c, DEMAND_GAME, text, &s->game);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&
 	    unattributed(s, gpu) > p->unattributed_bytes) {
 		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no visible process",
 			 (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
-		raise_case(c, DEMAND_UNATTRIBUTED, text);
+		raise_case(c, DEMAND_UNATTRIBUTED, text, &(struct scene_game){ .pid = 0 });
 	}
 }
 

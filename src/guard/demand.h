@@ -29,8 +29,8 @@ struct demand_case {
 	/* bytes that the contenders are expected to allocate in addition; UINT64_MAX: unknown,
 	 * or the demand is not about memory */
 	uint64_t more_bytes;
-	int64_t pid;   /* pid of the strongest contender; 0: none */
-	int64_t uid;   /* user of the strongest contender; -1: unknown */
+	struct contender contender; /* the strongest contender */
+	int64_t uid;                /* its user; -1: unknown */
 	char rule[64]; /* the kind of demand, and the rule that makes the process a contender */
 	char evidence[200]; /* the process, its bytes and its GPU, as text */
 };
@@ -94,7 +94,7 @@ bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint
 /* Returns the larger of headroom_bytes and headroom_ratio of the board's memory. */
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes);
 
-/* Copies the name of a process and replaces characters that are not printable by "?". */
-void demand_name(char out[16], const char *name);
+/* Writes a process as "pid 4711 game.exe". The name is cleaned by text_clean(). */
+void demand_process_text(int64_t pid, const char *name, char *out, size_t size);
 
 #endif

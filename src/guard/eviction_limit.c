@@ -227,14 +227,14 @@ void guard_set_requester(struct guard *g, int64_t uid)
 	g->requester = uid;
 }
 
-void guard_set_games(struct guard *g, unsigned count, const char *game)
+void guard_set_games(struct guard *g, unsigned count, const struct scene_game *latest)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
 		if (!worker_is_out(&g->worker[i]))
 			rate_take(&g->rate, g->requester, g->now_ns);
 	g->requester = -1;
 	g->games = count;
-	text_fit(g->game, sizeof(g->game), "%s", game);
+	g->game = *latest;
 }
 
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)

@@ -14,12 +14,10 @@ static const char *process_name(const struct guard *g, int64_t pid)
 static void reservation_text(const struct guard *g, const struct reservation *r, char *out,
 			     size_t size)
 {
-	char owner[64] = "no process", name[16];
+	char owner[64] = "no process";
 
-	demand_name(name, process_name(g, r->pid));
 	if (r->pid > 0)
-		text_fit(owner, sizeof(owner), "pid %lld%s%s", (long long)r->pid,
-			 *name ? " " : "", name);
+		demand_process_text(r->pid, process_name(g, r->pid), owner, sizeof(owner));
 	text_fit(out, size, "reservation %llu: %llu MiB on %.48s for %s",
 		 (unsigned long long)r->id, (unsigned long long)(r->bytes / MIB),
 		 g->gpu[r->gpu].uuid, owner);
@@ -127,6 +125,7 @@ static void explain_contention(const struct guard_worker *w, struct guard_explan
 	const struct worker_demand *d = &w->demand;
 	const uint64_t quiet = worker_quiet_ns(w);
 
+	e->contender = w->reasons.contender;
 	if (w->reasons.contention_rule[0])
 		set_rule(e, w->reasons.contention_rule);
 	text_fit(e->clears, sizeof(e->clears), "%.3g s after the last demand",

@@ -231,7 +231,7 @@ void guard_observe(struct guard *g, const struct scene *s)
 	answer_dry(g);
 	scene_copy(&g->scene, s);
 	g->scene.game_clients += g->games;
-	text_fit(g->scene.game, sizeof(g->scene.game), "%s", g->games ? g->game : "");
+	g->scene.game = g->games ? g->game : (struct scene_game){ .pid = 0 };
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);

@@ -176,6 +176,17 @@ static inline bool guard_outcome_ok(const struct guard_outcome *o)
 	return o->ending == ENDING_DONE || o->ending == ENDING_LISTED;
 }
 
+/* What a decision reports, as far as a program must know it: the rule and the evidence are for
+ * people. Recordings contain these numbers. */
+enum guard_decision_kind {
+	DECISION_OTHER,
+	/* the evicted process lives, but no match finds it, so it cannot be resumed */
+	DECISION_UNREACHABLE,
+	DECISION_REQUESTED,      /* a person's request */
+	DECISION_RESUME_BLOCKED, /* why the worker does not return */
+	DECISION_RESUME_FAILED,
+};
+
 /* One change of state, or a report without a change, with its rule and evidence. It becomes a
  * log line and an event. */
 struct guard_decision {
@@ -199,8 +210,7 @@ struct guard_decision {
 	uint64_t freed_bytes; /* bytes that became free; only for RESULT_FREED */
 	uint64_t freed_ns;    /* for RESULT_FREED: how long the eviction took; 0: dry run */
 	uint32_t blocked;     /* set of enum guard_block: why the worker does not return */
-	/* the evicted process lives, but no match finds it, so it cannot be resumed */
-	bool unreachable;
+	enum guard_decision_kind kind;
 };
 
 enum guard_request {

@@ -82,9 +82,8 @@ void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uin
 
 /* Sets the number of registered games, in addition to the games that scenes contain. The number
  * is used from the next scene on. If it grows, this counts as a request of the user of
- * guard_set_requester() to evict all workers. game: the game that was registered last, such as
- * "pid 4711 game.exe", for evidence; "": unknown. */
-void guard_set_games(struct guard *g, unsigned count, const char *game);
+ * guard_set_requester() to evict all workers. latest: the game that was registered last. */
+void guard_set_games(struct guard *g, unsigned count, const struct scene_game *latest);
 
 /* Sets after_ns: a worker with idle economy is unloaded when it has idled for this time
  * (UINT64_MAX: never). idle_w and reload_j are the figures from which after_ns was computed

@@ -153,6 +153,7 @@ struct worker_reasons {
 	uint64_t since_ns[GUARD_REASONS];  /* since when each reason applies; 0: it does not */
 	char evidence[GUARD_REASONS][200]; /* evidence for each reason that applies */
 	char contention_rule[64];          /* the rule by which contention became a reason */
+	struct contender contender;        /* the process that caused contention */
 	enum worker_person person;
 	uint64_t until_ns; /* end of the person's request; FOR_EVER: no end */
 	/* until_ns, and when REASON_MANUAL began, as wall times from the journal. The first
@@ -291,17 +292,18 @@ enum worker_condition {
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
 	/* rule and evidence of the last decision; while a return is blocked, the evidence of the
-	 * last check. If a hold masks a reason, the first cause_at characters of the evidence
-	 * name the reason; the reason's own evidence follows. */
+	 * last check. If cause_at is not 0, the decision is about a hold or a request, and only
+	 * the evidence from this character on says why. */
 	char rule[64], evidence[240];
 	unsigned cause_at;
-	uint32_t masked; /* reasons that were reported as masked by a hold */
-	/* The next decision takes over the members up to `unreachable` and resets them. */
+	enum guard_decision_kind last; /* kind of the last decision */
+	uint32_t masked;               /* reasons that were reported as masked by a hold */
+	/* The next decision takes over the members up to `kind` and resets them. */
 	enum guard_result result;
 	unsigned level;
 	uint64_t freed_bytes;
 	uint32_t blocked;
-	bool unreachable; /* the evicted process lives, but no match finds it */
+	enum guard_decision_kind kind;
 	/* numbers since the start; would_evict: evictions that were only reported */
 	unsigned evictions, resumes, would_evict;
 };
@@ -368,10 +370,10 @@ struct guard {
 	struct guard_worker worker[POLICY_WORKERS];
 	unsigned workers;
 	struct reservation reservation[GUARD_RESERVATIONS];
-	uint64_t next_id; /* highest id of an order or a reservation so far */
-	unsigned games;   /* number of registered games, in addition to those in scenes */
-	char game[48];    /* the game that was registered last: "pid 4711 game.exe" */
-	bool stopping;    /* guard_stop() was called */
+	uint64_t next_id;       /* highest id of an order or a reservation so far */
+	unsigned games;         /* number of registered games, in addition to those in scenes */
+	struct scene_game game; /* the game that was registered last */
+	bool stopping;          /* guard_stop() was called */
 	struct rate rate;
 	int64_t requester; /* user of the next request; -1: not limited */
 	struct guard_queue queue;

@@ -128,9 +128,8 @@ bool guard_blind(const struct guard *g, const char *gpu)
 static void set_why(const struct guard_worker *w, struct guard_status *s)
 {
 	const struct worker_report *r = &w->report;
-	const bool held = strcmp(r->rule, "hold active") == 0;
 	char masked[120], all[sizeof(r->rule) + sizeof(r->evidence) + 2];
-	const char *rest = held ? r->evidence + r->cause_at : all;
+	const char *rest = r->cause_at ? r->evidence + r->cause_at : all;
 
 	text_fit(all, sizeof(all), "%s%s%s", r->rule, *r->rule && *r->evidence ? ": " : "",
 		 r->evidence);
@@ -168,6 +167,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.dry = w->dry,
 		.stays_evicted = worker_resume_forbidden(w),
 		.storm = w->backoff.storm,
+		.decided = w->report.last,
 	};
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!has(w->observed.gpus, i))

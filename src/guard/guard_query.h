@@ -51,6 +51,7 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	/* the worker was really evicted, and the guard does not resume it until `dry` is
 	 * DRY_NOT */
 	bool stays_evicted;
+	enum guard_decision_kind decided; /* kind of the last decision */
 	bool storm;    /* clients load the worker again and again while it is evicted */
 	char why[240]; /* rule and evidence of the last decision, and reasons that a hold masks */
 	/* why demand does not evict the worker, and what to do; "": no limit applies */
@@ -77,6 +78,8 @@ struct guard_explanation {
 	uint64_t clears_ns;
 	char rule[64];
 	char evidence[240];
+	/* for REASON_CONTENTION, the process that caused the demand; it may have ended */
+	struct contender contender;
 	char clears[120]; /* what ends the reason: "when the reservation is released" */
 	/* What can end the reason before clears_ns: "if the reservation is released". "":
 	 * nothing. The reason may also last longer than clears_ns. */
@@ -140,7 +143,7 @@ struct guard_gpu_inputs {
 };
 bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs *ret);
 /* Returns the number of games from guard_set_games(), and the game that was registered last. */
-unsigned guard_game_count(const struct guard *g, const char **ret_game);
+unsigned guard_game_count(const struct guard *g, struct scene_game *ret_game);
 
 /* Returns the workers that have a fetched order without an outcome, one bit per worker. */
 uint32_t guard_orders_underway(const struct guard *g);

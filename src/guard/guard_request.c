@@ -100,8 +100,10 @@ static void request_apply(struct guard *g, struct guard_worker *w, enum guard_re
 	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
 		w->backoff.request = RESUME_REQUESTED; /* a reason forbids the return now */
 	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
+	w->report.kind = DECISION_REQUESTED;
 	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
 			text[0] ? "reasons: " : "", text);
+	w->report.cause_at = (unsigned)strlen(w->report.evidence);
 }
 
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,

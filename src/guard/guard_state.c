@@ -83,12 +83,13 @@ COUNT_IS(claims, CLAIM_BACK + 1);
 #define WORDS(m) WORDS_AS(#m, m)
 /* One line per reason. */
 #define OF_REASON(kind, m, symbol, name) ONE_AS(#m "." #name, kind, m[REASON_##symbol]),
+#define CONTENDER(m) T(m.name), U(m.bytes_known), U(m.bytes), U(m.game)
 #define END { 0 }
 
 #define OF guard
 static const struct member of_guard[] = {
 	U(now_ns), U(scene_is_new), U_AS("looks", scenes), I(wall_offset_ns), I(utc_offset_s), I(local_s),
-	I(local_floor_s), U(gpus), U(next_id), U(games), T(game), U(stopping), I(requester), U(rate.users),
+	I(local_floor_s), U(gpus), U(next_id), U(games), I(game.pid), T(game.name), U(stopping), I(requester), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
 };
 #undef OF
@@ -116,12 +117,13 @@ static const struct member of_worker[] = {
 	U(observed.by_device), U(observed.gpus), U(observed.home), U(observed.bytes),
 	US(observed.held), U(observed.need_bytes), US(observed.need_on), U(observed.dry_bytes),
 	N(demand.phase, phases), U(demand.pressing), N(demand.strongest.kind, demands),
-	U(demand.strongest.urgent), U(demand.strongest.more_bytes), I(demand.strongest.pid),
-	I(demand.strongest.uid), T(demand.strongest.rule), T(demand.strongest.evidence),
+	U(demand.strongest.urgent), U(demand.strongest.more_bytes), I_AS("demand.strongest.pid", demand.strongest.contender.pid),
+	CONTENDER(demand.strongest.contender), I(demand.strongest.uid), T(demand.strongest.rule), T(demand.strongest.evidence),
 	I(demand.gpu), U(demand.since_ns), U(demand.calm_ns), U(demand.scenes),
 	U(demand.calm_scenes), U(demand.damped_until_ns), U(demand.limited_ns),
 	U(demand.unlimited_scenes),
 	B(reasons.mask, guard_reason_names), T(reasons.contention_rule), N(reasons.person, persons),
+	I(reasons.contender.pid), CONTENDER(reasons.contender),
 	U(reasons.until_ns), U(reasons.until_wall_ns), U(reasons.manual_wall_ns), U(reasons.record_wall_ns), U(reasons.reservations),
 	U(reasons.battery_ns),
 #define R(symbol, name, held, rule, clears) OF_REASON(UNSIGNED, reasons.since_ns, symbol, name)
@@ -146,7 +148,7 @@ static const struct member of_worker[] = {
 	N(report.state, guard_state_names), U_AS("report.since_ns", since_ns), T(report.rule),
 	T_AS("report.why", report.evidence), U(report.cause_at), B_AS("report.notices", conditions, conditions),
 	B(report.masked, guard_reason_names), N(report.result, guard_result_names), U(report.level),
-	U(report.freed_bytes), B(report.blocked, guard_block_names), U(report.unreachable),
+	U(report.freed_bytes), B(report.blocked, guard_block_names), U_AS("report.unreachable", report.kind), U(report.last),
 	U(report.evictions), U(report.resumes), U(report.would_evict), END
 };
 #undef OF
@@ -198,7 +200,7 @@ static const struct member of_old_worker[] = {
 	U_AS("hold", reasons.person), U_AS("until_ns", reasons.until_ns),
 	U_AS("until_wall_ns", reasons.until_wall_ns),
 	U_AS("demand.kind", demand.strongest.kind), U_AS("demand.urgent", demand.strongest.urgent),
-	U_AS("demand.more_bytes", demand.strongest.more_bytes), I_AS("demand.pid", demand.strongest.pid),
+	U_AS("demand.more_bytes", demand.strongest.more_bytes), I_AS("demand.pid", demand.strongest.contender.pid),
 	I_AS("demand.uid", demand.strongest.uid), T_AS("demand.rule", demand.strongest.rule),
 	T_AS("demand.evidence", demand.strongest.evidence), U_AS("against", demand.pressing),
 	U_AS("against_ns", demand.since_ns), U_AS("calm_ns", demand.calm_ns), U_AS("against_looks", demand.scenes),
@@ -225,7 +227,7 @@ static const struct member of_old_worker[] = {
 	U_AS("blocked", backoff.blocked), U_AS("last", unsettled), U_AS("dirty", record_due),
 	U_AS("since_ns", since_ns), U_AS("masked", report.masked), U_AS("ended", report.result),
 	U_AS("ended_level", report.level), U_AS("ended_bytes", report.freed_bytes),
-	U_AS("ended_blocked", report.blocked), U_AS("astray", report.unreachable),
+	U_AS("ended_blocked", report.blocked), U_AS("astray", report.kind),
 	U_AS("evictions", report.evictions), U_AS("resumes", report.resumes), U_AS("would_evict", report.would_evict),
 	T_AS("why", report.evidence), END
 };
@@ -512,13 +514,28 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 			return -GW_E_PARSE;
 	if (!is_sound(g))
 		return -GW_E_PARSE;
-	for (unsigned i = 0; i < g->workers; i++)
+	for (unsigned i = 0; i < g->workers; i++) {
 		if (g->worker[i].intent.from == FROM_RETURN)
 			g->worker[i].intent.from = FROM_OUT;
+		/* before format version 10, only this rule said it */
+		if (!strcmp(g->worker[i].report.rule, "resume_blocked"))
+			g->worker[i].report.last = DECISION_RESUME_BLOCKED;
+	}
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].now = g->gpu[i].at < 0 ? NULL : &g->scene.gpu[g->gpu[i].at];
 	classify(g->p, &g->scene, g->verdict);
 	return 1;
+}
+
+void guard_state_old_game(const char *text, struct scene_game *ret)
+{
+	uint64_t pid;
+
+	*ret = (struct scene_game){ .pid = 0 };
+	if (!text_read_word(&text, "pid ") || !text_read_number(&text, INT64_MAX, &pid))
+		return;
+	ret->pid = (int64_t)pid;
+	text_fit(ret->name, sizeof(ret->name), "%s", text + (*text == ' '));
 }
 
 static int read_guard(struct guard_state_reader *r, struct guard *g, const char *rest)
@@ -528,6 +545,10 @@ static int read_guard(struct guard_state_reader *r, struct guard *g, const char 
 	/* earlier versions also wrote "looked", which is true if "looks" is not 0 */
 	if (!strncmp(rest, "looked\t", 7))
 		return 0;
+	if (!strncmp(rest, "game\t", 5)) {
+		guard_state_old_game(rest + 5, &g->game);
+		return 0;
+	}
 	if (err == -GW_E_NOENT)
 		err = members_read(rest, of_guard, g);
 	return err ? -GW_E_PARSE : 0;

@@ -28,6 +28,9 @@ struct guard_state_reader { /* begins zeroed */
 	struct guard_state_old worker[POLICY_WORKERS];
 };
 
+/* Reads a game as format versions 6 to 9 wrote it: "pid 4711 game.exe"; "": unknown. */
+void guard_state_old_game(const char *text, struct scene_game *ret);
+
 /* Reads the next line, without prefix and newline, into a guard with the same policy. The first
  * line resets the guard. Returns 0 or -GW_E_PARSE; 1 after the last line. */
 int guard_state_read(struct guard_state_reader *r, struct guard *g, const char *line);

@@ -226,7 +226,7 @@ bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs
 	return true;
 }
 
-unsigned guard_game_count(const struct guard *g, const char **ret_game)
+unsigned guard_game_count(const struct guard *g, struct scene_game *ret_game)
 {
 	*ret_game = g->game;
 	return g->games;

@@ -5,7 +5,6 @@
  * earlier scenes: decide.c decides when a demand is sure, and when the quiet time is over. */
 #include "guard_internal.h"
 
-#include <string.h>
 #include <time.h>
 
 static bool is_scheduled(const struct guard *g, const struct guard_worker *w)

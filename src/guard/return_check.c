@@ -43,7 +43,7 @@ static const struct guard_worker *returns_first(const struct guard *g,
 /* True if the last decision about the worker says why it cannot return. */
 static bool reported_blocked(const struct guard_worker *w)
 {
-	return w->backoff.blocked && !strcmp(w->report.rule, "resume_blocked");
+	return w->backoff.blocked && w->report.last == DECISION_RESUME_BLOCKED;
 }
 
 static void turn_text(const struct guard_worker *first, char *out, size_t size)
@@ -239,7 +239,8 @@ enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 	}
 	w->since_ns = g->now_ns;
 	w->report.blocked = bad;
-	guard_report(g, w, "resume_blocked", "%s", why);
+	w->report.kind = DECISION_RESUME_BLOCKED;
+	guard_report(g, w, "may not return yet", "%s", why);
 	return STEP_WAIT;
 }
 
@@ -286,6 +287,7 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 {
 	const enum worker_from from = w->intent.from;
 
+	w->report.kind = DECISION_RESUME_FAILED;
 	if (from == FROM_STUCK && w->intent.claim != CLAIM_LEFT) {
 		if (g->stopping)
 			worker_set_running(g, w);
@@ -317,7 +319,8 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 		w->report.state = worker_state(w);
 	} else {
 		w->report.blocked = b->blocked;
-		guard_report(g, w, "resume_blocked", "it does not answer: %.180s", message);
+		w->report.kind = DECISION_RESUME_BLOCKED;
+		guard_report(g, w, "may not return yet", "it does not answer: %.180s", message);
 	}
 	not_started(g, w, from);
 }

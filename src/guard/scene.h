@@ -80,6 +80,12 @@ struct scene_process {
 	uint64_t patterns[2];
 };
 
+/* A process that is registered as a game. */
+struct scene_game {
+	int64_t pid;                     /* 0: unknown */
+	char name[SCENE_NAME_BYTES + 1]; /* the kernel's name (comm); "": unknown */
+};
+
 /* Why a process is a root. */
 enum scene_how {
 	ROOT_FOUND, /* the match of the worker finds it */
@@ -111,9 +117,9 @@ struct scene {
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
 	unsigned game_clients; /* number of registered games */
-	/* the game that was registered last: "pid 4711 game.exe"; "": unknown. The guard sets
-	 * it, so it is not recorded with the scene. */
-	char game[48];
+	/* the game that was registered last. The guard sets it, so it is not recorded with the
+	 * scene. */
+	struct scene_game game;
 	bool reading; /* scene_read() has not read the last line of the scene yet */
 	/* The scene is complete: scene_read() accepts a line of changes, and
 	 * scene_write_change() writes one. */

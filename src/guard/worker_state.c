@@ -179,6 +179,7 @@ void worker_set_contention(struct guard_worker *w, bool on)
 		 w->demand.strongest.rule);
 	text_fit(w->reasons.evidence[REASON_CONTENTION], sizeof(w->reasons.evidence[0]), "%s",
 		 w->demand.strongest.evidence);
+	w->reasons.contender = w->demand.strongest.contender;
 }
 
 void worker_set_unknown(struct guard *g, struct guard_worker *w)
@@ -223,7 +224,8 @@ void worker_set_gone(struct guard *g, struct guard_worker *w)
 	worker_set_unknown(g, w);
 	w->presence = PRESENCE_GONE;
 	w->record_due = true;
-	w->report.unreachable = missed || (worker_is_moved(w) && found == FOUND_OTHER_LIVES);
+	if (missed || (worker_is_moved(w) && found == FOUND_OTHER_LIVES))
+		w->report.kind = DECISION_UNREACHABLE;
 	if (!missed) {
 		worker_forget_eviction(g, w);
 		return;

@@ -115,24 +115,16 @@ static const struct move_worker *moves_of(const struct guard_view *g, unsigned w
 	return moves_find(g->moves, g->policy->worker[worker].name);
 }
 
-/* Writes the last decision. If a person requested it, the hold or the reason "manual" already
- * says so; then only the name of the person is written. */
+/* Writes the last decision. For a person's request, writes only who requested it: the document
+ * has the request and its reasons elsewhere. */
 static void why_text(const struct guard_view *g, unsigned worker, const struct guard_status *s,
 		     char *out, size_t size)
 {
-	struct guard_explanation manual;
-	size_t n;
-
-	snprintf(out, size, "%s", s->why);
-	if (!guard_explain(g->guard, worker, REASON_MANUAL, &manual))
-		return;
-	n = strlen(manual.rule);
-	/* The evidence of a request is the list of the reasons, which is in the document
-	 * anyway. */
-	if (strncmp(s->why, manual.rule, n) == 0)
-		snprintf(out, size, "at the request of %.100s%s",
-			 guard_view_requested_by(g, worker),
-			 strncmp(s->why + n, ": reasons: ", 11) == 0 ? "" : s->why + n);
+	if (s->decided == DECISION_REQUESTED && s->mask >> REASON_MANUAL & 1)
+		snprintf(out, size, "at the request of %.100s",
+			 guard_view_requested_by(g, worker));
+	else
+		snprintf(out, size, "%s", s->why);
 }
 
 /* Writes the cause and the last decision in one sentence: "for game.exe (pid 4711, 13.0 GiB);
@@ -198,18 +190,14 @@ static void write_contenders(struct json *j, const struct guard_view *g, unsigne
 }
 
 /* Writes the process that causes the reason contention; null for other reasons. */
-static void write_contender(struct json *j, const struct guard_view *g, unsigned worker,
-			    enum guard_reason r)
+static void write_contender(struct json *j, const struct contender *c)
 {
-	struct guard_view_contender c;
-	const bool known = r == REASON_CONTENTION && guard_view_contender(g, worker, &c);
-
-	if (!json_object_if(j, "contender", known))
+	if (!json_object_if(j, "contender", c->pid))
 		return;
-	json_int(j, "pid", c.pid);
-	render_text(j, "name", c.name);
-	json_uint_if(j, "memory_bytes", c.bytes_known, c.bytes);
-	json_bool(j, "game", c.game);
+	json_int(j, "pid", c->pid);
+	render_text(j, "name", c->name);
+	json_uint_if(j, "memory_bytes", c->bytes_known, c->bytes);
+	json_bool(j, "game", c->game);
 	json_object_end(j);
 }
 
@@ -229,7 +217,7 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 		guard_doc_time(j, "since", why.since_ns, now);
 		render_text(j, "rule", why.rule);
 		render_text(j, "evidence", why.evidence);
-		write_contender(j, g, worker, r);
+		write_contender(j, &why.contender);
 		render_text(j, "clears", why.clears);
 		guard_doc_time(j, "clears", why.clears_ns > now.mono_ns ? why.clears_ns : 0,
 			       now);

@@ -276,19 +276,6 @@ const struct guard_view_decision *guard_view_last_decision(const struct guard_vi
 /* Returns who requested the last hold or eviction of a worker, and why: "a client with
  * the token: maintenance". */
 const char *guard_view_requested_by(const struct guard_view *g, unsigned worker);
-/* The process for which a worker left its GPU, or leaves it now. */
-struct guard_view_contender {
-	int64_t pid;
-	char name[16];
-	bool bytes_known;
-	uint64_t bytes; /* GPU memory that the process held when its demand became sure */
-	bool game;      /* The process was registered as a game. */
-};
-/* Returns the process of the reason contention. The process may have ended meanwhile. False:
- * there is no such reason, or no process causes it. This function is the only one that reads
- * the evidence of demand.c as data. */
-bool guard_view_contender(const struct guard_view *g, unsigned worker,
-			  struct guard_view_contender *ret);
 /* True if process i of the last scene needs the worker's GPU, so that the worker must leave it
  * or must not return. */
 bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i);

@@ -390,34 +390,6 @@ const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
 	return "a person";
 }
 
-static bool read_contender(const char *evidence, struct guard_view_contender *ret)
-{
-	unsigned long long mib;
-	long long pid;
-
-	*ret = (struct guard_view_contender){ .pid = 0 };
-	if (sscanf(evidence, "pid %lld %15s %llu MiB", &pid, ret->name, &mib) == 3) {
-		ret->bytes_known = true;
-		ret->bytes = mib * MIB;
-	} else if (sscanf(evidence, "%*u %*s %*s registered: pid %lld %15s", &pid, ret->name) ==
-		   2) {
-		ret->game = true;
-	} else if (sscanf(evidence, "pid %lld %15s unknown memory", &pid, ret->name) != 2) {
-		return false;
-	}
-	ret->pid = pid;
-	return true;
-}
-
-bool guard_view_contender(const struct guard_view *g, unsigned worker,
-			  struct guard_view_contender *ret)
-{
-	struct guard_explanation why;
-
-	return guard_explain(g->guard, worker, REASON_CONTENTION, &why) &&
-	       read_contender(why.evidence, ret);
-}
-
 bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i)
 {
 	struct guard_relation b;
@@ -434,18 +406,21 @@ bool guard_view_hypothetical(const struct guard_status *s)
 }
 
 /* Writes for which process the worker leaves. */
-static void contention_text(const char *evidence, char *out, size_t size)
+static void contention_text(const struct guard_explanation *why, char *out, size_t size)
 {
-	struct guard_view_contender c;
+	const struct contender *c = &why->contender;
+	const char *name = *c->name ? c->name : "process";
+	const long long pid = c->pid;
+	char bytes[BYTES_TEXT];
 
-	if (!read_contender(evidence, &c))
-		snprintf(out, size, "for another program: %s", evidence);
-	else if (c.bytes_known)
-		snprintf(out, size, "for %s (pid %lld, %.1f GiB)", c.name, (long long)c.pid,
-			 (double)c.bytes / GIB);
+	if (!pid)
+		snprintf(out, size, "for another program: %s", why->evidence);
+	else if (c->bytes_known)
+		snprintf(out, size, "for %s (pid %lld, %s)", name, pid,
+			 bytes_text(bytes, (double)c->bytes, 1));
 	else
-		snprintf(out, size, "for %s%s (pid %lld)", c.game ? "the registered game " : "",
-			 c.name, (long long)c.pid);
+		snprintf(out, size, "for %s%s (pid %lld)",
+			 c->game ? "the registered game " : "", name, pid);
 }
 
 /* Returns the text of a reason that has the same text for every worker; NULL: the text depends
@@ -477,7 +452,7 @@ void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, si
 		if (!guard_explain(g->guard, worker, r, &why) || why.masked)
 			continue;
 		if (r == REASON_CONTENTION)
-			contention_text(why.evidence, out, size);
+			contention_text(&why, out, size);
 		else if (because(r))
 			snprintf(out, size, "because %s", because(r));
 		else if (r == REASON_MANUAL)

@@ -29,7 +29,7 @@ def reason(s, name):
 
 def shown(why):
     """Returns a reason of the API as guard status shows it."""
-    for raw, plain in ((UUID, "GPU 0"), ("resume_blocked", "may not return yet"), (" (unknown = contend)", "")):
+    for raw, plain in ((UUID, "GPU 0"), (" (unknown = contend)", "")):
         why = why.replace(raw, plain)
     return re.sub(r"(?<=[ (])(\d{4,}) MiB", lambda m: f"{int(m[1]) / 1024:.1f} GiB", why).replace(" 0 MiB", " 0 B")
 

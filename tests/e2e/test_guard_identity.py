@@ -127,7 +127,7 @@ def test_an_evicted_worker_is_not_lost_while_its_pidfile_is_empty(world, signall
         with Contender(world, 20 * GIB) as c:  # a rule ignores this process, but it leaves too little memory
             s.wait(lambda: s.classes().get(c.pid) == "ignored")
             s.guard("resume", "w")
-            s.wait(lambda: any(d["rule"] == "resume_blocked" for d in s.decisions()))
+            s.wait(lambda: any(d["rule"] == "may not return yet" for d in s.decisions()))
             pidfile.write_text("")
             s.observes(2.5)  # the pidfile is read once per second
             if not for_good:

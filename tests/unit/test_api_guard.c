@@ -304,7 +304,7 @@ TEST(the_contender_of_an_eviction_is_the_process_of_the_scene)
 	at("workers.0.reasons.0.contender.name", "\"game.exe\"");
 	assert_true(number("workers.0.reasons.0.contender.memory_bytes") == GIB / 2);
 	at("workers.0.reasons.0.contender.game", "false");
-	at("workers.0.cause", "\"for game.exe (pid 200, 0.5 GiB)\"");
+	at("workers.0.cause", "\"for game.exe (pid 200, 512 MiB)\"");
 	/* The contender ends: no process needs the GPU now, but the reason still names it. */
 	clock_sleep_until(&sim.clock, now() + NS_PER_S);
 	world(NULL);
@@ -313,12 +313,21 @@ TEST(the_contender_of_an_eviction_is_the_process_of_the_scene)
 	at("workers.0.reasons.0.contender.pid", "200");
 }
 
-TEST(the_contender_of_unknown_size_or_of_a_game_is_found_in_the_evidence)
+TEST(the_name_of_a_contender_keeps_its_spaces)
+{
+	begin_guard(GUARD_ENFORCE);
+	contend("a 7 MiB game");
+	get("/api/v1/guard", 200);
+	at("workers.0.reasons.0.contender.name", "\"a 7 MiB game\"");
+	at("workers.0.cause", "\"for a 7 MiB game (pid 200, 512 MiB)\"");
+}
+
+TEST(the_contender_is_a_registered_game_of_unknown_size)
 {
 	begin_guard(GUARD_ENFORCE);
 	for (unsigned i = 0; i < 20; i++) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
-		guard_set_games(w.guard, 1, "pid 300 chess");
+		guard_set_games(w.guard, 1, &(struct scene_game){ 300, "chess" });
 		world(NULL);
 	}
 	get("/api/v1/guard", 200);
@@ -603,7 +612,7 @@ TEST(explain_names_the_game)
 	};
 
 	begin_guard(GUARD_ENFORCE);
-	guard_set_games(w.guard, 1, "pid 4711 minigame");
+	guard_set_games(w.guard, 1, &(struct scene_game){ 4711, "minigame" });
 	w.view.games = games;
 	for (unsigned i = 0; i < 20; i++) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);

@@ -410,7 +410,7 @@ TEST(unknown_memory_does_not_mean_never)
 
 	assert_int_equal(capacity_place(&g, 1, MIB, &order, &a), 0);
 	assert_int_equal(a.fit, FIT_UNKNOWN);
-	assert_in(a.why, "1.00 MiB needed, but the memory of this GPU cannot be read");
+	assert_in(a.why, "1.0 MiB needed, but the memory of this GPU cannot be read");
 }
 
 TEST(small_sizes_are_not_rounded_to_zero)
@@ -419,7 +419,7 @@ TEST(small_sizes_are_not_rounded_to_zero)
 	struct capacity_answer a;
 
 	capacity_fit(&g, 100, &a);
-	assert_in(a.why, "100 bytes needed, 1.00 MiB available");
+	assert_in(a.why, "100 B needed, 1.0 MiB available");
 }
 
 static double left(const struct capacity_gpu *g, const struct capacity_answer *a)

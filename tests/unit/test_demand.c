@@ -337,6 +337,7 @@ TEST(names_of_the_world_are_made_printable)
 
 	add(o, "\x1b[31m;rm -rf\n%s", 7, GIB);
 	c = look(o, 0);
+	assert_string_equal(c.contender.name, "?[31m;rm -rf?%s");
 	for (const char *p = c.evidence; *p; p++)
 		assert_in_range((unsigned char)*p, ' ', '~');
 	free(o);

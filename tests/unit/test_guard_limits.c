@@ -196,7 +196,7 @@ static void move_all(struct world *o, unsigned way)
 	} else if (way == 1) {
 		assert_int_equal(guard_reserve(o->g, NULL, 36 * GIB, 0, 0, o->now, &id), 0);
 	} else if (way == 2) {
-		guard_set_games(o->g, 1, "");
+		guard_set_games(o->g, 1, &(struct scene_game){ .pid = 0 });
 	} else {
 		guard_set_requester(o->g, -1);
 		world_guest(o, "now-job", 0, 4 * GIB, o->now - WORLD_START, 0)->uid = 1000;
@@ -362,7 +362,7 @@ GUARD_TEST(what_blocks_a_return_is_counted_when_it_changes)
 	count_all(o, &t);
 	assert_int_equal(t.worker[0].cell[COUNTERS_BLOCKED + BLOCK_ROOM], 1);
 	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 1);
-	assert_string_equal(world_last(o, "resume_blocked")->gpu, "GPU-0");
+	assert_string_equal(world_last(o, "may not return yet")->gpu, "GPU-0");
 }
 
 GUARD_TEST(in_a_dry_run_only_would_evict_is_counted)
@@ -468,12 +468,13 @@ GUARD_TEST(games_count_against_the_limit_of_their_user)
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(guard_user_wait_ns(o->g, 1000, o->now), 0);
 		guard_set_requester(o->g, 1000);
-		guard_set_games(o->g, 1, "");
+		guard_set_games(o->g, 1, &(struct scene_game){ .pid = 0 });
 		world_run(o, 10 * S);
 		assert_false(o->w[0].resident);
 		guard_set_requester(o->g, 1000);
-		guard_set_games(o->g, 2, ""); /* no worker is on the GPU */
-		guard_set_games(o->g, 0, "");
+		guard_set_games(o->g, 2,
+				&(struct scene_game){ .pid = 0 }); /* no worker is on the GPU */
+		guard_set_games(o->g, 0, &(struct scene_game){ .pid = 0 });
 		world_run(o, 200 * S);
 		assert_true(o->w[0].resident);
 	}

@@ -234,19 +234,19 @@ static void send_every_input(void)
 	assert_int_equal(guard_service_trust(&g, "GPU-0", o.now), 0);
 	run_for(60 * S);
 	guard_service_for(&g, 1000);
-	guard_service_games(&g, 1, "pid 7 game");
+	guard_service_games(&g, 1, &(struct scene_game){ 7, "game" });
 	guard_service_for(&g, -1);
 	run_for(10 * S);
-	guard_service_games(&g, 0, "");
+	guard_service_games(&g, 0, &(struct scene_game){ .pid = 0 });
 	guard_service_economy(&g, 0, UINT64_MAX, 43, 2000);
 	run_for(60 * S);
 	guard_service_for(&g, 1000); /* this user already caused one eviction this hour */
 	assert_int_equal(
 		guard_service_operation(&g, 0, REQUEST_EVICT, 0, message, sizeof(message)),
 		-GW_E_PERM);
-	guard_service_games(&g, 1, "pid 7 game");
+	guard_service_games(&g, 1, &(struct scene_game){ 7, "game" });
 	run_for(10 * S);
-	guard_service_games(&g, 0, "");
+	guard_service_games(&g, 0, &(struct scene_game){ .pid = 0 });
 	run_for(5 * S);
 	guard_service_stop(&g);
 	assert_true(guard_unsettled_count(g.guard) > 0);

@@ -255,7 +255,7 @@ GUARD_ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears
 static bool went_astray(const struct world *o)
 {
 	for (size_t i = 0; i < o->log.says; i++)
-		if (o->log.said[i].unreachable)
+		if (o->log.said[i].kind == DECISION_UNREACHABLE)
 			return true;
 	return false;
 }

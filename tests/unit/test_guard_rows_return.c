@@ -137,7 +137,7 @@ GUARD_ROW("30, 31", no_worker_returns_with_a_scene_from_before_its_reason_ended)
 			guard_observe(o->g, &o->s);
 		world_run(o, 10 * S);
 		assert_orders(o, 0, RESUME);
-		assert_has(world_last(o, "resume_blocked")->evidence, "4096 MiB are free");
+		assert_has(world_last(o, "may not return yet")->evidence, "4096 MiB are free");
 	}
 }
 
@@ -150,7 +150,7 @@ GUARD_ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named)
 	world_ask(o, 0, REQUEST_EVICT, 30 * S);
 	world_until(o, 95 * S);
 	assert_state(o, STATE_EVICTED);
-	assert_decided(o, 1, STATE_PRECHECK, STATE_EVICTED, "resume_blocked");
+	assert_decided(o, 1, STATE_PRECHECK, STATE_EVICTED, "may not return yet");
 	assert_has(world_status(o, 0).why, "needs 10240 MiB with headroom");
 	assert_has(world_status(o, 0).why, "4096 MiB are free");
 	assert_orders(o, 0, RESUME);
@@ -290,7 +290,7 @@ GUARD_ROW("32", no_worker_returns_to_a_warm_gpu)
 	guard_set_heat(o->g, "GPU-0", HEAT_WARM, "6 C below its limit");
 	ask_run(o, REQUEST_RESUME_NOW, 0, 30 * S);
 	assert_state(o, STATE_EVICTED);
-	assert_has(world_last(o, "resume_blocked")->evidence, "its GPU is too warm");
+	assert_has(world_last(o, "may not return yet")->evidence, "its GPU is too warm");
 	guard_set_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 10 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -327,8 +327,8 @@ GUARD_ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_reported_on
 	begin(o);
 	o->w[0].acts.deaf = true;
 	ask_run(o, REQUEST_EVICT, 5 * S, 27 * S);
-	assert_decided(o, 1, STATE_RESUME, STATE_EVICTED, "resume_blocked");
-	assert_int_equal(world_last(o, "resume_blocked")->blocked, 1u << BLOCK_ENDPOINT);
+	assert_decided(o, 1, STATE_RESUME, STATE_EVICTED, "may not return yet");
+	assert_int_equal(world_last(o, "may not return yet")->blocked, 1u << BLOCK_ENDPOINT);
 	assert_decided(o, 1, ANY, STATE_RESUME, NULL);
 	assert_in_range(o->w[0].verbs[ORDER_RESUME], 4, 5);
 	o->w[0].acts.deaf = false;

@@ -62,7 +62,7 @@ GUARD_ROW("32, 42", a_stuck_worker_that_may_not_return_is_stuck_again_after_a_bl
 	world_run(o, 10 * S);
 	assert_state(o, STATE_STUCK);
 	assert_decided(o, 1, STATE_STUCK, STATE_RECONCILE, "GPU readable");
-	assert_decided(o, 2, STATE_PRECHECK, STATE_STUCK, "resume_blocked");
+	assert_decided(o, 2, STATE_PRECHECK, STATE_STUCK, "may not return yet");
 	assert_has(world_status(o, 0).why, "resume is \"never\"");
 }
 

@@ -89,7 +89,7 @@ static int feed(char *text)
 TEST(what_is_written_is_read)
 {
 	bool held = false;
-	const char *game;
+	struct scene_game game;
 
 	recording_begin(&out, 0, GUARD_ENFORCE);
 	recording_worker(&out, 0, "one", NULL);
@@ -106,7 +106,7 @@ TEST(what_is_written_is_read)
 	recording_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
 	recording_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
 	recording_release(&out, 9, 4 * SECOND);
-	recording_games(&out, 2, "pid 7 minigame", 4 * SECOND);
+	recording_games(&out, 2, &(struct scene_game){ 7, "mini game" }, 4 * SECOND);
 	recording_idle_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
 	recording_idle_economy(&out, 7, 60 * SECOND, 43, 2000, 4 * SECOND);
 	assert_int_equal(out.err, 0);
@@ -119,7 +119,8 @@ TEST(what_is_written_is_read)
 		}
 	assert_true(held);
 	assert_int_equal(guard_game_count(recording_reader_guard(t), &game), 2);
-	assert_string_equal(game, "pid 7 minigame");
+	assert_int_equal(game.pid, 7);
+	assert_string_equal(game.name, "mini game");
 	assert_int_equal(recording_counts(t).scenes, 1);
 	assert_int_equal(recording_counts(t).runs, 1);
 }
@@ -212,6 +213,29 @@ TEST(in_format_version_2_reservations_are_numbered_by_counting)
 	assert_rooms(0, 2);
 }
 
+TEST(every_version_names_the_registered_game)
+{
+	static const struct {
+		const char *begin, *games, *name;
+	} rows[] = {
+		{ "begin\t9\t0\tenforce", "games\t5\t1\tpid 7 game", "game" },
+		{ "begin\t9\t0\tenforce", "games\t5\t1\tpid 7", "" },
+		{ "begin\t10\t0\tenforce", "games\t5\t1\t7\tmini game", "mini game" },
+	};
+	struct scene_game game;
+
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
+		open_reader(false);
+		assert_int_equal(recording_read(t, rows[i].begin), 0);
+		assert_int_equal(recording_read(t, rows[i].games), 0);
+		assert_int_equal(guard_game_count(recording_reader_guard(t), &game), 1);
+		assert_int_equal(game.pid, 7);
+		assert_string_equal(game.name, rows[i].name);
+		recording_reader_free(t);
+		t = NULL;
+	}
+}
+
 TEST(what_a_run_begins_with_comes_before_the_first_scene)
 {
 	static const char *const lines[] = {
@@ -224,7 +248,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 		"reason\t5\tGPU-1\t2\t1\thot",
 	};
 	struct guard_gpu_inputs inputs;
-	const char *game;
+	struct scene_game game;
 
 	p->mode = GUARD_OBSERVE; /* the recording contains the mode that was in force */
 	open_reader(false);
@@ -241,7 +265,7 @@ TEST(what_a_run_begins_with_comes_before_the_first_scene)
 	assert_int_equal(inputs.reasons, 1u << REASON_THERMAL);
 	assert_string_equal(inputs.evidence[REASON_THERMAL], "hot");
 	assert_int_equal(guard_game_count(recording_reader_guard(t), &game), 3);
-	assert_string_equal(game, "");
+	assert_int_equal(game.pid, 0);
 	/* true only in mode enforce */
 	assert_true(guard_movable(recording_reader_guard(t), 0));
 	assert_int_equal(recording_read(t, "release\t6\t7"), 0);
@@ -333,7 +357,7 @@ TEST(invalid_lines_of_a_recording_are_refused)
 		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(recording_read(t, ""), 0);
-	assert_int_equal(recording_read(t, "begin\t10\t0\tenforce"), -GW_E_NOSUPPORT);
+	assert_int_equal(recording_read(t, "begin\t11\t0\tenforce"), -GW_E_NOSUPPORT);
 }
 
 TEST(a_user_that_requested_too_often_is_refused_again)
@@ -491,7 +515,7 @@ TEST(enums_are_written_by_name)
 	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
 	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
 	recording_heat(&out, "GPU-1", 0, "", 5);
-	assert_in(out.p, "begin\t9\t3\tenforce\n");
+	assert_in(out.p, "begin\t10\t3\tenforce\n");
 	assert_in(out.p, "policy\tkind\tvllm\n");
 	assert_in(out.p, "policy\tresume\trestore\n");
 	assert_in(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t");
@@ -768,10 +792,11 @@ static void record_a_stop(struct world *o, bool fetched)
  * were fetched, and before version 8 it does not say which orders were under way at the end. */
 static void make_older(char version)
 {
-	char *begin = strstr(out.p, "begin\t9"), *stop = strstr(out.p, "stop\t"), *line;
+	char *begin = strstr(out.p, "begin\t10"), *stop = strstr(out.p, "stop\t"), *line;
 
 	assert_non_null(begin);
-	begin[6] = version;
+	begin[6] = '0';
+	begin[7] = version;
 	if (version < '8') {
 		assert_non_null(stop);
 		stop = strchr(stop + 5, '\t');
