@@ -598,30 +598,67 @@ static int has_heading(int fd, const struct buf *heading)
 											 : -1;
 }
 
-static int open_output(struct log_run *run)
+/* Returns true if the output is the regular file that --summary names. The summary would then
+ * replace the log at the end. */
+static bool is_summary(const struct log_run *run)
+{
+	const char *summary = given(run->cli)->summary;
+	struct stat out, st;
+
+	return summary && fstat(run->fd, &out) == 0 && S_ISREG(out.st_mode) &&
+	       stat(summary, &st) == 0 && st.st_dev == out.st_dev && st.st_ino == out.st_ino;
+}
+
+/* Refuses an output that is also the file of --summary. Call it before anything is written.
+ * Removes the output if `created` is true: this command has just created it. */
+static int refuse_summary(const struct log_run *run, bool created)
+{
+	char real[PATH_MAX];
+
+	if (!is_summary(run))
+		return EXIT_OK;
+	if (created && realpath(run->name, real))
+		(void)unlink(real);
+	return cli_usage("--summary: %s is also the output of the log, which the summary would "
+			 "replace; give another file",
+			 given(run->cli)->summary);
+}
+
+static int open_file(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
 	struct stat st;
+	const bool there = stat(g->output, &st) == 0;
+	int how = g->append ? O_RDWR | O_APPEND : g->force ? O_WRONLY : O_WRONLY | O_EXCL;
+
 	/* A device, a pipe or a FIFO is not replaced. The log is written to it. */
-	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
-	int how = g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
+	run->fd = there && !S_ISREG(st.st_mode)
+			  ? file_open_special(g->output)
+			  : open(g->output, how | O_CREAT | O_CLOEXEC, 0666);
+	run->own_fd = run->fd >= 0;
+	if (run->fd < 0 && errno == EEXIST)
+		return cli_fail("%s already exists; --append adds to it, --force replaces it",
+				g->output);
+	if (run->fd < 0)
+		return cli_fail("cannot open %s: %s", g->output, file_strerror(errno));
+	if (refuse_summary(run, !there) != EXIT_OK)
+		return EXIT_USAGE;
+	/* Empty the file only now, so that a refused output keeps its content. */
+	if (g->force && there && S_ISREG(st.st_mode) && ftruncate(run->fd, 0) != 0)
+		return cli_fail("cannot write %s: %s", g->output, strerror(errno));
+	return EXIT_OK;
+}
+
+static int open_output(struct log_run *run)
+{
+	const struct given *g = given(run->cli);
 
 	run->fd = STDOUT_FILENO;
 	run->name = "the output";
 	if (!g->output || strcmp(g->output, "-") == 0)
-		return EXIT_OK;
+		return refuse_summary(run, false);
 	run->name = g->output;
-	run->fd = special ? file_open_special(g->output)
-			  : open(g->output,
-				 (g->append ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
-				 0666);
-	run->own_fd = run->fd >= 0;
-	if (run->fd >= 0)
-		return EXIT_OK;
-	if (errno == EEXIST)
-		return cli_fail("%s already exists; --append adds to it, --force replaces it",
-				g->output);
-	return cli_fail("cannot open %s: %s", g->output, file_strerror(errno));
+	return open_file(run);
 }
 
 static int write_heading(struct log_run *run)

@@ -62,6 +62,23 @@ def test_the_summary_is_available_as_json(tmp_path):
     assert done.returncode == 1 and "--summary" in done.stderr
 
 
+def test_a_summary_to_the_file_of_the_log_is_refused(tmp_path):
+    path, other = tmp_path / "p.csv", tmp_path / "other.csv"
+    other.symlink_to(path)
+    for name in path, f"{tmp_path}/./p.csv", other:
+        done = gpuward("log", IDLE, *BRIEF, "-o", path, "--summary", name)
+        assert done.returncode == USAGE and "is also the output of the log" in done.stderr
+        assert not path.exists()
+    path.write_text("precious")
+    for option in "--append", "--force":
+        done = gpuward("log", IDLE, *BRIEF, "-o", path, "--summary", other, option)
+        assert done.returncode == USAGE and path.read_text() == "precious"
+    with open(path, "a") as out:
+        done = gpuward("log", IDLE, *BRIEF, "--summary", path, stdout=out, capture_output=False)
+    assert done.returncode == USAGE and path.read_text() == "precious"
+    assert gpuward("log", IDLE, *BRIEF, "-o", "/dev/null", "--summary", "/dev/null").returncode == OK
+
+
 def test_csv_has_a_heading_and_a_line_for_each_gpu_and_tick():
     done = gpuward("log", "--simulate=two-gpus", *BRIEF)
     assert done.returncode == OK
