@@ -585,17 +585,13 @@ static int check_options(const struct cli *c)
 	return EXIT_USAGE;
 }
 
-/* Compares the beginning of the file with the heading.  Returns 1 if it is equal, 0 if the file
- * is empty, -1 otherwise. */
-static int has_heading(int fd, const struct buf *heading)
+/* Returns true if the file begins with the heading. */
+static bool has_heading(int fd, const struct buf *heading)
 {
 	char text[LINE_BYTES];
-	ssize_t n = pread(fd, text, heading->len, 0);
 
-	if (n == 0)
-		return 0;
-	return n == (ssize_t)heading->len && memcmp(text, heading->p, heading->len) == 0 ? 1
-											 : -1;
+	return pread(fd, text, heading->len, 0) == (ssize_t)heading->len &&
+	       memcmp(text, heading->p, heading->len) == 0;
 }
 
 /* Returns true if the output is the regular file that --summary names. The summary would then
@@ -661,23 +657,41 @@ static int open_output(struct log_run *run)
 	return open_file(run);
 }
 
+/* Begins a new line if the file of `size` bytes ends within a line, for example because the disk
+ * was full. If that line ends within quotes, closes them first: otherwise the quotes would also
+ * contain the next line. */
+static void finish_line(struct log_run *run, off_t size)
+{
+	char text[LINE_BYTES];
+	off_t begin = size > (off_t)sizeof(text) ? size - (off_t)sizeof(text) : 0;
+	ssize_t n = pread(run->fd, text, (size_t)(size - begin), begin), at = n;
+	bool quoted = false;
+
+	while (at > 0 && text[at - 1] != '\n')
+		quoted ^= text[--at] == '"';
+	if (at < n && quoted && !run->format.json)
+		write_text(run, "\"", 1);
+	if (at < n)
+		write_text(run, "\n", 1);
+}
+
 static int write_heading(struct log_run *run)
 {
 	char text[LINE_BYTES];
 	struct stat st;
 	struct buf b;
-	int there = 0;
 
 	buf_init_fixed(&b, text, sizeof(text));
 	log_line_heading(&run->format, &b);
-	if (given(run->cli)->append && run->own_fd && b.len && fstat(run->fd, &st) == 0 &&
-	    S_ISREG(st.st_mode))
-		there = has_heading(run->fd, &b);
-	if (there < 0)
+	if (!given(run->cli)->append || !run->own_fd || fstat(run->fd, &st) != 0 ||
+	    !S_ISREG(st.st_mode) || st.st_size == 0) {
+		write_text(run, b.p, b.len);
+		return EXIT_OK;
+	}
+	if (b.len && !has_heading(run->fd, &b))
 		return cli_fail("%s has other columns: give the same --fields, or another file",
 				run->name);
-	if (there == 0)
-		write_text(run, b.p, b.len);
+	finish_line(run, st.st_size);
 	return EXIT_OK;
 }
 

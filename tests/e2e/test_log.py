@@ -260,6 +260,31 @@ def test_append_adds_lines_without_a_second_heading(tmp_path):
     assert path.read_text() == text
 
 
+@pytest.mark.parametrize("cut", [1, 10])
+def test_append_begins_a_new_line_after_an_incomplete_one(tmp_path, cut):
+    path = tmp_path / "log.csv"
+    for options in ["--force"], ["--force", "--format=jsonl"]:
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, *options).returncode == OK
+        before = path.read_text()[:-cut]
+        path.write_text(before)
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append", *options[1:]).returncode == OK
+        text = path.read_text()
+        assert text.startswith(before + "\n")
+        added = text[len(before) + 1:].splitlines()
+        whole = before.splitlines()[0]
+        assert len(added) > 5 and len({l.count(",") for l in [whole, *added]}) == 1
+
+
+def test_append_closes_the_quotes_of_an_incomplete_line(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('device_index,clock_event_reasons\n0,none\n0,"sw_power_cap,hw_sl')
+    assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append",
+                   "--fields=device_index,clock_event_reasons").returncode == OK
+    lines = rows(path.read_text())
+    assert lines[1]["clock_event_reasons"] == "sw_power_cap,hw_sl" and len(lines) > 5
+    assert {l["clock_event_reasons"] for l in lines[2:]} <= {"none", "idle"}
+
+
 @pytest.mark.parametrize("args, says", [
     (["no/log.csv"], "No such file"),
     (["/dev/full", "--force"], "cannot write /dev/full: No space left on device"),
