@@ -585,13 +585,11 @@ static int check_options(const struct cli *c)
 	return EXIT_USAGE;
 }
 
-/* Returns true if the file begins with the heading. */
-static bool has_heading(int fd, const struct buf *heading)
+static bool begins_with(int fd, const char *start, size_t n)
 {
 	char text[LINE_BYTES];
 
-	return pread(fd, text, heading->len, 0) == (ssize_t)heading->len &&
-	       memcmp(text, heading->p, heading->len) == 0;
+	return pread(fd, text, n, 0) == (ssize_t)n && memcmp(text, start, n) == 0;
 }
 
 /* Returns true if the output is the regular file that --summary names. The summary would then
@@ -688,7 +686,11 @@ static int write_heading(struct log_run *run)
 		write_text(run, b.p, b.len);
 		return EXIT_OK;
 	}
-	if (b.len && !has_heading(run->fd, &b))
+	if (run->format.json && !begins_with(run->fd, "{", 1))
+		return cli_fail("%s does not contain JSON lines: give the same --format, or "
+				"another file",
+				run->name);
+	if (!run->format.json && !begins_with(run->fd, b.p, b.len))
 		return cli_fail("%s has other columns: give the same --fields, or another file",
 				run->name);
 	finish_line(run, st.st_size);

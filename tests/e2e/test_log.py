@@ -260,6 +260,20 @@ def test_append_adds_lines_without_a_second_heading(tmp_path):
     assert path.read_text() == text
 
 
+def test_append_refuses_json_lines_in_a_file_with_other_text(tmp_path):
+    path = tmp_path / "log.csv"
+    assert gpuward("log", IDLE, *BRIEF, "-o", path).returncode == OK
+    for text in path.read_text(), "notes of today\n", "\n{}\n":
+        path.write_text(text)
+        done = gpuward("log", IDLE, *BRIEF, "-o", path, "--append", "--format=jsonl")
+        assert done.returncode == FAILED and "does not contain JSON lines" in done.stderr
+        assert path.read_text() == text
+    path.write_text("")
+    for _ in range(2):
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append", "--json").returncode == OK
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
 @pytest.mark.parametrize("cut", [1, 10])
 def test_append_begins_a_new_line_after_an_incomplete_one(tmp_path, cut):
     path = tmp_path / "log.csv"
