@@ -184,23 +184,50 @@ int output_write(const char *path, const struct buf *text, bool quiet)
 	return output_save(path, text->p, text->len, quiet);
 }
 
+/* Reads the state of the folder of the file at path. If path is a link, reads the folder of its
+ * target, because output_save() replaces the target. */
+static bool stat_folder(const char *path, struct stat *ret)
+{
+	char folder[PATH_MAX];
+	char *slash;
+
+	if (!realpath(path, folder))
+		snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[1] = '\0';
+	return stat(slash ? folder : ".", ret) == 0;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
 int output_spares(const char *path, char **inputs, int n)
 {
-	struct stat out, in;
+	struct stat out, folder, in;
+	bool has_out, has_folder;
 
-	if (is_standard(path) || stat(path, &out) != 0)
+	if (is_standard(path))
 		return EXIT_OK;
-	for (int i = 0; i < 2 * n;
-	     /* checks the file PATH, and PATH/result.json, because PATH may be a bundle */
-	     i++) {
-		char name[4096];
+	has_out = stat(path, &out) == 0;
+	has_folder = stat_folder(path, &folder);
+	for (int i = 0; i < n; i++) {
+		char result[4096];
 
-		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
-			 i % 2 ? "/result.json" : "");
-		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+		snprintf(result, sizeof(result), "%s/result.json", inputs[i]);
+		/* The input may be a bundle. Its result may be a link to another folder. */
+		if (has_out && ((stat(inputs[i], &in) == 0 && is_same_file(&in, &out)) ||
+				(stat(result, &in) == 0 && is_same_file(&in, &out))))
 			return cli_usage("%s is an input file and would be overwritten; give "
 					 "-o another file",
 					 path);
+		if (has_folder && stat(inputs[i], &in) == 0 && S_ISDIR(in.st_mode) &&
+		    is_same_file(&in, &folder))
+			return cli_usage("%s is inside the bundle %s and would change it; give "
+					 "-o a file in another folder",
+					 path, inputs[i]);
 	}
 	return EXIT_OK;
 }

@@ -33,8 +33,9 @@ int output_possible(const char *path);
  * as path.old. Returns an exit code. */
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
-/* Checks that path is not one of the n input files, because writing the output would destroy
- * the input. Returns EXIT_OK or EXIT_USAGE. */
+/* Checks that path is neither one of the n input files nor a file in an input that is a bundle,
+ * because writing the output would destroy or change the input. Returns EXIT_OK or
+ * EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
 /* Prints a key and a value in one line. All values start in the same column. If the line is too
