@@ -95,8 +95,8 @@ static int copy_file(const char *from, const char *to, mode_t mode)
 /* The file that a result replaces, and where its previous content is kept. */
 struct previous {
 	char path[PATH_MAX];      /* path without symbolic links; "": there was no file */
-	char kept[PATH_MAX + 32]; /* path of a hard link or copy; "": it could not be made */
-	int error;                /* errno if kept is "" */
+	char kept[PATH_MAX + 32]; /* path of the previous content; "": none */
+	int error;                /* errno if the previous content could not be kept; or 0 */
 };
 
 static void previous_keep(struct previous *p, const char *path)
@@ -116,39 +116,79 @@ static void previous_keep(struct previous *p, const char *path)
 }
 
 /* Renames the kept file to FILE.old. Call it after the result is written: until then, an older
- * FILE.old stays. */
-static void previous_name(struct previous *p)
+ * FILE.old stays. If another file system object has this name, for example a folder, the name
+ * is FILE.old-PID. */
+static void previous_name(struct previous *p, const char *path)
 {
 	char old[PATH_MAX + 32];
+	const char *file = *p->path ? p->path : path;
 
-	snprintf(old, sizeof(old), "%s.old", p->path);
-	if (rename(p->kept, old) == 0)
-		snprintf(p->kept, sizeof(p->kept), "%s", old);
+	snprintf(old, sizeof(old), "%s.old", file);
+	if (rename(p->kept, old) != 0) {
+		snprintf(old, sizeof(old), "%s.old-%ld", file, (long)getpid());
+		if (rename(p->kept, old) != 0)
+			return;
+	}
+	snprintf(p->kept, sizeof(p->kept), "%s", old);
+}
+
+/* Writes a result where file_swap() is not possible. If two results are written at the same
+ * time, one of them can be lost. */
+static int save_over(const char *path, const struct buf *text, struct previous *p)
+{
+	int code;
+
+	previous_keep(p, path);
+	code = output_save(path, text->p, text->len, true);
+	if (code != EXIT_OK && *p->kept)
+		(void)unlink(p->kept); /* the file was not replaced */
+	return code;
+}
+
+/* Writes a result with file_swap(). Returns an exit code, or -1 if that is not possible here. */
+static int save_swapped(const char *path, const struct buf *text, struct previous *p)
+{
+	char message[512];
+	struct stat st;
+	int err;
+
+	*p = (struct previous){ .error = 0 };
+	if (!realpath(path, p->path))
+		p->path[0] = '\0';
+	err = file_swap(path, text->p, text->len, p->kept, sizeof(p->kept), message,
+			sizeof(message));
+	if (err == -GW_E_NOSUPPORT)
+		return -1;
+	if (err)
+		return cli_fail("%s", message);
+	/* An empty file, or a link to a file that does not exist, need not be kept. */
+	if (*p->kept && lstat(p->kept, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size == 0)) {
+		(void)unlink(p->kept);
+		p->kept[0] = '\0';
+	}
+	return EXIT_OK;
 }
 
 /* Writes a result. If it replaces an older result, keeps the older one, because a measurement
- * may have taken hours. */
+ * may have taken hours. If two measurements write the same file at the same time, FILE and
+ * FILE.old are their results. If three or more do, FILE and FILE.old are two of the results,
+ * because there is only one FILE.old. */
 static int save_result(const char *path, const struct buf *text, bool quiet)
 {
 	struct previous p;
-	int code;
+	int code = save_swapped(path, text, &p);
 
-	previous_keep(&p, path);
-	code = output_save(path, text->p, text->len, true);
-	if (!*p.path)
+	if (code < 0)
+		code = save_over(path, text, &p);
+	if (code != EXIT_OK)
 		return code;
-	if (code != EXIT_OK) {
-		if (*p.kept)
-			(void)unlink(p.kept); /* the file was not replaced */
-		return code;
-	}
-	if (!*p.kept) {
+	if (p.error)
 		cli_error("replaced %s; its previous content is lost, because it could not be "
 			  "kept: %s",
 			  path, strerror(p.error));
+	if (!*p.kept)
 		return code;
-	}
-	previous_name(&p);
+	previous_name(&p, path);
 	if (!quiet)
 		cli_error("replaced %s; its previous content is in %s", path, p.kept);
 	return code;

@@ -23,6 +23,7 @@ from support import (
 from worker import Fault
 
 PYTHON = sys.executable
+SHIMS = BUILD / "tests" / "e2e"
 
 
 @pytest.fixture
@@ -733,6 +734,55 @@ def test_an_older_result_is_kept_whatever_its_name_is(measure, load, tmp_path):
     done, doc = measure([load], "true")
     kept, = tmp_path.glob("result.json.old-*")
     assert kept.read_text() == "previous" and f"its previous content is in {kept}" in done.stderr and doc
+
+
+@pytest.mark.parametrize("before", [None, "previous"])
+def test_of_two_results_that_are_written_together_none_is_lost(load, tmp_path, before):
+    out, old = tmp_path / "r.json", tmp_path / "r.json.old"
+    if before:
+        out.write_text(before)
+    measure = lambda label: ("measure", load, "--label", label, "-o", out, "--", "true")
+    # The first measurement stops at its first fsync(), when its result is written to a temporary file.
+    first = started(*measure("first"), env=environment(
+        LD_PRELOAD=SHIMS / "libkill_at_call.so", KILL_AT=1, KILL_SIGNAL="STOP"))
+    try:
+        assert os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+        assert len(list(tmp_path.glob("r.json.*.tmp"))) == 1
+        assert gpuward(*measure("second")).returncode == 0
+        assert json.loads(out.read_text())["label"] == "second"
+    finally:
+        first.send_signal(signal.SIGCONT)
+    error = first.communicate(timeout=TIMEOUT)[1]
+    assert first.returncode == 0 and f"its previous content is in {out}.old" in error
+    assert [json.loads(f.read_text())["label"] for f in (out, old)] == ["first", "second"]
+    assert sorted(f.name for f in tmp_path.glob("r.json*")) == ["r.json", "r.json.old"]
+
+
+def test_an_older_result_is_kept_where_names_cannot_be_exchanged(load, tmp_path):
+    out, old = tmp_path / "r.json", tmp_path / "r.json.old"
+    env = environment(LD_PRELOAD=SHIMS / "libno_swap.so")
+    for kept in None, "previous":
+        if kept:
+            out.write_text(kept)
+        done = gpuward("measure", load, "-o", out, "--", "true", env=env)
+        assert done.returncode == 0 and json.loads(out.read_text())["kind"] == "measurement"
+        assert old.exists() == bool(kept) and ("replaced" in done.stderr) == bool(kept)
+    assert old.read_text() == "previous"
+    assert sorted(f.name for f in tmp_path.glob("r.json*")) == ["r.json", "r.json.old"]
+    old.unlink()
+    old.mkdir()
+    assert gpuward("measure", load, "-o", out, "--", "true", env=env).returncode == 0
+    assert len(list(tmp_path.glob("r.json.old-*"))) == 1
+
+
+def test_an_empty_file_or_a_broken_link_is_replaced_without_a_copy(load, tmp_path):
+    out = tmp_path / "r.json"
+    for make in out.touch, lambda: out.symlink_to(tmp_path / "none"):
+        make()
+        done = gpuward("measure", load, "-o", out, "--", "true")
+        assert done.returncode == 0 and "replaced" not in done.stderr
+        assert [f.name for f in tmp_path.glob("r.json*")] == ["r.json"]
+        out.unlink()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
