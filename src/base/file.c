@@ -445,6 +445,43 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 	return n;
 }
 
+/* Opens a regular file. A pipe, a device or a folder is refused without waiting for it; the
+ * sentence ends with what. Returns a descriptor, or an error with a sentence. */
+static int open_regular(const char *path, const char *what, struct stat *st, char *message,
+			size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0 || fstat(fd, st) != 0) {
+		int err = file_failed(message, size, path, "read");
+
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
+	if (S_ISREG(st->st_mode))
+		return fd;
+	close(fd);
+	snprintf(message, size, "%s is not a regular file%s", path, what);
+	return -GW_E_ARG;
+}
+
+ssize_t file_read_regular(const char *path, char *out, size_t size, char *message,
+			  size_t message_size)
+{
+	struct stat st;
+	int fd = open_regular(path, " and was ignored; remove it", &st, message, message_size);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = file_read_all(fd, out, size);
+	if (n < 0)
+		n = file_failed(message, message_size, path, "read");
+	close(fd);
+	return n;
+}
+
 static const char *cache_part = "";
 
 void file_cache_apart(const char *part)
@@ -478,27 +515,7 @@ int file_user_config(const char *name, char *out, size_t size)
 	return user_path("XDG_CONFIG_HOME", ".config", name, "", out, size);
 }
 
-/* Opens a regular file. A pipe or a device is refused without waiting for it. Returns a
- * descriptor, or an error with a sentence. */
-static int secret_open(const char *path, struct stat *st, char *message, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-	if (fd < 0 || fstat(fd, st) != 0) {
-		int err = file_failed(message, size, path, "read");
-
-		if (fd >= 0)
-			close(fd);
-		return err;
-	}
-	if (S_ISREG(st->st_mode))
-		return fd;
-	close(fd);
-	snprintf(message, size,
-		 "%s is not a regular file: use a file that contains the token or the password",
-		 path);
-	return -GW_E_ARG;
-}
+#define SECRET_USE ": use a file that contains the token or the password"
 
 /* Reads the first line of the file into out, and closes fd. */
 static int secret_take(int fd, const char *path, char out[static SECRET_MAX], char *message,
@@ -533,7 +550,7 @@ static int secret_take(int fd, const char *path, char out[static SECRET_MAX], ch
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size)
 {
 	struct stat st;
-	int err, fd = secret_open(path, &st, message, size);
+	int err, fd = open_regular(path, SECRET_USE, &st, message, size);
 
 	if (fd < 0)
 		return fd;
@@ -560,7 +577,7 @@ int secret_read_for(const char *path, const char *key, char out[static SECRET_MA
 {
 	int64_t who = path[0] == '/' ? file_changed_by(path) : FILE_NOBODY;
 	struct stat st;
-	int err, fd = secret_open(path, &st, message, size);
+	int err, fd = open_regular(path, SECRET_USE, &st, message, size);
 
 	if (fd < 0)
 		return fd;

@@ -57,6 +57,12 @@ bool file_is_unsafe_for_root(const char *path);
  * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
+/* Works like file_read() for a file that gpuward stored itself, for example in the cache. If
+ * path is not a regular file, returns -GW_E_ARG at once: nobody should have to wait for a pipe
+ * that is there by mistake. */
+ssize_t file_read_regular(const char *path, char *out, size_t size, char *message,
+			  size_t message_size);
+
 /* Works like strerror(), but has its own texts for EPIPE and for the ETIMEDOUT of
  * file_open(). */
 const char *file_strerror(int e);
