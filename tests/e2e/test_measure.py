@@ -501,6 +501,13 @@ def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name)
     assert f"did not mark the beginning and end of a part '{name}'" in done.stderr and "Energy" in done.stderr
 
 
+def test_a_part_is_found_by_the_longest_name(measure, load):
+    name = 61 * "x" + "é"  # 63 bytes
+    marks = f'echo "begin {name}" >&$GPUWARD_MARK_FD; sleep 0.1; echo "end {name}" >&$GPUWARD_MARK_FD'
+    done, doc = measure([load, f"--part={name}"], "bash", "-c", marks)
+    assert done.returncode == 0 and doc["runs"][0]["part"] == name
+
+
 def test_a_flood_of_marks_is_bounded_and_reported(measure, load):
     flood = 'i=0; while [ $i -lt 1500 ]; do echo "begin a"; echo "end a"; i=$((i+1)); done'
     done, doc = measure([load], "sh", "-c", f"({flood}) >&$GPUWARD_MARK_FD")
@@ -883,6 +890,8 @@ def test_a_process_of_the_command_is_not_foreign(measure, scenario):
     (["--count=tokens", "--", "true"], "--count needs --count-cmd or --count-url"),
     (["--count-cmd=echo 1", "--tokens=5", "--", "true"], "exclude each other"),
     (["--count-cmd=echo 1", "--part=x", "--", "true"], "--count-cmd counts over the whole run"),
+    (["--part=", "--", "true"], "--part: the name is empty"),
+    (["--part=" + 64 * "x", "--", "true"], "--part: the name has 64 bytes, but the name of a part has at most 63"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
