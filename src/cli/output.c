@@ -244,32 +244,60 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-int output_spares(const char *path, char **inputs, int n)
+int output_spares_input(const char *path, const char *input)
 {
 	struct stat out, folder, in;
-	bool has_out, has_folder;
+	char result[4096];
 
 	if (is_standard(path))
 		return EXIT_OK;
-	has_out = stat(path, &out) == 0;
-	has_folder = stat_folder(path, &folder);
-	for (int i = 0; i < n; i++) {
-		char result[4096];
-
-		snprintf(result, sizeof(result), "%s/result.json", inputs[i]);
-		/* The input may be a bundle. Its result may be a link to another folder. */
-		if (has_out && ((stat(inputs[i], &in) == 0 && is_same_file(&in, &out)) ||
-				(stat(result, &in) == 0 && is_same_file(&in, &out))))
-			return cli_usage("%s is an input file and would be overwritten; give "
-					 "-o another file",
-					 path);
-		if (has_folder && stat(inputs[i], &in) == 0 && S_ISDIR(in.st_mode) &&
-		    is_same_file(&in, &folder))
-			return cli_usage("%s is inside the bundle %s and would change it; give "
-					 "-o a file in another folder",
-					 path, inputs[i]);
-	}
+	snprintf(result, sizeof(result), "%s/result.json", input);
+	/* The input may be a bundle. Its result may be a link to another folder. */
+	if (stat(path, &out) == 0 && ((stat(input, &in) == 0 && is_same_file(&in, &out)) ||
+				      (stat(result, &in) == 0 && is_same_file(&in, &out))))
+		return cli_usage("%s is an input file and would be overwritten; give "
+				 "-o another file",
+				 path);
+	if (stat_folder(path, &folder) && stat(input, &in) == 0 && S_ISDIR(in.st_mode) &&
+	    is_same_file(&in, &folder))
+		return cli_usage("%s is inside the bundle %s and would change it; give "
+				 "-o a file in another folder",
+				 path, input);
 	return EXIT_OK;
+}
+
+int output_spares(const char *path, char **inputs, int n)
+{
+	int code = EXIT_OK;
+
+	for (int i = 0; i < n && code == EXIT_OK; i++)
+		code = output_spares_input(path, inputs[i]);
+	return code;
+}
+
+/* Copies path without the slashes at its end. Returns its last part. */
+static const char *copy_path(const char *path, char out[static PATH_MAX])
+{
+	char *slash;
+	size_t n;
+
+	snprintf(out, PATH_MAX, "%s", path);
+	n = strlen(out);
+	while (n > 1 && out[n - 1] == '/')
+		out[--n] = '\0';
+	slash = strrchr(out, '/');
+	return slash ? slash + 1 : out;
+}
+
+bool output_is_same(const char *output, const char *path)
+{
+	char path_a[PATH_MAX], path_b[PATH_MAX];
+	const char *name_a = copy_path(output, path_a), *name_b = copy_path(path, path_b);
+	struct stat folder_a, folder_b;
+
+	return !is_standard(output) && strcmp(name_a, name_b) == 0 &&
+	       stat_folder(path_a, &folder_a) && stat_folder(path_b, &folder_b) &&
+	       is_same_file(&folder_a, &folder_b);
 }
 
 #define VALUE_COLUMN 35 /* the column in which values begin; to the right of the longest key */

@@ -710,6 +710,19 @@ def test_a_result_that_cannot_be_written_is_reported_before_the_command_runs(loa
     assert done.returncode == 1 and done.stdout == ""
 
 
+def test_an_output_that_is_the_bundle_is_refused_before_the_command_runs(load, tmp_path):
+    for bundle in "x", f"{tmp_path}/x", "./x/":
+        done = gpuward("measure", load, "-o", "x", "--bundle", bundle, "--", "touch", "ran", cwd=tmp_path)
+        assert done.returncode == USAGE and f"--bundle: {bundle} is also the file of --output" in done.stderr
+        assert not (tmp_path / "ran").exists() and not (tmp_path / "x").exists()
+    (tmp_path / "x").mkdir()
+    done = gpuward("measure", load, "-o", "x/manifest.toml", "--bundle", "x", "--", "touch", "ran", cwd=tmp_path)
+    assert done.returncode == USAGE and "x/manifest.toml is inside the bundle x" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    done = gpuward("measure", load, "-o", "y", "--bundle", "x", "--", "touch", "ran", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "ran").exists()
+
+
 def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
     out = tmp_path / "result.json"
     out.write_text("x" * 10**6)
