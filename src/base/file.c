@@ -15,6 +15,8 @@
 
 #define PATH_BYTES   4096
 #define FIFO_STEP_MS 20
+/* rename_or_swap() gives up if other programs create and remove the file this often. */
+#define SWAP_TRIES 100
 
 /* file_changed_by() returns the uid of one user, or one of these two values. */
 #define FILE_NOBODY  (-1)
@@ -189,29 +191,95 @@ static int write_special(const char *path, const char *text, size_t n, char *mes
 	return err;
 }
 
-int file_replace(const char *path, const char *text, size_t n, char *message, size_t size)
+/* Writes the bytes to a new file next to path and syncs it. Writes the name of this file to
+ * temp. */
+static int write_temporary(const char *path, const char *text, size_t n,
+			   char temp[static PATH_BYTES + 32], char *message, size_t size)
 {
-	char temp[PATH_BYTES + 32], real[PATH_BYTES];
-	int fd, err = 0;
+	int fd = open_temporary(path, temp, PATH_BYTES + 32), err = 0;
 
-	if (is_special(path))
-		return write_special(path, text, n, message, size);
-	if (realpath(path, real)) /* replace the target of a link, not the link */
-		path = real;
-	fd = open_temporary(path, temp, sizeof(temp));
 	if (fd < 0)
 		return file_failed(message, size, path, "written");
 	if (file_write_all(fd, text, n) != 0 || fsync(fd) != 0)
 		err = file_failed(message, size, path, "written");
 	if (close(fd) != 0 && !err)
 		err = file_failed(message, size, path, "written");
-	if (!err && rename(temp, path) != 0)
+	if (err)
+		unlink(temp);
+	return err;
+}
+
+int file_replace(const char *path, const char *text, size_t n, char *message, size_t size)
+{
+	char temp[PATH_BYTES + 32], real[PATH_BYTES];
+	int err;
+
+	if (is_special(path))
+		return write_special(path, text, n, message, size);
+	if (realpath(path, real)) /* replace the target of a link, not the link */
+		path = real;
+	err = write_temporary(path, text, n, temp, message, size);
+	if (err)
+		return err;
+	if (rename(temp, path) != 0) {
 		err = file_failed(message, size, path, "written");
-	if (err) {
 		unlink(temp);
 		return err;
 	}
 	sync_directory_of(path);
+	return 0;
+}
+
+/* Renames temp to path. If there is a file at path, exchanges the two names and sets
+ * *ret_swapped. Returns 0, or -1 with errno. */
+static int rename_or_swap(const char *temp, const char *path, bool *ret_swapped)
+{
+	struct stat st;
+
+	for (unsigned i = 0; i < SWAP_TRIES; i++) {
+		*ret_swapped = false;
+		if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_NOREPLACE) == 0)
+			return 0;
+		if (errno != EEXIST)
+			return -1;
+		if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+			errno = EISDIR;
+			return -1;
+		}
+		*ret_swapped = true;
+		if (renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE) == 0)
+			return 0;
+		if (errno != ENOENT)
+			return -1;
+		/* Another program has removed the file since renameat2() found it. */
+	}
+	return -1;
+}
+
+int file_swap(const char *path, const char *text, size_t n, char *ret_before,
+	      size_t before_size, char *message, size_t size)
+{
+	char temp[PATH_BYTES + 32], real[PATH_BYTES];
+	bool swapped;
+	int err;
+
+	if (is_special(path))
+		return -GW_E_NOSUPPORT;
+	if (realpath(path, real))
+		path = real;
+	err = write_temporary(path, text, n, temp, message, size);
+	if (err)
+		return err;
+	if (rename_or_swap(temp, path, &swapped) != 0) {
+		/* EINVAL: the file system cannot do it. ENOSYS: the kernel cannot. */
+		err = errno == EINVAL || errno == ENOSYS
+			      ? -GW_E_NOSUPPORT
+			      : file_failed(message, size, path, "written");
+		unlink(temp);
+		return err;
+	}
+	sync_directory_of(path);
+	snprintf(ret_before, before_size, "%s", swapped ? temp : "");
 	return 0;
 }
 
@@ -377,6 +445,43 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 	return n;
 }
 
+/* Opens a regular file. A pipe, a device or a folder is refused without waiting for it; the
+ * sentence ends with what. Returns a descriptor, or an error with a sentence. */
+static int open_regular(const char *path, const char *what, struct stat *st, char *message,
+			size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0 || fstat(fd, st) != 0) {
+		int err = file_failed(message, size, path, "read");
+
+		if (fd >= 0)
+			close(fd);
+		return err;
+	}
+	if (S_ISREG(st->st_mode))
+		return fd;
+	close(fd);
+	snprintf(message, size, "%s is not a regular file%s", path, what);
+	return -GW_E_ARG;
+}
+
+ssize_t file_read_regular(const char *path, char *out, size_t size, char *message,
+			  size_t message_size)
+{
+	struct stat st;
+	int fd = open_regular(path, " and was ignored; remove it", &st, message, message_size);
+	ssize_t n;
+
+	if (fd < 0)
+		return fd;
+	n = file_read_all(fd, out, size);
+	if (n < 0)
+		n = file_failed(message, message_size, path, "read");
+	close(fd);
+	return n;
+}
+
 static const char *cache_part = "";
 
 void file_cache_apart(const char *part)
@@ -410,27 +515,7 @@ int file_user_config(const char *name, char *out, size_t size)
 	return user_path("XDG_CONFIG_HOME", ".config", name, "", out, size);
 }
 
-/* Opens a regular file. A pipe or a device is refused without waiting for it. Returns a
- * descriptor, or an error with a sentence. */
-static int secret_open(const char *path, struct stat *st, char *message, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-
-	if (fd < 0 || fstat(fd, st) != 0) {
-		int err = file_failed(message, size, path, "read");
-
-		if (fd >= 0)
-			close(fd);
-		return err;
-	}
-	if (S_ISREG(st->st_mode))
-		return fd;
-	close(fd);
-	snprintf(message, size,
-		 "%s is not a regular file: use a file that contains the token or the password",
-		 path);
-	return -GW_E_ARG;
-}
+#define SECRET_USE ": use a file that contains the token or the password"
 
 /* Reads the first line of the file into out, and closes fd. */
 static int secret_take(int fd, const char *path, char out[static SECRET_MAX], char *message,
@@ -465,7 +550,7 @@ static int secret_take(int fd, const char *path, char out[static SECRET_MAX], ch
 int secret_read(const char *path, char out[static SECRET_MAX], char *message, size_t size)
 {
 	struct stat st;
-	int err, fd = secret_open(path, &st, message, size);
+	int err, fd = open_regular(path, SECRET_USE, &st, message, size);
 
 	if (fd < 0)
 		return fd;
@@ -492,7 +577,7 @@ int secret_read_for(const char *path, const char *key, char out[static SECRET_MA
 {
 	int64_t who = path[0] == '/' ? file_changed_by(path) : FILE_NOBODY;
 	struct stat st;
-	int err, fd = secret_open(path, &st, message, size);
+	int err, fd = open_regular(path, SECRET_USE, &st, message, size);
 
 	if (fd < 0)
 		return fd;

@@ -20,6 +20,14 @@
  * -GW_E_SIZE (the path is too long) or -GW_E_IO. An error comes with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
 
+/* Works like file_replace(), but does not lose the file that it replaces, even if another
+ * program creates or replaces this file at the same time. ret_before is the new name of the
+ * replaced file, in the same folder; "": there was no file. Returns the same values as
+ * file_replace(), or -GW_E_NOSUPPORT without a sentence: path is a pipe, a terminal or a device,
+ * or the file system or the kernel cannot exchange two names. Then nothing was written. */
+int file_swap(const char *path, const char *text, size_t n, char *ret_before,
+	      size_t before_size, char *message, size_t size);
+
 /* Checks whether file_replace() could write the file; call it before a long measurement.
  * Returns the same values as file_replace(). */
 int file_possible(const char *path, char *message, size_t size);
@@ -48,6 +56,12 @@ bool file_is_unsafe_for_root(const char *path);
 /* Reads at most size bytes (adds no NUL). Returns the number of bytes, or the same errors as
  * file_replace(). */
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
+
+/* Works like file_read() for a file that gpuward stored itself, for example in the cache. If
+ * path is not a regular file, returns -GW_E_ARG at once: nobody should have to wait for a pipe
+ * that is there by mistake. */
+ssize_t file_read_regular(const char *path, char *out, size_t size, char *message,
+			  size_t message_size);
 
 /* Works like strerror(), but has its own texts for EPIPE and for the ETIMEDOUT of
  * file_open(). */

@@ -117,8 +117,6 @@ static int parse_options(const struct ab_options *o, struct ab_config *c)
 		code = session_check(&o->session);
 	if (code == EXIT_OK)
 		code = clean_room_check(&o->session.room);
-	if (code == EXIT_OK && o->session.part && !*o->session.part)
-		code = cli_usage("--part: the name is empty");
 	return code;
 }
 

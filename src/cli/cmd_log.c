@@ -585,43 +585,92 @@ static int check_options(const struct cli *c)
 	return EXIT_USAGE;
 }
 
-/* Compares the beginning of the file with the heading.  Returns 1 if it is equal, 0 if the file
- * is empty, -1 otherwise. */
-static int has_heading(int fd, const struct buf *heading)
+static bool begins_with(int fd, const char *start, size_t n)
 {
 	char text[LINE_BYTES];
-	ssize_t n = pread(fd, text, heading->len, 0);
 
-	if (n == 0)
-		return 0;
-	return n == (ssize_t)heading->len && memcmp(text, heading->p, heading->len) == 0 ? 1
-											 : -1;
+	return pread(fd, text, n, 0) == (ssize_t)n && memcmp(text, start, n) == 0;
+}
+
+/* Returns true if the output is the regular file that --summary names. The summary would then
+ * replace the log at the end. */
+static bool is_summary(const struct log_run *run)
+{
+	const char *summary = given(run->cli)->summary;
+	struct stat out, st;
+
+	return summary && fstat(run->fd, &out) == 0 && S_ISREG(out.st_mode) &&
+	       stat(summary, &st) == 0 && st.st_dev == out.st_dev && st.st_ino == out.st_ino;
+}
+
+/* Refuses an output that is also the file of --summary. Call it before anything is written.
+ * Removes the output if `created` is true: this command has just created it. */
+static int refuse_summary(const struct log_run *run, bool created)
+{
+	char real[PATH_MAX];
+
+	if (!is_summary(run))
+		return EXIT_OK;
+	if (created && realpath(run->name, real))
+		(void)unlink(real);
+	return cli_usage("--summary: %s is also the output of the log, which the summary would "
+			 "replace; give another file",
+			 given(run->cli)->summary);
+}
+
+static int open_file(struct log_run *run)
+{
+	const struct given *g = given(run->cli);
+	struct stat st;
+	const bool there = stat(g->output, &st) == 0;
+	int how = g->append ? O_RDWR | O_APPEND : g->force ? O_WRONLY : O_WRONLY | O_EXCL;
+
+	/* A device, a pipe or a FIFO is not replaced. The log is written to it. */
+	run->fd = there && !S_ISREG(st.st_mode)
+			  ? file_open_special(g->output)
+			  : open(g->output, how | O_CREAT | O_CLOEXEC, 0666);
+	run->own_fd = run->fd >= 0;
+	if (run->fd < 0 && errno == EEXIST)
+		return cli_fail("%s already exists; --append adds to it, --force replaces it",
+				g->output);
+	if (run->fd < 0)
+		return cli_fail("cannot open %s: %s", g->output, file_strerror(errno));
+	if (refuse_summary(run, !there) != EXIT_OK)
+		return EXIT_USAGE;
+	/* Empty the file only now, so that a refused output keeps its content. */
+	if (g->force && there && S_ISREG(st.st_mode) && ftruncate(run->fd, 0) != 0)
+		return cli_fail("cannot write %s: %s", g->output, strerror(errno));
+	return EXIT_OK;
 }
 
 static int open_output(struct log_run *run)
 {
 	const struct given *g = given(run->cli);
-	struct stat st;
-	/* A device, a pipe or a FIFO is not replaced. The log is written to it. */
-	bool special = g->output && stat(g->output, &st) == 0 && !S_ISREG(st.st_mode);
-	int how = g->append ? O_APPEND : g->force ? O_TRUNC : O_EXCL;
 
 	run->fd = STDOUT_FILENO;
 	run->name = "the output";
 	if (!g->output || strcmp(g->output, "-") == 0)
-		return EXIT_OK;
+		return refuse_summary(run, false);
 	run->name = g->output;
-	run->fd = special ? file_open_special(g->output)
-			  : open(g->output,
-				 (g->append ? O_RDWR : O_WRONLY) | O_CREAT | O_CLOEXEC | how,
-				 0666);
-	run->own_fd = run->fd >= 0;
-	if (run->fd >= 0)
-		return EXIT_OK;
-	if (errno == EEXIST)
-		return cli_fail("%s already exists; --append adds to it, --force replaces it",
-				g->output);
-	return cli_fail("cannot open %s: %s", g->output, file_strerror(errno));
+	return open_file(run);
+}
+
+/* Begins a new line if the file of `size` bytes ends within a line, for example because the disk
+ * was full. If that line ends within quotes, closes them first: otherwise the quotes would also
+ * contain the next line. */
+static void finish_line(struct log_run *run, off_t size)
+{
+	char text[LINE_BYTES];
+	off_t begin = size > (off_t)sizeof(text) ? size - (off_t)sizeof(text) : 0;
+	ssize_t n = pread(run->fd, text, (size_t)(size - begin), begin), at = n;
+	bool quoted = false;
+
+	while (at > 0 && text[at - 1] != '\n')
+		quoted ^= text[--at] == '"';
+	if (at < n && quoted && !run->format.json)
+		write_text(run, "\"", 1);
+	if (at < n)
+		write_text(run, "\n", 1);
 }
 
 static int write_heading(struct log_run *run)
@@ -629,18 +678,22 @@ static int write_heading(struct log_run *run)
 	char text[LINE_BYTES];
 	struct stat st;
 	struct buf b;
-	int there = 0;
 
 	buf_init_fixed(&b, text, sizeof(text));
 	log_line_heading(&run->format, &b);
-	if (given(run->cli)->append && run->own_fd && b.len && fstat(run->fd, &st) == 0 &&
-	    S_ISREG(st.st_mode))
-		there = has_heading(run->fd, &b);
-	if (there < 0)
+	if (!given(run->cli)->append || !run->own_fd || fstat(run->fd, &st) != 0 ||
+	    !S_ISREG(st.st_mode) || st.st_size == 0) {
+		write_text(run, b.p, b.len);
+		return EXIT_OK;
+	}
+	if (run->format.json && !begins_with(run->fd, "{", 1))
+		return cli_fail("%s does not contain JSON lines: give the same --format, or "
+				"another file",
+				run->name);
+	if (!run->format.json && !begins_with(run->fd, b.p, b.len))
 		return cli_fail("%s has other columns: give the same --fields, or another file",
 				run->name);
-	if (there == 0)
-		write_text(run, b.p, b.len);
+	finish_line(run, st.st_size);
 	return EXIT_OK;
 }
 

@@ -119,6 +119,8 @@ static int replay_run(struct cli *c)
 
 	if (c->argc != 1)
 		return cli_usage("give the folder of one bundle: gpuward replay BUNDLE");
+	if (output_spares(g->output, c->argv, c->argc) != EXIT_OK)
+		return EXIT_USAGE;
 	buf_init(&out, 256 << 20);
 	buf_adds(&out, "# Power of a bundle, for gpuward --simulate=FILE\n");
 	err = bundle_check_unchanged(c->argv[0], message, sizeof(message));

@@ -241,6 +241,19 @@ static int check_remote(const struct measure_options *o)
 	return clean_room_check(&o->session.room);
 }
 
+/* Refuses an output that is the bundle or a file in it: at the end it could not be written, or
+ * would replace a file of the bundle. */
+static int check_bundle(const struct measure_options *o)
+{
+	if (!o->bundle || !o->session.output)
+		return EXIT_OK;
+	if (output_is_same(o->session.output, o->bundle))
+		return cli_usage("--bundle: %s is also the file of --output; give the bundle "
+				 "another name",
+				 o->bundle);
+	return output_spares_input(o->session.output, o->bundle);
+}
+
 static int check_options(const struct cli *c, const struct measure_options *o,
 			 const struct measure_plan *p)
 {
@@ -253,6 +266,8 @@ static int check_options(const struct cli *c, const struct measure_options *o,
 				 o->session.output && !*o->session.output ? "output"
 									  : "bundle");
 	if (check_service(c, o, p) != EXIT_OK || check_remote(o) != EXIT_OK)
+		return EXIT_USAGE;
+	if (check_bundle(o) != EXIT_OK)
 		return EXIT_USAGE;
 	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0)
 		return cli_fail("--calibrate: %s; nothing was measured", why);

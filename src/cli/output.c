@@ -94,8 +94,8 @@ static int copy_file(const char *from, const char *to, mode_t mode)
 /* The file that a result replaces, and where its previous content is kept. */
 struct previous {
 	char path[PATH_MAX];      /* path without symbolic links; "": there was no file */
-	char kept[PATH_MAX + 32]; /* path of a hard link or copy; "": it could not be made */
-	int error;                /* errno if kept is "" */
+	char kept[PATH_MAX + 32]; /* path of the previous content; "": none */
+	int error;                /* errno if the previous content could not be kept; or 0 */
 };
 
 static void previous_keep(struct previous *p, const char *path)
@@ -115,39 +115,79 @@ static void previous_keep(struct previous *p, const char *path)
 }
 
 /* Renames the kept file to FILE.old. Call it after the result is written: until then, an older
- * FILE.old stays. */
-static void previous_name(struct previous *p)
+ * FILE.old stays. If another file system object has this name, for example a folder, the name
+ * is FILE.old-PID. */
+static void previous_name(struct previous *p, const char *path)
 {
 	char old[PATH_MAX + 32];
+	const char *file = *p->path ? p->path : path;
 
-	snprintf(old, sizeof(old), "%s.old", p->path);
-	if (rename(p->kept, old) == 0)
-		snprintf(p->kept, sizeof(p->kept), "%s", old);
+	snprintf(old, sizeof(old), "%s.old", file);
+	if (rename(p->kept, old) != 0) {
+		snprintf(old, sizeof(old), "%s.old-%ld", file, (long)getpid());
+		if (rename(p->kept, old) != 0)
+			return;
+	}
+	snprintf(p->kept, sizeof(p->kept), "%s", old);
+}
+
+/* Writes a result where file_swap() is not possible. If two results are written at the same
+ * time, one of them can be lost. */
+static int save_over(const char *path, const struct buf *text, struct previous *p)
+{
+	int code;
+
+	previous_keep(p, path);
+	code = output_save(path, text->p, text->len, true);
+	if (code != EXIT_OK && *p->kept)
+		(void)unlink(p->kept); /* the file was not replaced */
+	return code;
+}
+
+/* Writes a result with file_swap(). Returns an exit code, or -1 if that is not possible here. */
+static int save_swapped(const char *path, const struct buf *text, struct previous *p)
+{
+	char message[512];
+	struct stat st;
+	int err;
+
+	*p = (struct previous){ .error = 0 };
+	if (!realpath(path, p->path))
+		p->path[0] = '\0';
+	err = file_swap(path, text->p, text->len, p->kept, sizeof(p->kept), message,
+			sizeof(message));
+	if (err == -GW_E_NOSUPPORT)
+		return -1;
+	if (err)
+		return cli_fail("%s", message);
+	/* An empty file, or a link to a file that does not exist, need not be kept. */
+	if (*p->kept && lstat(p->kept, &st) == 0 && (!S_ISREG(st.st_mode) || st.st_size == 0)) {
+		(void)unlink(p->kept);
+		p->kept[0] = '\0';
+	}
+	return EXIT_OK;
 }
 
 /* Writes a result. If it replaces an older result, keeps the older one, because a measurement
- * may have taken hours. */
+ * may have taken hours. If two measurements write the same file at the same time, FILE and
+ * FILE.old are their results. If three or more do, FILE and FILE.old are two of the results,
+ * because there is only one FILE.old. */
 static int save_result(const char *path, const struct buf *text, bool quiet)
 {
 	struct previous p;
-	int code;
+	int code = save_swapped(path, text, &p);
 
-	previous_keep(&p, path);
-	code = output_save(path, text->p, text->len, true);
-	if (!*p.path)
+	if (code < 0)
+		code = save_over(path, text, &p);
+	if (code != EXIT_OK)
 		return code;
-	if (code != EXIT_OK) {
-		if (*p.kept)
-			(void)unlink(p.kept); /* the file was not replaced */
-		return code;
-	}
-	if (!*p.kept) {
+	if (p.error)
 		cli_error("replaced %s; its previous content is lost, because it could not be "
 			  "kept: %s",
 			  path, strerror(p.error));
+	if (!*p.kept)
 		return code;
-	}
-	previous_name(&p);
+	previous_name(&p, path);
 	if (!quiet)
 		cli_error("replaced %s; its previous content is in %s", path, p.kept);
 	return code;
@@ -183,25 +223,80 @@ int output_write(const char *path, const struct buf *text, bool quiet)
 	return output_save(path, text->p, text->len, quiet);
 }
 
+/* Reads the state of the folder of the file at path. If path is a link, reads the folder of its
+ * target, because output_save() replaces the target. */
+static bool stat_folder(const char *path, struct stat *ret)
+{
+	char folder[PATH_MAX];
+	char *slash;
+
+	if (!realpath(path, folder))
+		snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[1] = '\0';
+	return stat(slash ? folder : ".", ret) == 0;
+}
+
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+int output_spares_input(const char *path, const char *input)
+{
+	struct stat out, folder, in;
+	char result[4096];
+
+	if (is_standard(path))
+		return EXIT_OK;
+	snprintf(result, sizeof(result), "%s/result.json", input);
+	/* The input may be a bundle. Its result may be a link to another folder. */
+	if (stat(path, &out) == 0 && ((stat(input, &in) == 0 && is_same_file(&in, &out)) ||
+				      (stat(result, &in) == 0 && is_same_file(&in, &out))))
+		return cli_usage("%s is an input file and would be overwritten; give "
+				 "-o another file",
+				 path);
+	if (stat_folder(path, &folder) && stat(input, &in) == 0 && S_ISDIR(in.st_mode) &&
+	    is_same_file(&in, &folder))
+		return cli_usage("%s is inside the bundle %s and would change it; give "
+				 "-o a file in another folder",
+				 path, input);
+	return EXIT_OK;
+}
+
 int output_spares(const char *path, char **inputs, int n)
 {
-	struct stat out, in;
+	int code = EXIT_OK;
 
-	if (is_standard(path) || stat(path, &out) != 0)
-		return EXIT_OK;
-	for (int i = 0; i < 2 * n;
-	     /* checks the file PATH, and PATH/result.json, because PATH may be a bundle */
-	     i++) {
-		char name[4096];
+	for (int i = 0; i < n && code == EXIT_OK; i++)
+		code = output_spares_input(path, inputs[i]);
+	return code;
+}
 
-		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
-			 i % 2 ? "/result.json" : "");
-		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-			return cli_usage("%s is an input file and would be overwritten; give "
-					 "-o another file",
-					 path);
-	}
-	return EXIT_OK;
+/* Copies path without the slashes at its end. Returns its last part. */
+static const char *copy_path(const char *path, char out[static PATH_MAX])
+{
+	char *slash;
+	size_t n;
+
+	snprintf(out, PATH_MAX, "%s", path);
+	n = strlen(out);
+	while (n > 1 && out[n - 1] == '/')
+		out[--n] = '\0';
+	slash = strrchr(out, '/');
+	return slash ? slash + 1 : out;
+}
+
+bool output_is_same(const char *output, const char *path)
+{
+	char path_a[PATH_MAX], path_b[PATH_MAX];
+	const char *name_a = copy_path(output, path_a), *name_b = copy_path(path, path_b);
+	struct stat folder_a, folder_b;
+
+	return !is_standard(output) && strcmp(name_a, name_b) == 0 &&
+	       stat_folder(path_a, &folder_a) && stat_folder(path_b, &folder_b) &&
+	       is_same_file(&folder_a, &folder_b);
 }
 
 #define VALUE_COLUMN 35 /* the column in which values begin; to the right of the longest key */

@@ -33,9 +33,15 @@ int output_possible(const char *path);
  * as path.old. Returns an exit code. */
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
-/* Checks that path is not one of the n input files, because writing the output would destroy
- * the input. Returns EXIT_OK or EXIT_USAGE. */
+/* output_spares_input() checks that the output at path is neither the input file nor a file in
+ * the input if that is a bundle, because writing the output would destroy or change the input.
+ * output_spares() checks n inputs. Both return EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
+int output_spares_input(const char *path, const char *input);
+
+/* Returns true if the output goes to a file that has this path, or would get it: the file need
+ * not exist yet. */
+bool output_is_same(const char *output, const char *path);
 
 /* Prints a key and a value in one line. All values start in the same column. If the line is too
  * narrow for the value, the value is printed in the next line. */

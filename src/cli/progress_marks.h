@@ -24,9 +24,11 @@
  * kept. */
 #define PROGRESS_MARKS_LATENCIES 50000
 #define PROGRESS_MARKS_LINE      256
+/* Bytes of the name of a part, with its NUL. A longer name is cut. */
+#define PROGRESS_MARKS_LABEL 64
 
 struct progress_marks_window {
-	char label[64];
+	char label[PROGRESS_MARKS_LABEL];
 	uint64_t begin_ns, end_ns; /* end_ns is 0 until the part has ended. */
 	bool unfinished;           /* The run ended before the part ended. */
 	/* The window of the part. NULL: it is freed, and `energy` is known. */

@@ -18,6 +18,12 @@ int session_check(const struct session_options *o)
 	if (!isnan(o->cooldown_to_c) && o->no_cooldown)
 		return cli_usage(
 			"--cooldown-to and --no-cooldown exclude each other: give one of them");
+	if (o->part && !*o->part)
+		return cli_usage("--part: the name is empty");
+	if (o->part && strlen(o->part) >= PROGRESS_MARKS_LABEL)
+		return cli_usage("--part: the name has %zu bytes, but the name of a part has "
+				 "at most %d; mark the part with a shorter name",
+				 strlen(o->part), PROGRESS_MARKS_LABEL - 1);
 	return EXIT_OK;
 }
 

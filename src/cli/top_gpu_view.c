@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GAP       1 /* columns between two graphs */
-#define BAR_LEAST 6 /* columns of the shortest bar */
+#define GAP 1 /* columns between two graphs */
+/* Columns between a value and the label to the right of it. Labels contain single blanks. */
+#define FIGURE_GAP 2
+#define BAR_LEAST  6 /* columns of the shortest bar */
 /* From this width on, a graph has room for the full label, the value and a bar. */
 #define LABEL_WIDTH 34
 /* A narrower graph shows the full value instead of a bar. */
@@ -542,7 +544,8 @@ unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 
 		if (i / (height ? height : 1) >= across)
 			break;
-		draw_figure(c, row + i % height, at, at + c->columns / across - 1, g, known[i]);
+		draw_figure(c, row + i % height, at, at + c->columns / across - FIGURE_GAP, g,
+			    known[i]);
 	}
 	used = height;
 	used += draw_instances(c, row + used, rows - used, g);

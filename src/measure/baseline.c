@@ -408,19 +408,19 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 	return err ? err : file_replace(path, text, b.len, message, size);
 }
 
-/* Reads a baseline from its file. Returns 0, -GW_E_NOENT or -GW_E_PARSE. */
-static int read_file(const char *path, struct baseline *ret)
+/* Reads a baseline from its file. Returns 0, -GW_E_NOENT, or -GW_E_PARSE or -GW_E_ARG with the
+ * reason in why. */
+static int read_file(const char *path, struct baseline *ret, char *why, size_t size)
 {
 	char text[FILE_BYTES], head[HEAD_BYTES + 1];
 	struct toml_error error;
 	struct toml *doc;
-	int err = 0, fd = file_open(path);
-	ssize_t n;
+	int err = 0;
+	ssize_t n = file_read_regular(path, text, sizeof(text), why, size);
 
-	if (fd < 0)
-		return -GW_E_NOENT;
-	n = read(fd, text, sizeof(text));
-	close(fd);
+	if (n < 0)
+		return n == -GW_E_ARG ? -GW_E_ARG : -GW_E_NOENT;
+	snprintf(why, size, "%s is damaged and was ignored", path);
 	if (n <= (ssize_t)HEAD_BYTES)
 		return -GW_E_PARSE;
 	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
@@ -499,7 +499,7 @@ static bool file_matches(const char *name, const char *uuid, const char *kind)
 static void explain_missing(const struct baseline *key, const char *dir, double ttl_s,
 			    uint64_t now_ns, char *why, size_t size)
 {
-	char path[PATH_BYTES];
+	char path[PATH_BYTES], unused[PATH_BYTES + 64];
 	struct baseline other;
 	struct dirent *e;
 	DIR *d = opendir(dir);
@@ -509,7 +509,8 @@ static void explain_missing(const struct baseline *key, const char *dir, double 
 		int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 
 		if (file_matches(e->d_name, key->uuid, gw_baseline_kind_name(key->kind)) &&
-		    n > 0 && (size_t)n < sizeof(path) && read_file(path, &other) == 0) {
+		    n > 0 && (size_t)n < sizeof(path) &&
+		    read_file(path, &other, unused, sizeof(unused)) == 0) {
 			explain_difference(&other, key, ttl_s, now_ns, why, size);
 			break;
 		}
@@ -526,11 +527,9 @@ int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t 
 	int err = file_path(key, dir, path);
 
 	if (!err)
-		err = read_file(path, &found);
-	if (err == -GW_E_PARSE) {
-		snprintf(why, size, "%s is damaged and was ignored", path);
+		err = read_file(path, &found, why, size);
+	if (err == -GW_E_PARSE || err == -GW_E_ARG)
 		return -GW_E_NOENT;
-	}
 	if (err) {
 		explain_missing(key, dir, ttl_s, wall_now_ns, why, size);
 		return -GW_E_NOENT;

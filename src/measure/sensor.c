@@ -462,7 +462,7 @@ int sensor_load(struct sensor *s, const char *dir, char *message, size_t size)
 
 	if (err)
 		return -GW_E_NOENT;
-	n = file_read(path, text, sizeof(text), message, size);
+	n = file_read_regular(path, text, sizeof(text), message, size);
 	if (n < 0)
 		return (int)n;
 	memset(&found, 0, sizeof(found));

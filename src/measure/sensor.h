@@ -157,8 +157,8 @@ int sensor_save(const struct sensor *s, const char *dir, char *message, size_t s
 
 /* Fills in s from the file for s->uuid, driver and vbios. Returns 0, or -GW_E_NOENT if there is no
  * such file. Every other error comes with a message: -GW_E_PARSE (the file is ignored, because
- * it is truncated, changed or of another version), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. After
- * an error s is unchanged. */
+ * it is truncated, changed or of another version), -GW_E_ARG (it is not a regular file),
+ * -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. After an error s is unchanged. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
 /* The functions that run our own load on the GPU. The load ends at its end time even if the program

@@ -3,6 +3,8 @@
  *
  *     LD_PRELOAD=libkill_at_call.so KILL_AT=3 gpuward setup ...
  *
+ * With KILL_SIGNAL=STOP, the process is stopped instead, until the test continues it.
+ *
  * Counts mkdir, mkdirat, linkat, renameat, unlink, unlinkat, rmdir, fchmod and fsync. Each
  * process counts its own calls; a forked child starts with the count of its parent. */
 #ifndef _GNU_SOURCE
@@ -21,7 +23,7 @@ static void count_call(void)
 	const char *at = getenv("KILL_AT");
 
 	if (at && ++calls == atol(at))
-		kill(getpid(), SIGKILL);
+		kill(getpid(), getenv("KILL_SIGNAL") ? SIGSTOP : SIGKILL);
 }
 
 #define CALL(type, name, arguments, ...)                           \

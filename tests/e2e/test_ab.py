@@ -281,6 +281,7 @@ def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
     (["--cooldown-to=hot", "--", "a", "--", "b"], "--cooldown-to takes degrees"),
     (["--cooldown-to=40", "--no-cooldown", "--", "a", "--", "b"], "exclude each other"),
     (["--part=", "--", "a", "--", "b"], "--part: the name is empty"),
+    (["--part=" + 32 * "é", "--", "a", "--", "b"], "--part: the name has 64 bytes"),
 ])
 def test_wrong_usage_runs_nothing(words, said):
     done = gpuward("ab", "--simulate=idle-h200", *words)

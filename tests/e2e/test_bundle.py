@@ -6,6 +6,8 @@ import shutil
 import signal
 import subprocess
 
+import pytest
+
 from service import Service
 from support import FIXTURES, gpuward, environment, PROGRAM
 
@@ -128,6 +130,21 @@ def test_a_replay_refuses_a_changed_bundle_and_times_that_go_back(tmp_path):
     done = gpuward("replay", str(bundle))
     assert done.returncode == 1 and done.stdout == ""
     assert "the times of GPU 0's power samples go back" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["replay", "report", "plot", "compare"])
+def test_an_output_inside_the_bundle_is_refused(tmp_path, command):
+    bundle, link = tmp_path / "run", tmp_path / "link"
+    assert measure(bundle, "--gpu", "0").returncode == 0
+    before = {f.name: f.read_bytes() for f in bundle.iterdir()}
+    link.symlink_to(bundle / "manifest.toml")
+    for out in bundle / "manifest.toml", bundle / "new", f"{tmp_path}/./run/gpu0.events", link:
+        done = gpuward(command, str(bundle), "-o", str(out))
+        assert done.returncode == 2 and f"{out} is inside the bundle {bundle} and would change it" in done.stderr
+        assert {f.name: f.read_bytes() for f in bundle.iterdir()} == before
+    done = gpuward(command, ".", "-o", "new", cwd=bundle)
+    assert done.returncode == 2 and "is inside the bundle ." in done.stderr
+    assert gpuward(command, str(bundle), "-o", str(tmp_path / "out")).returncode == 0
 
 
 def test_a_replayed_bundle_is_measured_again(tmp_path):

@@ -62,6 +62,23 @@ def test_the_summary_is_available_as_json(tmp_path):
     assert done.returncode == 1 and "--summary" in done.stderr
 
 
+def test_a_summary_to_the_file_of_the_log_is_refused(tmp_path):
+    path, other = tmp_path / "p.csv", tmp_path / "other.csv"
+    other.symlink_to(path)
+    for name in path, f"{tmp_path}/./p.csv", other:
+        done = gpuward("log", IDLE, *BRIEF, "-o", path, "--summary", name)
+        assert done.returncode == USAGE and "is also the output of the log" in done.stderr
+        assert not path.exists()
+    path.write_text("precious")
+    for option in "--append", "--force":
+        done = gpuward("log", IDLE, *BRIEF, "-o", path, "--summary", other, option)
+        assert done.returncode == USAGE and path.read_text() == "precious"
+    with open(path, "a") as out:
+        done = gpuward("log", IDLE, *BRIEF, "--summary", path, stdout=out, capture_output=False)
+    assert done.returncode == USAGE and path.read_text() == "precious"
+    assert gpuward("log", IDLE, *BRIEF, "-o", "/dev/null", "--summary", "/dev/null").returncode == OK
+
+
 def test_csv_has_a_heading_and_a_line_for_each_gpu_and_tick():
     done = gpuward("log", "--simulate=two-gpus", *BRIEF)
     assert done.returncode == OK
@@ -241,6 +258,45 @@ def test_append_adds_lines_without_a_second_heading(tmp_path):
     done = gpuward("log", IDLE, *BRIEF, "-o", path, "--append", "--fields=missed")
     assert done.returncode == FAILED and "has other columns" in done.stderr
     assert path.read_text() == text
+
+
+def test_append_refuses_json_lines_in_a_file_with_other_text(tmp_path):
+    path = tmp_path / "log.csv"
+    assert gpuward("log", IDLE, *BRIEF, "-o", path).returncode == OK
+    for text in path.read_text(), "notes of today\n", "\n{}\n":
+        path.write_text(text)
+        done = gpuward("log", IDLE, *BRIEF, "-o", path, "--append", "--format=jsonl")
+        assert done.returncode == FAILED and "does not contain JSON lines" in done.stderr
+        assert path.read_text() == text
+    path.write_text("")
+    for _ in range(2):
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append", "--json").returncode == OK
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("cut", [1, 10])
+def test_append_begins_a_new_line_after_an_incomplete_one(tmp_path, cut):
+    path = tmp_path / "log.csv"
+    for options in ["--force"], ["--force", "--format=jsonl"]:
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, *options).returncode == OK
+        before = path.read_text()[:-cut]
+        path.write_text(before)
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append", *options[1:]).returncode == OK
+        text = path.read_text()
+        assert text.startswith(before + "\n")
+        added = text[len(before) + 1:].splitlines()
+        whole = before.splitlines()[0]
+        assert len(added) > 5 and len({l.count(",") for l in [whole, *added]}) == 1
+
+
+def test_append_closes_the_quotes_of_an_incomplete_line(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text('device_index,clock_event_reasons\n0,none\n0,"sw_power_cap,hw_sl')
+    assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append",
+                   "--fields=device_index,clock_event_reasons").returncode == OK
+    lines = rows(path.read_text())
+    assert lines[1]["clock_event_reasons"] == "sw_power_cap,hw_sl" and len(lines) > 5
+    assert {l["clock_event_reasons"] for l in lines[2:]} <= {"none", "idle"}
 
 
 @pytest.mark.parametrize("args, says", [

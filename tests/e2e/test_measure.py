@@ -23,6 +23,7 @@ from support import (
 from worker import Fault
 
 PYTHON = sys.executable
+SHIMS = BUILD / "tests" / "e2e"
 
 
 @pytest.fixture
@@ -500,6 +501,13 @@ def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name)
     assert f"did not mark the beginning and end of a part '{name}'" in done.stderr and "Energy" in done.stderr
 
 
+def test_a_part_is_found_by_the_longest_name(measure, load):
+    name = 61 * "x" + "é"  # 63 bytes
+    marks = f'echo "begin {name}" >&$GPUWARD_MARK_FD; sleep 0.1; echo "end {name}" >&$GPUWARD_MARK_FD'
+    done, doc = measure([load, f"--part={name}"], "bash", "-c", marks)
+    assert done.returncode == 0 and doc["runs"][0]["part"] == name
+
+
 def test_a_flood_of_marks_is_bounded_and_reported(measure, load):
     flood = 'i=0; while [ $i -lt 1500 ]; do echo "begin a"; echo "end a"; i=$((i+1)); done'
     done, doc = measure([load], "sh", "-c", f"({flood}) >&$GPUWARD_MARK_FD")
@@ -702,6 +710,19 @@ def test_a_result_that_cannot_be_written_is_reported_before_the_command_runs(loa
     assert done.returncode == 1 and done.stdout == ""
 
 
+def test_an_output_that_is_the_bundle_is_refused_before_the_command_runs(load, tmp_path):
+    for bundle in "x", f"{tmp_path}/x", "./x/":
+        done = gpuward("measure", load, "-o", "x", "--bundle", bundle, "--", "touch", "ran", cwd=tmp_path)
+        assert done.returncode == USAGE and f"--bundle: {bundle} is also the file of --output" in done.stderr
+        assert not (tmp_path / "ran").exists() and not (tmp_path / "x").exists()
+    (tmp_path / "x").mkdir()
+    done = gpuward("measure", load, "-o", "x/manifest.toml", "--bundle", "x", "--", "touch", "ran", cwd=tmp_path)
+    assert done.returncode == USAGE and "x/manifest.toml is inside the bundle x" in done.stderr
+    assert not (tmp_path / "ran").exists()
+    done = gpuward("measure", load, "-o", "y", "--bundle", "x", "--", "touch", "ran", cwd=tmp_path)
+    assert done.returncode == 0 and (tmp_path / "ran").exists()
+
+
 def test_an_older_result_is_replaced_whole(measure, load, tmp_path):
     out = tmp_path / "result.json"
     out.write_text("x" * 10**6)
@@ -733,6 +754,55 @@ def test_an_older_result_is_kept_whatever_its_name_is(measure, load, tmp_path):
     done, doc = measure([load], "true")
     kept, = tmp_path.glob("result.json.old-*")
     assert kept.read_text() == "previous" and f"its previous content is in {kept}" in done.stderr and doc
+
+
+@pytest.mark.parametrize("before", [None, "previous"])
+def test_of_two_results_that_are_written_together_none_is_lost(load, tmp_path, before):
+    out, old = tmp_path / "r.json", tmp_path / "r.json.old"
+    if before:
+        out.write_text(before)
+    measure = lambda label: ("measure", load, "--label", label, "-o", out, "--", "true")
+    # The first measurement stops at its first fsync(), when its result is written to a temporary file.
+    first = started(*measure("first"), env=environment(
+        LD_PRELOAD=SHIMS / "libkill_at_call.so", KILL_AT=1, KILL_SIGNAL="STOP"))
+    try:
+        assert os.waitid(os.P_PID, first.pid, os.WSTOPPED | os.WNOWAIT)
+        assert len(list(tmp_path.glob("r.json.*.tmp"))) == 1
+        assert gpuward(*measure("second")).returncode == 0
+        assert json.loads(out.read_text())["label"] == "second"
+    finally:
+        first.send_signal(signal.SIGCONT)
+    error = first.communicate(timeout=TIMEOUT)[1]
+    assert first.returncode == 0 and f"its previous content is in {out}.old" in error
+    assert [json.loads(f.read_text())["label"] for f in (out, old)] == ["first", "second"]
+    assert sorted(f.name for f in tmp_path.glob("r.json*")) == ["r.json", "r.json.old"]
+
+
+def test_an_older_result_is_kept_where_names_cannot_be_exchanged(load, tmp_path):
+    out, old = tmp_path / "r.json", tmp_path / "r.json.old"
+    env = environment(LD_PRELOAD=SHIMS / "libno_swap.so")
+    for kept in None, "previous":
+        if kept:
+            out.write_text(kept)
+        done = gpuward("measure", load, "-o", out, "--", "true", env=env)
+        assert done.returncode == 0 and json.loads(out.read_text())["kind"] == "measurement"
+        assert old.exists() == bool(kept) and ("replaced" in done.stderr) == bool(kept)
+    assert old.read_text() == "previous"
+    assert sorted(f.name for f in tmp_path.glob("r.json*")) == ["r.json", "r.json.old"]
+    old.unlink()
+    old.mkdir()
+    assert gpuward("measure", load, "-o", out, "--", "true", env=env).returncode == 0
+    assert len(list(tmp_path.glob("r.json.old-*"))) == 1
+
+
+def test_an_empty_file_or_a_broken_link_is_replaced_without_a_copy(load, tmp_path):
+    out = tmp_path / "r.json"
+    for make in out.touch, lambda: out.symlink_to(tmp_path / "none"):
+        make()
+        done = gpuward("measure", load, "-o", out, "--", "true")
+        assert done.returncode == 0 and "replaced" not in done.stderr
+        assert [f.name for f in tmp_path.glob("r.json*")] == ["r.json"]
+        out.unlink()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
@@ -833,6 +903,8 @@ def test_a_process_of_the_command_is_not_foreign(measure, scenario):
     (["--count=tokens", "--", "true"], "--count needs --count-cmd or --count-url"),
     (["--count-cmd=echo 1", "--tokens=5", "--", "true"], "exclude each other"),
     (["--count-cmd=echo 1", "--part=x", "--", "true"], "--count-cmd counts over the whole run"),
+    (["--part=", "--", "true"], "--part: the name is empty"),
+    (["--part=" + 64 * "x", "--", "true"], "--part: the name has 64 bytes, but the name of a part has at most 63"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),

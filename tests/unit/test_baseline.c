@@ -449,6 +449,26 @@ ON_FILES(a_damaged_file_is_ignored_and_named)
 	}
 }
 
+ON_FILES(what_is_no_regular_file_is_ignored_and_named)
+{
+	char name[1024], why[512];
+	struct baseline key;
+
+	save(&good);
+	files_there(name, sizeof(name));
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(remove(name), 0);
+		assert_int_equal(i ? mkdir(name, 0700) : mkfifo(name, 0600), 0);
+		key = good;
+		assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
+		assert_in(why, "is not a regular file and was ignored; remove it");
+		key.limit_w = 500; /* now the file is only one of the other files of this GPU */
+		assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
+		assert_in(why, "no baseline of this GPU and kind is stored");
+	}
+	assert_int_equal(rmdir(name), 0);
+}
+
 ON_FILES(a_contended_baseline_is_not_saved)
 {
 	struct baseline b = good;

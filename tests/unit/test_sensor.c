@@ -240,6 +240,24 @@ TEST(a_modified_file_is_ignored_and_reported)
 	}
 }
 
+TEST(what_is_no_regular_file_is_ignored_and_reported)
+{
+	unsigned seed = 3;
+	struct sensor s, back;
+	char message[512], path[256];
+
+	fill(&s, &seed);
+	assert_int_equal(sensor_key(&s, folder, path, sizeof(path)), 0);
+	for (int directory = 0; directory < 2; directory++) {
+		assert_int_equal(directory ? mkdir(path, 0700) : mkfifo(path, 0600), 0);
+		back = s;
+		assert_int_equal(sensor_load(&back, folder, message, sizeof(message)),
+				 -GW_E_ARG);
+		assert_in(message, "is not a regular file and was ignored; remove it");
+		assert_int_equal(remove(path), 0);
+	}
+}
+
 TEST(another_driver_or_vbios_has_a_file_of_its_own)
 {
 	unsigned seed = 2;

@@ -481,6 +481,11 @@ TEST(an_energy_that_is_older_than_the_other_figures_says_so)
 	ui.zoom = true;
 	assert_in(drawn(40, 100), "energy                  12.3 kJ in 1m01s, 7s ago");
 	assert_in(drawn(24, 80), " 12.3 kJ in 1m01s, 7s ago ");
+	model.gpu[0].energy_j = 14100;
+	model.gpu[0].energy_s = 22;
+	model.gpu[0].energy_age_s = 16;
+	/* Two blanks separate the value from the label to the right of it. */
+	assert_in(drawn(24, 80), "energy         14.1 kJ in 22s, 16s ago  fan  ");
 }
 
 static struct json_doc *parsed(const char *text)
