@@ -93,7 +93,7 @@ static void say_reasons(struct json *j, const struct guard_view *g, unsigned wor
 	else if (!s->mask)
 		explain_say(j, "No reason against the worker is active.");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_doc_explain(g, worker, r, &why))
+		if (!guard_doc_explain(g, worker, r, now, &why))
 			continue;
 		ends_text(&why, now, end, sizeof(end));
 		explain_say(j,
@@ -347,13 +347,14 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 
 /* Returns the time when the last active reason ends; 0 if the end of an active reason is
  * unknown. */
-static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
+static uint64_t reasons_end(const struct guard_view *g, unsigned worker,
+			    struct guard_moment now)
 {
 	struct guard_explanation why;
 	uint64_t last = 0;
 
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_explain(g->guard, worker, r, &why) || why.masked)
+		if (!guard_doc_explain(g, worker, r, now, &why) || why.masked)
 			continue;
 		if (!why.clears_ns)
 			return 0;
@@ -363,9 +364,9 @@ static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 }
 
 static void say_next(struct json *j, const struct guard_view *g, unsigned worker,
-		     const struct guard_status *s, uint64_t now_ns)
+		     const struct guard_status *s, struct guard_moment now)
 {
-	uint64_t end = reasons_end(g, worker);
+	const uint64_t now_ns = now.mono_ns, end = reasons_end(g, worker, now);
 	char left[32];
 
 	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
@@ -546,7 +547,7 @@ static void write_explain(struct json *j, const struct api *a, unsigned worker,
 	say_games(j, g, now);
 	say_history(j, &s);
 	say_overrides(j, g, worker, &s, now.mono_ns);
-	say_next(j, g, worker, &s, now.mono_ns);
+	say_next(j, g, worker, &s, now);
 	say_moves(j, g, worker, &s, no_gpu);
 	say_tokens(j, a->view.models, name);
 	json_array_end(j);

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define CONTENDERS_MAX 64 /* maximum length of the list "contenders" of a worker */
 
@@ -93,11 +94,34 @@ static void worker_memory(struct json *j, const struct guard_status *s, const ch
 	json_bool(j, "quarantine", s->quarantine);
 }
 
+#define DAY_NS (24 * 3600 * NS_PER_S)
+
+/* Converts a span of local time that begins now. It is longer or shorter than the same span of
+ * real time if the clocks change within it. The guard knows local time, but not the time zone. */
+static uint64_t real_span_ns(uint64_t span_ns, uint64_t wall_ns)
+{
+	const time_t begin = (time_t)(wall_ns / NS_PER_S);
+	struct tm local;
+	time_t end;
+
+	if (span_ns > 8 * DAY_NS || !localtime_r(&begin, &local))
+		return span_ns;
+	/* glibc takes seconds above 60 as real time, but minutes as local time */
+	local.tm_min += (int)(span_ns / NS_PER_S / 60);
+	local.tm_sec += (int)(span_ns / NS_PER_S % 60);
+	local.tm_isdst = -1;
+	end = mktime(&local);
+	return end > begin ? (uint64_t)(end - begin) * NS_PER_S + span_ns % NS_PER_S : span_ns;
+}
+
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
-		       struct guard_explanation *ret)
+		       struct guard_moment now, struct guard_explanation *ret)
 {
 	if (!guard_explain(g->guard, worker, r, ret))
 		return false;
+	if (r == REASON_SCHEDULE && ret->clears_ns > now.mono_ns)
+		ret->clears_ns =
+			now.mono_ns + real_span_ns(ret->clears_ns - now.mono_ns, now.wall_ns);
 	/* The guard does not know who requested the hold or the eviction. */
 	if (r == REASON_MANUAL)
 		snprintf(ret->evidence, sizeof(ret->evidence), "requested by %s",
@@ -209,7 +233,7 @@ static void write_reasons(struct json *j, const struct guard_view *g, unsigned w
 
 	json_array(j, "reasons");
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!guard_doc_explain(g, worker, r, &why))
+		if (!guard_doc_explain(g, worker, r, now, &why))
 			continue;
 		json_object(j, NULL);
 		json_string(j, "reason", guard_reason_name(r));

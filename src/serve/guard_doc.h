@@ -47,9 +47,10 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
  * bytes; NAN is written as null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-/* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it. */
+/* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it, and
+ * the end of a schedule is right if the clocks change before (daylight saving time). */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
-		       struct guard_explanation *ret);
+		       struct guard_moment now, struct guard_explanation *ret);
 
 /* Replies with one object per GPU that ?gpu= names. `one` writes the members of each object;
  * `head` (may be NULL) writes members before the list. Replies with a problem if there is no

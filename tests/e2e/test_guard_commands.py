@@ -1,6 +1,7 @@
 """Tests the commands gpuward guard and gpuward run, and their answers."""
 import http.server
 import json
+import datetime
 import os
 import pathlib
 import re
@@ -340,6 +341,18 @@ def test_a_schedule_reason_shows_its_hours(world, worker):
         s.until("evicted")
         assert reason(s, "schedule")["evidence"] == "in its schedule, daily 00:00-24:00"
         assert reason(s, "schedule")["clears"] == "when the span is over"
+
+
+def test_the_end_of_a_schedule_counts_a_change_of_the_clocks(world, worker):
+    """The clocks go forward by an hour within the span, so it lasts an hour less."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    change, end = now + datetime.timedelta(hours=2), now + datetime.timedelta(hours=5)
+    zone = f"AAA0BBB-1,{change.timetuple().tm_yday - 1}/{change:%H:%M:%S},{(change.timetuple().tm_yday + 180) % 365}/0"
+    hours = f'[[schedule]]\nworker = "ollama"\nevict = ["{now:%H:%M}-{end:%H:%M}"]\n'
+    with Guarded(world, configure(("ollama", worker), more=hours), env={"TZ": zone}) as s:
+        s.until("evicted")
+        clears = datetime.datetime.fromisoformat(reason(s, "schedule")["clears_utc"].replace("Z", "+00:00"))
+        assert abs(clears - end.replace(second=0, microsecond=0) + datetime.timedelta(hours=1)).total_seconds() < 2, (clears, zone)
 
 
 def test_a_contender_that_is_known_to_fit_is_explained(s, world, worker):
