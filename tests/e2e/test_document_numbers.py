@@ -40,7 +40,7 @@ NUMBERS = [  # document, sentence with {} for the number, its source
     ("web/data.js", "export const UNWATCHED = {};", lambda: define("daemon/reader.h", "READER_REST_NS", S)),
     ("src/cli/top_model.c", "#define REST_S {}", lambda: define("daemon/reader.h", "READER_REST_NS", S)),
     (API, "At most {} windows are open at a time", lambda: define("serve/windows.h", "WINDOWS_OPEN_MAX")),
-    (API, "windows are open at a time, with {} marks each", lambda: define("serve/windows.h", "WINDOWS_MARKS_MAX")),
+    (API, "A window has at most {} marks", lambda: define("serve/windows.h", "WINDOWS_MARKS_MAX")),
     (API, "all open windows, then the latest {} ended windows", lambda: define("serve/windows.h", "WINDOWS_ENDED_MAX")),
     (API, "the latest {} ended windows are kept over a restart", lambda: define("serve/windows.h", "WINDOWS_ENDED_MAX")),
     (API, "(the window ends after this time; default {})", lambda: define("serve/api_window.c", "LIMIT_S")),
