@@ -198,7 +198,7 @@ static bool take_text(const char **text, const struct member *m, char *ret)
 	return true;
 }
 
-/* Reads a name up to a comma, a tab or the end. Returns its position; -1: not found. */
+/* Reads a name up to a comma, a tab or the end. Returns the index of the name in the list; -1: it is not there. */
 static int take_name(const char **text, const char *const *names)
 {
 	const char *word = *text;

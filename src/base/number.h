@@ -1,7 +1,7 @@
-/* number: converts between numbers and text in any locale, and reads numbers with units.
+/* number: converts between numbers and text with a decimal point, and reads numbers with units.
  *
- * The library runs inside programs that call setlocale(); strtod() and printf() would then read
- * and write decimal commas. */
+ * The locale has no effect. The library runs inside programs that call setlocale(); there,
+ * strtod() and printf() may read and write decimal commas. */
 #ifndef GW_BASE_NUMBER_H
 #define GW_BASE_NUMBER_H
 

@@ -1,6 +1,6 @@
-/* guard_service_stats: stores what guard/worker_stats.h counts, and loads it at the start:
- * counters of decisions and Xids as counts of the store, and the durations of moves as one
- * document per worker. */
+/* guard_service_stats: stores the statistics of guard/worker_stats.h, and loads them at the
+ * start. Each counter of decisions or Xids is stored with store_set_count(). The durations of a
+ * worker's moves are stored as one document. */
 #include "guard_service_parts.h"
 
 #include "base/json.h"

@@ -10,15 +10,16 @@
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 
-/* A step is up / down. A column can use a step if all its values are integer multiples of it.
- * The kind of the column is KIND_STEPS + row * 2, plus one if each value takes two bytes. */
+/* Each row is a step size, the quotient of two numbers. A column can use a step if all its values
+ * are integer multiples of it. The kind of such a column is KIND_STEPS + 2 * (index of the row),
+ * plus one if each value takes two bytes. */
 static const struct {
-	double up, down;
+	double numerator, denominator;
 } steps[STEPS] = { { 1, 1 }, { 1, 100 }, { 1e6, 1 }, { 1048576, 1 }, { 1, 1000 } };
 
 static float value_of(int64_t k, unsigned step)
 {
-	return (float)((double)k * steps[step].up / steps[step].down);
+	return (float)((double)k * steps[step].numerator / steps[step].denominator);
 }
 
 static void put_head(struct buf *out, unsigned kind, const void *p, size_t n)
@@ -34,7 +35,7 @@ static bool as_steps(const float *v, unsigned n, unsigned step, int64_t *k, int6
 	int64_t least = INT32_MAX, most = INT32_MIN;
 
 	for (unsigned i = 0; i < n; i++) {
-		double m = rint((double)v[i] * steps[step].down / steps[step].up);
+		double m = rint((double)v[i] * steps[step].denominator / steps[step].numerator);
 
 		if (isnan(v[i]))
 			continue;

@@ -530,9 +530,9 @@ static bool met_corrupt(struct store *s)
 	return corrupt;
 }
 
-/* Writes the contents of the write-ahead log into the database file, if someone removed the
- * log. Otherwise SQLite would continue to write to the removed log, and its contents would be
- * lost when the file is closed. */
+/* If someone deleted the write-ahead log, copies its contents into the database file. SQLite
+ * still has the deleted log open and would continue to write to it, and these contents would be
+ * lost when SQLite closes the log. */
 static enum db_trouble save_without_log(struct store *s)
 {
 	char log[DB_PATH + 8];

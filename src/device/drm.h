@@ -43,7 +43,7 @@ enum drm_place {
 	DRM_PCI,   /* the PCI device's folder */
 	DRM_HWMON, /* the folder of the driver's sensors (hwmon) */
 	DRM_CARD,  /* drm/cardN below the PCI device */
-	DRM_LINK,  /* the PCI device with the link between board and slot */
+	DRM_LINK,  /* the folder of the PCI device at the slot's end of the PCIe link */
 };
 
 /* The format of a file. */

@@ -304,7 +304,7 @@ struct seen_client {
 	uint64_t busy[GROUPS];
 };
 
-/* How much of a GPU all its clients use, from one walk through /proc. */
+/* The use of one GPU by all its clients together, from one walk through /proc. */
 struct walk {
 	uint64_t ns; /* Monotonic time of the walk. 0: there was no walk. */
 	/* The largest total_cycles of all clients. 0: the driver counts nanoseconds, or there was

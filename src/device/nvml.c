@@ -436,8 +436,8 @@ static int fill_slot(struct backend *b, struct device *d, unsigned index)
 	return 0;
 }
 
-/* Opens a GPU that reports its identity. *ret_code is ABI_SUCCESS, or the code with which the GPU
- * refused to report it. */
+/* Opens the GPU if the driver reports its identity. Otherwise opens nothing, and *ret_code is the
+ * driver's code. Returns 0 in both cases, or -GW_E_NOMEM. */
 static int open_named(struct backend *b, unsigned index, abi_return *ret_code)
 {
 	abi_device handle = NULL;

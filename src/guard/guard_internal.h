@@ -283,7 +283,7 @@ enum worker_condition {
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	CONDITION_DISPLAY = 1 << 2,  /* its GPU has a display: ordinary demand does not evict */
-	CONDITION_WITHHELD = 1 << 3, /* the display now withholds a demand */
+	CONDITION_WITHHELD = 1 << 3, /* now a demand does not evict it because of the display */
 	/* a defect: STEPS steps in one scene were not enough, so the worker gets no order */
 	CONDITION_CONTRADICTION = 1 << 4,
 };

@@ -120,7 +120,7 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 /* Returns how long this user must wait before causing an eviction again; 0: no wait. */
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
 
-/* Returns when the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
+/* Returns the time at which the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
  * sleep, and only an event can change a worker. */
 uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns);
 /* True if the next scene should include utilisation. Reading it is expensive. */

@@ -170,9 +170,9 @@ static const struct member of_life[] = {
 static const struct member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
-/* Format version 4 wrote some members in another way. Reasons and heat were written as numbers.
- * These numbers cannot change, because they are also part of the library's ABI. A worker had a
- * state and 25 flags, which become today's enums; its other members had other names. */
+/* Format version 4 wrote some members in another way. Reasons and heat were numbers. They are
+ * still valid, because they are part of the library's ABI and never change. A worker had a state
+ * and 25 flags, which are converted to the present enums; its other members had other names. */
 #define OF guard
 static const struct member of_old_guard[] = {
 	I_AS("asker", requester), END

@@ -142,9 +142,10 @@ void guard_order_done(struct guard *g, struct guard_worker *w, const struct guar
 		if (worker_state(w) != STATE_EVICT)
 			return;
 		worker_set_leaving(g, w, STAGE_VERIFY);
-		guard_report(g, w, "done",
-			     "level %u succeeded; waiting until its memory is free",
-			     w->intent.level);
+		guard_report(
+			g, w, "done",
+			"the eviction at level %u succeeded; waiting until its memory is free",
+			w->intent.level);
 		return;
 	case ORDER_OPEN:
 		w->admission = ADMISSION_OPEN;
@@ -184,8 +185,8 @@ static void evict_failed(struct guard *g, struct guard_worker *w, const struct g
 	}
 	w->order.retry_ns =
 		g->now_ns + (RETRY_NS << (w->intent.tries ? w->intent.tries - 1 : 0));
-	guard_report(g, w, "try again", "level %u did not succeed: %.180s", w->intent.level,
-		     message);
+	guard_report(g, w, "try again", "the eviction at level %u failed: %.180s",
+		     w->intent.level, message);
 }
 
 /* Handles a failed drain. A drain that the worker refuses ends at once: waiting for drain_s

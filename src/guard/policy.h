@@ -150,7 +150,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(uint64_t, post_ns) \
 	V(uint64_t, headroom_bytes) /* bytes to keep free */ \
 	V(double, headroom_ratio)   /* share of the memory to keep free, if that is more */ \
-	V(uint64_t, min_vram_bytes) /* a contender that holds this many bytes is a demand */ \
+	V(uint64_t, min_vram_bytes) /* a contender that holds at least this many bytes needs the GPU */ \
 	V(double, util_ratio) \
 	V(uint64_t, util_ns) \
 	V(unsigned, max_level) \

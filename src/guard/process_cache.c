@@ -367,7 +367,8 @@ enum process_identity process_identity(const struct root *root, struct proc_id i
 
 const char proc_visibility_remedy[] =
 	"use match.unit, match.cgroup, match.command or match.name, or give "
-	"the service CAP_SYS_PTRACE (for ports CAP_DAC_READ_SEARCH too)";
+	"the service CAP_SYS_PTRACE (and CAP_DAC_READ_SEARCH, if it has to find a worker by "
+	"its port)";
 
 unsigned proc_visibility_now(void)
 {

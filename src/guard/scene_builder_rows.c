@@ -343,8 +343,9 @@ void scene_builder_add_processes(struct scene_builder *b)
 	b->total.left_out += b->draft.left_out;
 }
 
-/* Returns how many generations p is below this process. SCENE_FAR if this process is pid 1 of a
- * container, because then every process is below it. */
+/* Returns how many generations p is below gpuward's own process; SCENE_FAR: p is not below it. If
+ * gpuward is pid 1 of a container, it is the ancestor of every process there, which does not show
+ * that p belongs to it. Then the result is SCENE_FAR too. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
 	return b->own.pid > 1 ? scene_generations(p, b->own.pid) : SCENE_FAR;

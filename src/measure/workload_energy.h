@@ -97,7 +97,7 @@ struct workload_use {
 	double memory_bytes, sm_ratio, power_w; /* NAN: unknown */
 };
 
-/* One tick of a GPU, without its processes. */
+/* One tick of a GPU. Its processes are a separate argument of workload_energy_tick(). */
 struct workload_step {
 	double counter_j; /* energy counter of the GPU; NAN: unknown */
 	double seconds;   /* time since the last tick */

@@ -330,8 +330,8 @@ static void write_process_workload(struct json *j, const struct workload *w)
 }
 
 /* Writes the reasons for missing values that identify a process. If the control group is
- * unknown, it is also unknown whether the process has a container or a unit. If it is known,
- * null means that the process has none. */
+ * unknown, it is also unknown whether the process has a container or a unit. If the control
+ * group is known, a null container or unit means that there is none. */
 static void write_missing_identity(struct json *j, const struct gw_process *p)
 {
 	const struct {

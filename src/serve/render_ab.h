@@ -49,7 +49,7 @@ struct ab_report {
 	const char *gate;  /* the gate as given on the command line; NULL: no gate */
 	const char *part;  /* the compared part; NULL: whole runs */
 	double iterations; /* iterations per run; NAN: not given */
-	/* number of runs of each command before the comparison, which does not use them */
+	/* number of warm-up runs of each command; the comparison does not use them */
 	unsigned warmup;
 	bool cooled; /* The comparison waits before each run until the GPUs have cooled down. */
 	/* The comparison waits for this temperature before a run. NAN: the temperature at the

@@ -58,14 +58,14 @@ bool worker_is_noted(const struct worker_call *c, const char *key, const char *v
 /* Deletes all notes with this key. */
 void worker_forget(struct worker_call *c, const char *key);
 
-/* Adds a note "process" for a process that resume must find again. */
+/* Adds a note "process": the resume of the worker must find this process again. */
 void worker_note_process(struct worker_call *c, struct proc_id id);
 /* Reads at most `most` notes "process". Returns the number of notes that were read. */
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
-/* Adds a note "model", which resume loads again. If it does not fit, adds the note "unrecorded"
- * instead, and resume reports this. */
+/* Adds a note "model": the resume of the worker loads this model again. If the note does not fit,
+ * adds the note "unrecorded" instead, and the resume reports this. */
 void worker_note_model(struct worker_call *c, const char *name);
 /* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
  * note "model". */
