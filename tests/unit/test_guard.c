@@ -394,6 +394,7 @@ GUARD_TEST(a_reservation_waits_until_a_returning_worker_has_left_again)
 	char message[200];
 
 	for (unsigned answers = 0; answers < 2; answers++) {
+		world_again(o, 1, 1);
 		begin(o); /* 12 GiB are free without the worker, which needs 8 */
 		ask_run(o, REQUEST_EVICT, 0, 5 * S);
 		assert_state(o, STATE_EVICTED);
