@@ -188,8 +188,8 @@ enum gw_tier {
 	GW_TIER_STATIC = 1 << 0, /* read once after the driver is opened */
 	GW_TIER_FAST = 1 << 1,   /* read in every snapshot */
 	GW_TIER_SLOW = 1 << 2,   /* read if the last reading is older than 1 s */
-	/* Read if the last reading is older than 1 s. A reading takes 3 ms on an H200, and longer
-	 * on other GPUs. */
+	/* Read if the last reading is older than 1 s. A reading takes 3 ms on an H200, and
+	 * longer on other GPUs. */
 	GW_TIER_ENERGY = 1 << 3,
 	GW_TIER_HEALTH = 1 << 4, /* read if the last reading is older than 10 s */
 	/* Read in every snapshot. A reading may take 20 ms. Includes GW_TIER_PROFILE. */
@@ -314,7 +314,7 @@ GW_API int gw_ctx_release(struct gw_ctx *ctx);
 /* Opens the drivers again after gw_ctx_release(). Returns 0 or -GW_E_NOMEM. */
 GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 
-/* Which backends are open, or why none is. */
+/* Says which backends are open, or why no backend is open. */
 struct gw_status {
 	/* names of the open backends, separated by '+'; "none" if no backend is open */
 	const char *backend;
@@ -630,7 +630,7 @@ enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can limit the clocks */
 		   GW_THROTTLES
 };
 
-enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ... */
+enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ...: where their times come from */
 #define GW_THROTTLE_SOURCE(symbol, key, help) GW_THROTTLE_SOURCE_##symbol,
 #include <gpuward/words.def>
 			  GW_THROTTLE_SOURCES
@@ -723,8 +723,8 @@ struct gw_meter_options {
 	size_t size;          /* sizeof(struct gw_meter_options) */
 	uint64_t interval_ns; /* time between readings of clock, temperature, ...; 0: 100 ms */
 	uint64_t anchor_ns;   /* time between counter readings in long windows; 0: 10 s */
-	/* the GPUs to measure: selectors for gw_device_matches(), with NULL at the end; NULL: all
-	 * GPUs */
+	/* the GPUs to measure: selectors for gw_device_matches(), with NULL at the end; NULL:
+	 * all GPUs */
 	const char *const *gpus;
 	unsigned flags; /* set of enum gw_meter_flag */
 	/* folder with the sensor profiles of gpuward-characterise(1); NULL: the default folder
@@ -777,8 +777,8 @@ GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t be
 			  struct gw_window **ret_window);
 
 /* Ends the window now, or at the monotonic time end_ns if end_ns is not 0. Any thread may call
- * this function. The call does not wait for the GPU. An end_ns that is more than 30 s ago can be
- * older than the stored power samples; the result then has the code GW_CODE_TRUNCATED and
+ * this function. The call does not wait for the GPU. An end_ns that is more than 30 s ago can
+ * be older than the stored power samples; the result then has the code GW_CODE_TRUNCATED and
  * only the energy of the counter, if there is one. Returns 0, -GW_E_STATE (already closed) or
  * -GW_E_ARG (end_ns is in the future or before the window begins). */
 GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
@@ -790,7 +790,7 @@ GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
 /* Returns the energy of device i of the meter in this window; NULL past the end. Before
- * gw_window_wait() each call computes the energy up to the last power sample that was read,
+ * gw_window_wait(), each call computes the energy up to the last power sample that was read,
  * which is up to 1.5 s old; the member seconds is the time that this energy covers. In about
  * the first second of a window there is no sample: the energy is NAN and seconds is 0. The
  * struct is valid as long as the window. */
@@ -956,11 +956,11 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 /* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. The
  * driver, the power limit and the persistence mode must be the same as now, the temperature may
  * differ by at most 10 degrees, and the baseline may be at most max_age_s old (0: one hour).
- * dir is the folder; NULL: the default folder (XDG rules). For a simulated GPU name the folder,
- * because the default folder has no baselines of simulated GPUs. Returns 0, and the caller owns
- * *ret_baseline until gw_baseline_free(). Otherwise returns -GW_E_NODEV (past the end),
- * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT if no stored baseline fits; gw_ctx_error() says
- * why. */
+ * dir is the folder; NULL: the default folder (XDG rules). If the GPU is simulated, dir must
+ * not be NULL, because the default folder has no baselines of simulated GPUs. Returns 0, and
+ * the caller owns *ret_baseline until gw_baseline_free(). Otherwise returns -GW_E_NODEV (past
+ * the end), -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT if no stored baseline fits; gw_ctx_error()
+ * says why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);

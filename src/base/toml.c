@@ -142,8 +142,8 @@ static bool read_array(struct toml_reader *r, struct toml_node *node, unsigned d
 	return true;
 }
 
-/* Reads { key = value, ... }. TOML 1.0 requires that it is on one line, without a comma after
- * the last pair. */
+/* Reads { key = value, ... }. TOML 1.0 requires that the table is on one line, without a comma
+ * after the last pair. */
 static bool read_inline_table(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	bool more = true;
