@@ -167,12 +167,12 @@ bool energy_follow(const struct energy *e, struct energy_window *w);
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
-/* Ends the window although no sample covers its end. The time after the last sample is a gap. If
- * the samples around the end are no longer stored, only the counter can give the energy. */
+/* Ends the window although no sample covers its end. The time after the last sample is a gap.
+ * If the samples around the end are no longer stored, only the counter can give the energy. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
-/* Resets every field except the device: figures are then unknown, and counts, times and codes are
- * 0. */
+/* Resets every field except the device: figures are then unknown, and counts, times and codes
+ * are 0. */
 void energy_unknown(struct gw_energy *e);
 
 /* Computes the energy of the window. Resets *ret except for its device, then fills in the
@@ -184,9 +184,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
  * function if the sensor is calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
-/* Widens the interval if the program ran for `seconds` less than the window, and it is unknown
- * in which part of the window it ran. The highest power of the window x `seconds` is added in
- * quadrature on each side of the interval. If it is more than r->relative.best -
+/* Widens the interval if the program did not run for `seconds` of the window, and it is unknown
+ * in which part of the window it did not run. Adds the highest power of the window x `seconds`
+ * in quadrature on each side of the interval. If this product is more than r->relative.best -
  * r->relative.low, adds the code late-edges. */
 void energy_late(struct gw_energy *r, double seconds);
 

@@ -41,8 +41,8 @@ extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each figur
 
 enum event_type {
 	EVENT_POWER, /* a power sample; t_ns is its timestamp */
-	/* a reading of the energy counter; t_ns is the time before the driver call, after_ns the
-	 * time after it */
+	/* a reading of the energy counter; t_ns is the time before the driver call, after_ns
+	 * the time after it */
 	EVENT_COUNTER,
 	EVENT_NO_COUNTER, /* the first reading failed: there is no energy counter */
 	/* the values that are read at every tick, and how many ticks were missed before this

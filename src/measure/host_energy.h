@@ -23,8 +23,8 @@ struct host_energy {
 
 struct host_meter;
 
-/* Creates a meter that counts from now on. ctx must outlive the meter. Returns NULL if there is no
- * memory. */
+/* Creates a meter that counts from now on. ctx must outlive the meter. Returns NULL if there is
+ * no memory. */
 struct host_meter *host_meter_new(struct gw_ctx *ctx);
 void host_meter_free(struct host_meter *m);
 

@@ -264,8 +264,8 @@ static int start_sampling(struct meter_device *d)
 	return thread ? 0 : start_thread(d);
 }
 
-/* Returns the first selector that matches no device of the snapshot; NULL if each selector matches
- * a device. */
+/* Returns the first selector that matches no device of the snapshot; NULL if each selector
+ * matches a device. */
 static const char *unmatched_selector(const struct gw_snapshot *snap, const char *const *gpus)
 {
 	for (; gpus && *gpus; gpus++) {

@@ -28,7 +28,7 @@ const char *model_direction_name(unsigned d); /* "prompt", "generated" */
 /* How energy was charged to a model. */
 enum model_method {
 	MODEL_NOTHING, /* Nothing was charged to the model yet. */
-	MODEL_ONLY,    /* It is the server's only model without a process of its own. */
+	MODEL_ONLY,    /* The model is the server's only one without a process of its own. */
 	MODEL_PROCESS, /* The model has a process of its own. */
 	/* The energy of a process is divided among its models by their tokens. */
 	MODEL_SPLIT,
@@ -55,8 +55,8 @@ struct model_row {
 	double joules[MODEL_ENERGY_GPUS]; /* same indices as model_energy.gpu */
 	bool counted;                     /* The tokens are known. */
 	enum model_method method;         /* method of the last charge */
-	/* `share` of the last charge, as passed to model_energy_add(). NULL: nothing was charged
-	 * yet. */
+	/* `share` of the last charge, as passed to model_energy_add(). NULL: nothing was
+	 * charged yet. */
 	const char *share;
 	bool listed; /* The last list of the server contains the model. */
 	/* Last values of the server's token counters. NAN: not read. */
@@ -121,7 +121,7 @@ void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pi
 
 /* Charges the waiting energy of the worker to the models of the list, and counts their tokens.
  * If a counter decreased, the server has restarted, and the counter's value is the increase
- * since then. */
+ * since the restart. */
 void model_energy_settle(struct model_energy *m, struct model_worker *w,
 			 const struct model_list *l, uint64_t now_ns);
 

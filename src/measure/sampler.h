@@ -30,7 +30,8 @@ struct sampler_options {
 	 * used. */
 	int64_t server_pid[METER_SERVERS];
 	const char *cache_dir; /* folder with the stored sensors; NULL: default; "": none */
-	/* The sensor to use; NULL: the stored or assumed sensor. Only sampler_init() reads it. */
+	/* The sensor to use; NULL: the stored or assumed sensor. Only sampler_init() reads
+	 * it. */
 	const struct sensor *sensor;
 };
 
@@ -97,7 +98,7 @@ struct sampler {
 	struct sampler_counter counter;
 	struct sampler_use use;
 	struct usage_list usage;
-	double application_hz; /* application clock at the last boundary or anchor; NAN: unknown */
+	double application_hz;   /* clock at the last boundary or anchor; NAN: unknown */
 	uint64_t application_ns; /* when application_hz was read */
 };
 

@@ -50,12 +50,12 @@ int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts 
 int fit_delay(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,
 	      double window_s, double *work, struct fit_response *ret);
 
-/* Returns by how much the values of a source are late: the delay plus half the window, or the delay
- * plus the time constant. */
+/* Returns by how much the values of a source are late: the delay plus half the window, or the
+ * delay plus the time constant. */
 double fit_lag_s(const struct fit_response *f);
 
-/* Returns the mean of the readings from from_s to to_s, where each reading is valid until the next;
- * NAN if there is none. *ret_sd is their standard deviation. */
+/* Returns the mean of the readings from from_s to to_s, where each reading is valid until the
+ * next; NAN if there is none. *ret_sd is their standard deviation. */
 double fit_mean(const struct fit_point *p, unsigned n, double from_s, double to_s,
 		double *ret_sd);
 

@@ -317,8 +317,8 @@ struct reference {
 	double lag_s;
 };
 
-/* Returns the power values with which the counter is compared: the ring buffer if its entries are
- * close together, otherwise the average, otherwise the instant value. */
+/* Returns the power values with which the counter is compared: the ring buffer if its entries
+ * are close together, otherwise the average, otherwise the instant value. */
 static struct reference reference_of(const struct learn *l)
 {
 	const struct sensor *s = &l->s;
@@ -367,8 +367,8 @@ static void read_next(struct recorder *w, struct reading *r)
 	r->n++;
 }
 
-/* Reads the counter such that it is certain which update the reading contains. A reading that took
- * too long (90 ms occurred) is repeated one update later. */
+/* Reads the counter such that it is certain which update the reading contains. A reading that
+ * took too long (90 ms occurred) is repeated one update later. */
 static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t at_ns,
 		      struct reading *r)
 {
@@ -382,8 +382,8 @@ static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t a
 	}
 }
 
-/* Reads the counter at this interval for about length_s. Returns false if the counter failed or was
- * reset. */
+/* Reads the counter at this interval for about length_s. Returns false if the counter failed or
+ * was reset. */
 static bool try_rate(struct learn *l, const struct fit_period *tick, double every_s,
 		     double length_s, struct sensor_rate *ret, double *ret_unsteady)
 {

@@ -90,9 +90,10 @@ double run_mean_reach_own(const struct run_mean *m)
 	return student_factor(0.05, n - 1) * sqrt(moments_variance(&m->moments) / n);
 }
 
-/* Each part has its own factor, as in reach_of(). One factor from pooled degrees of freedom
- * (Welch-Satterthwaite) would be too small if two or three runs scatter little by chance: with
- * two runs, the interval would contain the true value in only 88 % of the cases. */
+/* The interval has two parts: the scatter of the runs and the shared error. Each part has its
+ * own factor, as in reach_of(). One factor from pooled degrees of freedom (Welch-Satterthwaite)
+ * would be too small if two or three runs scatter little by chance: with two runs, the interval
+ * would contain the true value in only 88 % of the cases. */
 double run_mean_reach(const struct run_mean *m)
 {
 	double own = run_mean_reach_own(m), shared = NORMAL_95 * run_mean_u_shared(m);
@@ -359,8 +360,8 @@ static double resampled_mean(const double *x, size_t n, struct random *r)
 }
 
 /* Returns the position of the mean among the resampled means, as a normal quantile; half of the
- * equal means count as below the mean. The result is limited, because it would be infinite at
- * the ends. */
+ * resampled means that equal the mean count as below it. The result is limited, because it
+ * would be infinite at the ends. */
 static double bias_of(const double *means, size_t resamples, double mean)
 {
 	double below = 0;
