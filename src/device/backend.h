@@ -51,8 +51,8 @@ struct backend;
 struct device {
 	struct backend *backend; /* borrowed */
 	struct report r;         /* written only by the thread that reads the hardware */
-	/* *call is the name of the vendor call that is running; NULL: none. It is stored in
-	 * own_call or, while the backend opens, in the backend's `call`. */
+	/* *call is the name of the vendor call that is running; NULL: none. The name is stored
+	 * in own_call or, while the backend opens, in the backend's `call`. */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
@@ -60,7 +60,7 @@ struct device {
 	 * this time is also the start of the next call, which saves one clock reading per call.
 	 * 0: the next call reads the clock. */
 	uint64_t series_ns;
-	bool fresh; /* The GPU was opened, and its name is not known yet: read() must get it. */
+	bool fresh; /* The GPU was opened, and read() must still get the GPU's name. */
 	void *priv; /* private data of the backend; backend_ops.close frees it */
 };
 
@@ -115,7 +115,8 @@ struct backend_env {
 		nvml_library; /* Path of the NVML library. NULL: the backend searches for it. */
 	unsigned flags;       /* enum gw_open_flag */
 	uint64_t deadline_ns; /* gw_options.deadline_ns; 0: no limit */
-	/* The process is about to end. The backend need not clean up, because the kernel does. */
+	/* The process is about to end. The backend need not clean up, because the kernel
+	 * does. */
 	bool process_ends;
 	struct call_cost_table *cost; /* cost of NVML calls; NULL: it is not recorded */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
@@ -183,7 +184,8 @@ struct backend_ops {
 	 * be called again after close(): a GPU with a known UUID keeps its slot. */
 	int (*open)(struct backend *b);
 
-	/* Closes every handle and frees every priv; the slots stay. Safe after a failed open. */
+	/* Closes every handle and frees every priv; the slots stay. Safe after a failed
+	 * open. */
 	void (*close)(struct backend *b);
 
 	/* Reads the tiers into d->r, records the time and sets the state. Blocks only in the
@@ -222,8 +224,8 @@ struct backend_ops {
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events. Only event_watch.c uses these functions. It keeps the backend open during each
-	 * call (context.h) and closes the set before the backend closes.
+	/* Events. Only event_watch.c uses these functions. It keeps the backend open during
+	 * each call (context.h) and closes the set before the backend closes.
 	 *
 	 * has_events: true if the library has the event calls; makes no call.
 	 * open: creates an empty set. Returns 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.

@@ -49,7 +49,7 @@ enum drm_place {
 /* The format of a file. */
 enum drm_form {
 	DRM_NUMBER,
-	DRM_NONZERO, /* a number; 0 means that the driver has no value, and the row is skipped */
+	DRM_NONZERO, /* a number; 0: the driver has no value, and the row is skipped */
 	/* A number that only grows. A channel that is 0 when the GPU is opened is skipped,
 	 * because some drivers have the file but do not count (xe of Linux 6.16: energy1 of a
 	 * B580). */
@@ -139,7 +139,8 @@ struct drm_device {
 	char render[16]; /* "renderD128"; "": none */
 	const char
 		*link; /* path from the PCI device to the device of DRM_LINK: "" or "../../" */
-	/* For each row with a label, the number of the channel with that label. 0: not found. */
+	/* For each row with a label, the number of the channel with that label. 0: not
+	 * found. */
 	uint8_t channel[64];
 	bool attached;          /* The members above were filled in while the GPU was awake. */
 	double energy_j;        /* previous reading of the energy counter, for derive() */
@@ -154,8 +155,8 @@ int drm_open(struct backend *b);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);
 
-/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that we
- * have no permission to inspect are left out. If there are any, the result is no_permission,
+/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that
+ * we have no permission to inspect are left out. If there are any, the result is no_permission,
  * because the list may be incomplete. */
 enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_error);
 

@@ -307,8 +307,8 @@ struct seen_client {
 /* The use of one GPU by all its clients together, from one walk through /proc. */
 struct walk {
 	uint64_t ns; /* Monotonic time of the walk. 0: there was no walk. */
-	/* The largest total_cycles of all clients. 0: the driver counts nanoseconds, or there was
-	 * no client. */
+	/* The largest total_cycles of all clients. 0: the driver counts nanoseconds, or there
+	 * was no client. */
 	uint64_t total_cycles;
 	unsigned capacity[GROUPS];
 	uint64_t memory_bytes;

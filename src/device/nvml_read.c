@@ -99,7 +99,8 @@ static void row_failed(struct device *d, const struct nvml_reader *row, abi_retu
 	o->stop = nvml_react(d, code);
 }
 
-/* True if this row need not be read again, because a value of the STATIC tier does not change. */
+/* True if this row need not be read again, because a value of the STATIC tier does not
+ * change. */
 static bool row_is_known(const struct device *d, const struct nvml_reader *row)
 {
 	return row->tier == GW_TIER_STATIC && report_has(&d->r, row->q[0]);
@@ -241,7 +242,8 @@ void nvml_read(struct device *d, unsigned tiers)
 		return;
 	if (tiers & GW_TIER_STATIC)
 		nvml_read_texts(d);
-	/* MIG instances can change at any time: check with HEALTH, or when an instance fails. */
+	/* MIG instances can change at any time: check with HEALTH, or when an instance
+	 * fails. */
 	if (tiers & GW_TIER_HEALTH ||
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);

@@ -40,8 +40,8 @@ enum gw_absence nvsmi_absence(const char *field);
 /* Returns the cause that an error text describes, or GW_CAUSE_NONE if the text is unknown. */
 enum gw_cause nvsmi_cause(const char *text);
 
-/* Writes the name of the column that the driver does not know, from its error message. Returns
- * false if the text is no such message. */
+/* Writes the name of the column that the driver does not know, from the error message of the
+ * driver. Returns false if the text is no such message. */
 bool nvsmi_refused(const char *text, char *out, size_t size);
 
 /* The stream: one nvidia-smi process that prints a line per GPU ten times per second. Starting
@@ -61,7 +61,8 @@ struct nvsmi_facts {
 	uint64_t ends;   /* number of processes that ended on their own */
 	uint64_t runs;   /* number of single runs for a power sample, while the stream fails */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
-	/* number of all single runs: for power samples, for other values and for process lists */
+	/* number of all single runs: for power samples, for other values and for process
+	 * lists */
 	uint64_t programs;
 	uint64_t program_ns; /* total duration of all single runs */
 };
@@ -90,8 +91,8 @@ struct nvsmi_stream {
 
 /* The contents of one line: the GPU, the time and the power. The time is from the timestamp
  * column, because several lines are read at once. The column is local time without a zone. The
- * process is started with TZ=UTC. If it ignores TZ, the zone is the difference between its
- * first line and our wall clock, rounded to quarter hours. */
+ * process is started with TZ=UTC. If the process ignores TZ, the zone is the difference between
+ * its first line and our wall clock, rounded to quarter hours. */
 struct nvsmi_reading {
 	const char *uuid,
 		*pci; /* valid until the next call, because they point into the stream */

@@ -1,5 +1,5 @@
-/* nvsmi_stream: reads power samples from an nvidia-smi process that keeps running and prints one
- * line per GPU ten times per second. */
+/* nvsmi_stream: reads power samples from an nvidia-smi process that keeps running and prints
+ * one line per GPU ten times per second. */
 #include "nvsmi.h"
 
 #include "base/number.h"
