@@ -487,8 +487,8 @@ struct replay {
 };
 
 /* Reads the policy from the configuration file at path. If path is NULL, reads the
- * configuration of the service. Its policy is used only if the recording has none, so an error
- * is then not printed but stored in r->missing. Returns an exit code. */
+ * configuration of the service. The policy of the service is used only if the recording has
+ * none, so an error is then not printed but stored in r->missing. Returns an exit code. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;

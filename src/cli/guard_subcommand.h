@@ -48,8 +48,8 @@ bool guard_subcommand_takes(const struct guard_subcommand *v, const char *option
  * `options` is the table of the command guard. Returns false if there is no such subcommand. */
 bool guard_subcommand_help(const char *word, const struct option *options);
 
-/* Parses the value of --pid for `gpuward guard game`. If it is missing (NULL) or wrong, prints
- * an error and returns -1. */
+/* Parses the value of --pid for `gpuward guard game`. If the value is missing (NULL) or wrong,
+ * prints an error and returns -1. */
 int64_t guard_game_pid(const char *text);
 
 /* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends when its

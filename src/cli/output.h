@@ -39,8 +39,8 @@ int output_result(const char *path, bool print, const struct buf *text, bool qui
 int output_spares(const char *path, char **inputs, int n);
 int output_spares_input(const char *path, const char *input);
 
-/* Returns true if the output goes to a file that has this path, or would get it: the file need
- * not exist yet. */
+/* Returns true if the output goes to the file at `path`. This file need not exist yet: it is
+ * then the file that the output would create. */
 bool output_is_same(const char *output, const char *path);
 
 /* Prints a key and a value in one line. All values start in the same column. If the line is too

@@ -72,7 +72,7 @@ int setup_begin(const struct setup_place *at, bool lock, int *ret_lock)
 		return cli_fail("%s%s cannot be opened: %s; nothing was changed", at->prefix,
 				*at->prefix ? "/etc" : LOCK_FILE, strerror(errno));
 	/* If st_nlink is 0, another setup ended and removed the lock file after it was opened
-	 * here. */
+	 * here; the lock then protects nothing. */
 	if (flock(*ret_lock, LOCK_EX | LOCK_NB) == 0 && fstat(*ret_lock, &st) == 0 &&
 	    st.st_nlink > 0)
 		return EXIT_OK;
