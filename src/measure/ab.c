@@ -174,7 +174,7 @@ static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_met
 			      ph->energy_j[1] / ph->seconds[1]);
 }
 
-/* Returns by how much the half-width `reach` of an interval grows if `extra` is added in
+/* Returns the increase of the half-width `reach` of an interval if `extra` is added in
  * quadrature. */
 static double ab_widened(double reach, double extra)
 {

@@ -25,7 +25,8 @@
 
 #define BATCH_NS NS_PER_S
 #define BATCHES  600
-/* The measurement waits at most this long for the sample that covers the end of a batch. */
+/* A measurement is a series of batches of one second. It waits at most this long for the sample
+ * that covers the end of a batch. */
 #define WAIT_NS    (5 * NS_PER_S)
 #define BUSY_RATIO 0.02 /* a GPU with a higher utilisation is not idle */
 

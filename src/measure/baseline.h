@@ -104,9 +104,9 @@ struct baseline_net {
 /* Computes the gross energy minus the energy of the baseline. The baseline changes linearly
  * from `before` to `after`; after may be NULL. Pure. The interval adds three uncertainties in
  * quadrature: that of the gross energy, the baseline's standard error times the duration, and
- * half the drift between the two baselines. `sensor` is the sensor that measured gross. If it
- * is calibrated, the uncertainty of the gain is multiplied by the distance of the power from
- * the baseline or from the pivot, whichever is larger. */
+ * half the drift between the two baselines. `sensor` is the sensor that measured gross. If this
+ * sensor is calibrated, the uncertainty of the gain is multiplied by the distance of the power
+ * from the baseline or from the pivot, whichever is larger. */
 void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		  const struct baseline *before, const struct baseline *after,
 		  struct baseline_net *ret);

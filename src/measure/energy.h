@@ -1,11 +1,11 @@
 /* energy: joules of a window from power samples and counter readings.
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
- * nothing is allocated. The power samples are integrated over time. The counter changes only
- * when the driver updates it. For the time between the last update and the boundary of a
- * window, the energy is taken from the integral of the samples. The energy is computed from the
- * counter and from the samples, each with a standard uncertainty. The result is the energy with
- * the smaller uncertainty; the other energy verifies it. */
+ * nothing is allocated. The power samples are integrated over time. The energy counter of the
+ * GPU changes only when the driver updates it. For the time between the last update and the
+ * boundary of a window, the energy is taken from the integral of the samples. The energy is
+ * computed from the counter and from the samples, each with a standard uncertainty. The result
+ * is the energy with the smaller uncertainty; the other energy verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -18,7 +18,8 @@
 
 #define K95 1.96 /* the factor of the 95 % interval of an energy */
 
-/* The engine keeps this many of the latest samples, counter readings and notes. */
+/* The energy engine (struct energy) keeps this many of the latest samples, counter readings and
+ * notes (codes with a time). */
 #define ENERGY_SAMPLES 4096 /* 82 s of samples, if they are 20 ms apart */
 #define ENERGY_READS   64
 #define ENERGY_NOTES   32

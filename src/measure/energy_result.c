@@ -15,8 +15,8 @@
 #define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the two readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
 #define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
-/* The difference between counter and samples depends on the load. On an H200 it varies by this
- * ratio among loads of equal power. */
+/* The difference between counter and samples depends on the load. On an H200, the difference
+ * varies by this ratio among loads of equal power. */
 #define FLOOR_RATIO  0.003
 #define STEADY_MEANS 64    /* a trend is looked for in at most this many seconds */
 #define STEADY_LEAST 20    /* a trend needs at least this many seconds */

@@ -248,11 +248,11 @@ void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 
 #define SPECTRUM 512
 
-/* The error if a load has the same period as the sensor, so that the sensor always measures the
- * same part of the load. It is a standard uncertainty, relative to the energy, and is
- * multiplied by the part of the time in which the sensor does not measure. The sensor of an
- * H200 measures a quarter of the time; with square waves its energy was up to 37 % too low and
- * up to 41 % too high. */
+/* The error that arises if a load has the same period as the sensor: the sensor then always
+ * measures the same part of the load. The error is a standard uncertainty, relative to the
+ * energy, and is multiplied by the part of the time in which the sensor does not measure. The
+ * sensor of an H200 measures a quarter of the time; with square waves its energy was up to 37 %
+ * too low and up to 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
 /* The same error for the ring buffer. Its sensor measures all the time, through a filter. With

@@ -223,8 +223,8 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	return d->error;
 }
 
-/* Waits until the sampler has started. A device whose sampler has not started by until_ns is
- * not measured. */
+/* Waits until the sampler has started. If the sampler has not started by until_ns, the device
+ * is not measured. */
 static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;

@@ -44,7 +44,8 @@ struct meter_config {
 int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		struct gw_meter **ret_meter);
 
-/* Sets the measured program: from now on, this process and its descendants are not foreign. */
+/* Sets the measured program: from now on, the process `pid` and its descendants are not
+ * foreign. */
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
 /* Sets further processes that are part of the measurement: from now on, these processes and

@@ -1,10 +1,10 @@
 /* model_energy: counts the tokens and the energy of each model on the inference servers.
  *
  * The energy of a server's processes waits until the server reports its models and its token
- * counters. Then it is charged to the models, so that energy and tokens of a model cover the
- * same time. Charged and waiting joules always add up to the energy of the server. The
- * functions are pure, and memory is bounded: models without a row of their own are summed in
- * one row. */
+ * counters. Then the energy is charged to the models, so that energy and tokens of a model
+ * cover the same time. Charged and waiting joules always add up to the energy of the server.
+ * The functions are pure, and memory is bounded: models without a row of their own are summed
+ * in one row. */
 #ifndef GW_MEASURE_MODEL_ENERGY_H
 #define GW_MEASURE_MODEL_ENERGY_H
 

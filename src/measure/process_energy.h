@@ -27,9 +27,9 @@ struct process_energy {
 		double begin_j; /* value of the counter when the row began */
 		/* Joules of the row at the two times of process_energy.mark_j. */
 		double mark_j[2];
-		double before_j; /* joules of the row before the last step */
-		/* Number of the last step (process_energy.steps) in which the process was
-		 * present. */
+		double before_j; /* joules of the row before the last process_energy_add() */
+		/* Number of the last process_energy_add() (counted in `steps`) in which the
+		 * process was present. */
 		uint64_t seen;
 	} row[ATTRIBUTE_ROWS]; /* same indices as shares.row */
 	uint64_t steps;

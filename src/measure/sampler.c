@@ -320,7 +320,7 @@ static void drain_ring(struct sampler *s)
 	s->ring.broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
-		/* the present time, by the wall clock as it is now set */
+		/* the present time, by the current setting of the wall clock */
 		s->use.newest_us = (uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {

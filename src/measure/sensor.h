@@ -39,9 +39,9 @@ struct sensor_source {
 	enum sensor_model model;
 	double period_s; /* time between new values */
 	double window_s; /* averaging window of one value, or the time constant */
-	/* By how much the values are late; the times of samples are corrected for it. It is the
-	 * delay until a value appears, plus half the window of a boxcar or the time constant of
-	 * a low-pass filter. */
+	/* Delay of the values; the times of samples are corrected for it. It is the time until
+	 * a value appears, plus half the window of a boxcar or the time constant of a low-pass
+	 * filter. */
 	double lag_s;
 	/* number of observed changes from which period_s was computed; 0: it is assumed */
 	unsigned changes;

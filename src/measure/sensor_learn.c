@@ -218,8 +218,8 @@ static bool has_enough(const struct recorder_trace *t, const struct sensor_sourc
 
 /* Chooses the polling period. Some drivers update a value only when it is read. The measured
  * update period is then too long by up to one polling period. So a value that is cheap to read
- * is polled more often. Each read from nvidia-smi starts a program, so it is polled less
- * often. */
+ * is polled more often. Each read from nvidia-smi starts a program, so nvidia-smi is polled
+ * less often. */
 static void choose_poll(struct recorder *w)
 {
 	recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);

@@ -374,8 +374,8 @@ static double bias_of(const double *means, size_t resamples, double mean)
 	return normal_quantile(fmin(fmax(share, edge), 1 - edge));
 }
 
-/* Returns the jackknife estimate of the acceleration; for a mean it is the skewness over 6
- * sqrt(n). */
+/* Returns the jackknife estimate of the acceleration; for a mean, this is the skewness divided
+ * by 6 sqrt(n). */
 static double acceleration_of(const double *x, size_t n, double mean)
 {
 	double square = 0, cube = 0;

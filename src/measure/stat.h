@@ -68,9 +68,9 @@ double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
 /* Returns half the width of the 95 % interval without the shared error, for a comparison of
- * runs that all have this error. For two or more runs it is Student's t times the standard
- * error; their own uncertainty is not added, because the scatter of the runs contains it. For
- * one run it is the normal factor times the run's own uncertainty. */
+ * runs that all have this error. For two or more runs, this is Student's t times the standard
+ * error; the own uncertainty of each run is not added, because the scatter of the runs contains
+ * it. For one run, this is the normal factor times the run's own uncertainty. */
 double run_mean_reach_own(const struct run_mean *m);
 
 /* Returns half the width of the 95 % interval of the true value: run_mean_reach_own() and the
@@ -231,9 +231,9 @@ enum compare_verdict {
 enum compare_verdict compare_verdict(const struct compare_change *c);
 
 /* Returns the uncertainty of ln(energy ratio) that comes from the sensor's offset; offset_w is
- * the standard uncertainty of the offset. It is 0 if both arms have the same mean power. The
- * value is the same for ratios of mean power and of the energy-delay product. A ratio of times
- * has no such uncertainty. */
+ * the standard uncertainty of the offset. The returned value is 0 if both arms have the same
+ * mean power. It is the same for ratios of mean power and of the energy-delay product. A ratio
+ * of times has no such uncertainty. */
 double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
 
 #endif
