@@ -180,8 +180,8 @@ struct backend_ops {
 	/* Finds and opens the GPUs. Calls backend_slot() for each GPU, in the driver's order,
 	 * and sets UUID and PCI id. Also sets name and memory, or sets d->fresh if read() must
 	 * get them. If opening fails or there is no GPU, open() sets the cause with
-	 * backend_fail() and returns 0. The only error that it returns is -GW_E_NOMEM. It may
-	 * be called again after close(): a GPU with a known UUID keeps its slot. */
+	 * backend_fail() and returns 0. The only error that it returns is -GW_E_NOMEM. open()
+	 * may be called again after close(): a GPU with a known UUID keeps its slot. */
 	int (*open)(struct backend *b);
 
 	/* Closes every handle and frees every priv; the slots stay. Safe after a failed
@@ -206,8 +206,8 @@ struct backend_ops {
 	/* Reads the driver's power ring buffer: entries newer than since_us, oldest first, at
 	 * most cap. For a backend that gets the entries from a program, the first call starts
 	 * the program and returns no entry. Never waits for an entry. However, if that program
-	 * keeps failing, each call runs it once and waits for its output. Returns the number of
-	 * entries, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
+	 * keeps failing, each call runs the program once and waits for its output. Returns the
+	 * number of entries, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
@@ -224,8 +224,8 @@ struct backend_ops {
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events. Only event_watch.c uses these functions. It keeps the backend open during
-	 * each call (context.h) and closes the set before the backend closes.
+	/* Events. Only event_watch.c uses these functions. event_watch.c keeps the backend open
+	 * during each call (context.h) and closes the set before the backend closes.
 	 *
 	 * has_events: true if the library has the event calls; makes no call.
 	 * open: creates an empty set. Returns 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.

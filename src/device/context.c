@@ -764,7 +764,7 @@ static bool wait_until_unused(struct gw_ctx *ctx)
 
 void gw_close(struct gw_ctx *ctx)
 {
-	/* A forked child has the context but not its threads, so it must not free the
+	/* A forked child has the context but not its threads, so the child must not free the
 	 * context. */
 	if (!ctx || ctx->owner != getpid() || !wait_until_unused(ctx))
 		return;

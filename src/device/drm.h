@@ -173,9 +173,9 @@ long drm_read_bytes(const struct device *d, enum drm_place place, const char *fi
 		    size_t size);
 
 /* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of
- * all clients of the GPU. For this it walks through /proc and reads the folders of all
- * processes, at most once per second and with at most 0.5 % of a core. Until the next walk it
- * reports the last result again.
+ * all clients of the GPU. For this, the function walks through /proc and reads the folders of
+ * all processes, at most once per second and with at most 0.5 % of a core. Until the next walk,
+ * the function reports the last result again.
  *
  * The utilisation is the mean since the previous walk, of the render engines or of the compute
  * engines: the larger of the two. The memory is the sum over all clients: a buffer that two

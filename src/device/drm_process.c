@@ -1,5 +1,6 @@
-/* drm_process: lists the processes that have a GPU open, and sums up how much of the GPU they
- * use. The data is what the kernel reports about each open DRM node.
+/* drm_process: lists the processes that have a GPU open, and sums up their use of the GPU. The
+ * data comes from the kernel, which reports the use of the GPU for each open DRM node (a
+ * client).
  *
  * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as "drm-pdev:
  * 0000:03:00.0", "drm-client-id: 42", "drm-resident-vram: 1024 KiB" and "drm-engine-gfx: 123456

@@ -695,7 +695,7 @@ static int nvml_open(struct backend *b)
 	if (err || !b->open || b->cause != GW_CAUSE_NONE) {
 		char path[sizeof(b->library_path)];
 
-		/* Keep the path, because doctor shows it. */
+		/* Keep the path, because `gpuward doctor` shows it. */
 		memcpy(path, b->library_path, sizeof(path));
 		nvml_close(b);
 		memcpy(b->library_path, path, sizeof(path));

@@ -257,7 +257,7 @@ void nvml_read(struct device *d, unsigned tiers)
 	}
 }
 
-/* The ring held 119 or 120 readings on every GPU we measured; we request twice that. */
+/* The ring held 119 or 120 readings on every GPU that we measured; we request twice that. */
 #define RING_MAX 256
 
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

@@ -141,9 +141,9 @@ static void set_id(struct workload *w, long user, struct component c)
 }
 
 /* Finds the container in one component of a path, such as "docker-ID.scope". The names that
- * container runtimes use are known only here. `group` is a group above it, such as "docker",
- * which determines the kind of an id without a prefix. Returns the start of the digits of the
- * id and sets *ret_kind, or returns NULL. */
+ * container runtimes use are known only here. `group` is a group above the container, such as
+ * "docker", which determines the kind of an id without a prefix. Returns the start of the
+ * digits of the id and sets *ret_kind, or returns NULL. */
 static const char *container_id(struct component c, struct component group,
 				enum workload_kind *ret_kind)
 {
