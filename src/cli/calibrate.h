@@ -57,9 +57,10 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
  * measures more than the GPU. */
 #define CALIBRATE_OFFSET_W 25.0
 
-/* Fits the n points of the trace, in ascending time order, to the record.  The times of both
- * are on the clock of the record.  Returns 0, or -GW_E_PARSE with a sentence in why: no
- * overlap, too few points, no correlation, or an impossible gain.  Sets these members of *ret:
+/* Fits the trace (n readings of the external meter, in ascending time order) to the record.
+ * The times of both are on the clock of the record.  Returns 0, or -GW_E_PARSE with a sentence
+ * in why: no overlap, too few points, no correlation, or an impossible gain.  Sets these
+ * members of *ret:
  *
  * gain, offset_w      true power = gain x reading + offset gain_u, offset_u_w  their standard
  * uncertainties; offset_u_w applies at pivot_w pivot_w             mean of the sensor's

@@ -243,8 +243,7 @@ struct notifier {
 	unsigned matched;
 	uint64_t hold_ns;  /* value of --hold */
 	uint64_t retry_ns; /* time at which to connect to the stream again */
-	uint64_t wait_ns;  /* last wait before an attempt to connect; the wait doubles each
-			    * time */
+	uint64_t wait_ns;  /* last wait before connecting; the wait doubles each time */
 	int64_t last;      /* id of the latest decision that was handled */
 	bool begun;        /* `last` is known, so decisions with a higher id are new */
 	bool quiet;

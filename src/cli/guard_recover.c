@@ -131,8 +131,8 @@ static bool record_has_process(const struct guard_record *r, const struct gw_pro
 	return false;
 }
 
-/* Returns how much memory on the device the processes of this record use now. Only processes
- * that are already restored use any. */
+/* Returns the memory on the device that the processes of this record use now. Only processes
+ * that are already restored use memory. */
 static double held_bytes(const struct gw_process_list *list, unsigned device,
 			 const struct guard_record *r)
 {

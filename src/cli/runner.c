@@ -179,7 +179,7 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	/* The loop runs at least once. If until_ns is in the past, it only checks for
+	/* The loop runs at least once. If until_ns is in the past, the loop only checks for
 	 * signals. */
 	do {
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };

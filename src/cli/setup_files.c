@@ -43,8 +43,8 @@ static bool has_link(const struct setup_place *at, const char *path, char ret[PA
 	return false;
 }
 
-/* Opens the file on which the lock is taken. For the real root, it is a file that no other user
- * can open. With a prefix, it is the folder etc. */
+/* Opens the file on which the lock is taken. For the real root, this is a file that no other
+ * user can open. With a prefix, this is the folder `etc` below the prefix. */
 static int open_lock(const struct setup_place *at)
 {
 	char path[PATH_MAX];
