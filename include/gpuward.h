@@ -985,7 +985,7 @@ struct gw_net_energy {
 
 /* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from
  * before and one from after the window, the mean of both is subtracted, and half their
- * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
+ * difference is part of the uncertainty. `after` may be NULL. Set ret->size before the call. If
  * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (wrong
  * size), or -GW_E_STATE (a baseline was disturbed, or belongs to another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,

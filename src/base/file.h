@@ -88,7 +88,7 @@ ssize_t file_read_all(int fd, char *out, size_t size);
 int file_error(int e);
 
 /* Writes the sentence "PATH cannot be WHAT: REASON". The reason and the returned gw_error are
- * those of errno. what is a participle such as "written". */
+ * those of errno. `what` is a participle such as "written". */
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
 /* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,

@@ -133,7 +133,7 @@ static bool take_signed(const char **text, unsigned size, void *ret)
 	return true;
 }
 
-/* If the word at *text is only a dash, moves *text behind the dash and returns true. */
+/* If the word at *text is only a dash, moves *text past the dash and returns true. */
 static bool take_dash(const char **text)
 {
 	const bool is = **text == '-' && at_end(*text + 1);

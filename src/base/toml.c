@@ -185,7 +185,7 @@ static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned d
 	}
 }
 
-/* Reads [table] or [[array.of.tables]] and moves place into it. */
+/* Reads [table] or [[array.of.tables]] and moves `place` into this table. */
 static bool read_header(struct toml_reader *r, struct place *place)
 {
 	bool row = r->p[1] == '[';

@@ -59,7 +59,7 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
 
 /* Fits the trace (n readings of the external meter, in ascending time order) to the record.
  * The times of both are on the clock of the record.  Returns 0, or -GW_E_PARSE with a sentence
- * in why: no overlap, too few points, no correlation, or an impossible gain.  Sets these
+ * in `why`: no overlap, too few points, no correlation, or an impossible gain.  Sets these
  * members of *ret:
  *
  * gain, offset_w      true power = gain x reading + offset gain_u, offset_u_w  their standard
@@ -94,7 +94,7 @@ int calibration_accuracy(const char *text, double *ret_ratio);
 
 /* Fits the trace in the file `path` (borrowed) to the record.  The record has monotonic times;
  * wall_s is the wall clock minus the monotonic clock, in seconds.  Returns 0; free c->trace
- * with trace_done().  On error returns a negative code with a sentence in why. */
+ * with trace_done().  On error returns a negative code with a sentence in `why`. */
 int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
 		     double wall_s, double accuracy_ratio, char *why, size_t size);
 
@@ -126,14 +126,14 @@ void run_calibration_done(struct run_calibration *c);
 void run_calibration_event(struct run_calibration *c, const struct event *e);
 
 /* Fits the trace and sets result->calibration.  The runs stay unchanged.  Returns 0, or an
- * error with a sentence in why. */
+ * error with a sentence in `why`. */
 int run_calibration_end(struct run_calibration *c, struct measured *result);
 
 /* Applies the calibration to the parts that a run marked. */
 void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m);
 
 /* Saves the calibration for later measurements of this card.  Returns 0, or an error with a
- * sentence in why. */
+ * sentence in `why`. */
 int run_calibration_keep(struct run_calibration *c);
 
 #endif

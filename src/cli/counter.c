@@ -304,7 +304,7 @@ static void parse_json(const char *text, size_t n, const char *path,
 	json_doc_free(doc);
 }
 
-/* Checks the name of a counter.  Returns 0, or -GW_E_ARG with a sentence in why. */
+/* Checks the name of a counter.  Returns 0, or -GW_E_ARG with a sentence in `why`. */
 static int check_name(const char *what, char *why, size_t size)
 {
 	struct selector w;

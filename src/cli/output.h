@@ -83,8 +83,8 @@ const char *figure_sizes(char *out, size_t size, const char *text);
 /* Returns the type of a process (GW_PROCESS_...) as letters: "C+G", or "-" if it is unknown. */
 const char *figure_process_type(unsigned type);
 
-/* Adds a GPU to a list such as "0, 1 (NVIDIA H200), 2 (NVIDIA L4)". next is the name of the GPU
- * that is added after this one; NULL: there is none. */
+/* Adds a GPU to a list such as "0, 1 (NVIDIA H200), 2 (NVIDIA L4)". `next` is the name of the
+ * GPU that is added after this one; NULL: there is none. */
 void figure_add_gpu(struct buf *list, unsigned index, const char *name, const char *next);
 
 /* Prints a quantity of a device. If the value is unknown, prints the reason if `reasons` is

@@ -115,8 +115,8 @@ struct run_count {
 };
 
 /* Reads the counter before a run starts, so that an error of the counter is found early. The
- * caller must fill in the public members and start the runner first. more: there was a run
- * before this one. Returns an exit code. */
+ * caller must fill in the public members and start the runner first. If `more` is true, there
+ * was a run before this one. Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
 /* Reads the counter again.  Call it as soon as the command has ended, because the server may

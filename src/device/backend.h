@@ -71,7 +71,7 @@ void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance pro
 void report_absent(struct report *r, unsigned tiers, enum gw_absence why);
 
 /* Sets the state of the device and its message: the sentence of cause, followed by " (detail)"
- * if detail is not "". GW_DEVICE_OK clears both. */
+ * if `detail` is not "". GW_DEVICE_OK clears both. */
 void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
 		  const char *detail);
 
@@ -247,8 +247,8 @@ struct backend_ops {
 	 * get: reads the current value, NAN if the driver does not report it.
 	 * set: sets the value; NULL restores the driver's default.
 	 * get and set return 0, or -GW_E_NOSUPPORT, -GW_E_PERM, -GW_E_ARG, -GW_E_STATE,
-	 * -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer in detail
-	 * ("nvmlDevice...: NO_PERMISSION"). */
+	 * -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer in `detail`, such as
+	 * "nvmlDevice...: NO_PERMISSION". */
 	bool (*can_set)(struct device *d, enum manage_what what);
 	int (*get)(struct device *d, enum manage_what what, double ret[2], char *detail,
 		   size_t size);

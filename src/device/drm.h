@@ -103,8 +103,8 @@ struct drm_vendor {
 	 * ends with 0. Behind such a switch, the GPU's own link is internal to the board, and
 	 * its speed is fixed or wrong. */
 	const uint32_t *board_switch;
-	/* The driver reports two of total, used and free memory. This is the third, which is
-	 * computed: GW_Q_MEMORY_USED or GW_Q_MEMORY_FREE. */
+	/* The driver reports two of the three values total, used and free memory. This member
+	 * is the third value, which is computed: GW_Q_MEMORY_USED or GW_Q_MEMORY_FREE. */
 	unsigned derived_memory;
 	/* Computes further values after the rows of the FAST tier were read. May be NULL. */
 	void (*derive)(struct device *d);

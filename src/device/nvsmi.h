@@ -124,8 +124,8 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
 		       struct nvsmi_reading *ret);
 
-/* Parses one line of this process (more is true) or of a single run (more is false). Returns
- * false if the line is not a reading. */
+/* Parses one line of this process (`more` is true) or of a single run (`more` is false).
+ * Returns false if the line is not a reading. */
 bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uint64_t wall_us,
 			struct nvsmi_reading *ret);
 

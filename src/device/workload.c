@@ -419,7 +419,7 @@ static bool is_runtime(struct component c)
 }
 
 /* Sets the trust for the path below a component that a row recognised. `inside` is the value in
- * the row. */
+ * this row. */
 static void place_enter(struct place *p, enum trust inside)
 {
 	if (p->trust != TRUST_SYSTEM && p->trust != TRUST_PLAIN)

@@ -412,7 +412,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 }
 
 /* Reads a baseline from its file. Returns 0, -GW_E_NOENT, or -GW_E_PARSE or -GW_E_ARG with the
- * reason in why. */
+ * reason in `why`. */
 static int read_file(const char *path, struct baseline *ret, char *why, size_t size)
 {
 	char text[FILE_BYTES], head[HEAD_BYTES + 1];

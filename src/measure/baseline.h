@@ -81,7 +81,7 @@ int baseline_directory(char *out, size_t size);
  * baseline_load() finds the stored baseline for the state in key (uuid, driver, vbios, kind,
  * limit_w, persistence and temperature_c are set). The stored baseline must be at most ttl_s
  * old by the wall clock, have the same limit and persistence, and a temperature within 10
- * degrees. Returns 0, or -GW_E_NOENT with the reason in why. */
+ * degrees. Returns 0, or -GW_E_NOENT with the reason in `why`. */
 int baseline_save(const struct baseline *b, const char *dir, char *message, size_t size);
 int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
 		  char *why, size_t size);
@@ -102,7 +102,7 @@ struct baseline_net {
 };
 
 /* Computes the gross energy minus the energy of the baseline. The baseline changes linearly
- * from `before` to `after`; after may be NULL. Pure. The interval adds three uncertainties in
+ * from `before` to `after`; `after` may be NULL. Pure. The interval adds three uncertainties in
  * quadrature: that of the gross energy, the baseline's standard error times the duration, and
  * half the drift between the two baselines. `sensor` is the sensor that measured gross. If this
  * sensor is calibrated, the uncertainty of the gain is multiplied by the distance of the power

@@ -9,12 +9,12 @@
 
 struct host_domain {
 	char name[32]; /* such as "package-0" or "dram" */
-	double joules; /* NAN unless why is GW_HAVE */
+	double joules; /* NAN unless `why` is GW_HAVE */
 	enum gw_absence why;
 };
 
 struct host_energy {
-	double joules; /* sum of packages and their memory; NAN unless why is GW_HAVE */
+	double joules; /* sum of packages and their memory; NAN unless `why` is GW_HAVE */
 	enum gw_absence why;
 	const char *remedy; /* what the user can do if joules is unknown; "": nothing */
 	unsigned count;

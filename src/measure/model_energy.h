@@ -114,7 +114,7 @@ struct model_list {
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
 /* Adds energy that a process of the worker used on a GPU. The energy waits until
- * model_energy_settle() charges it to models. share is a constant string that says how the
+ * model_energy_settle() charges it to models. `share` is a constant string that says how the
  * energy of the process was determined. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);

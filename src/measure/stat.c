@@ -205,8 +205,8 @@ static double select_kth(double *x, size_t n, size_t k)
 				break;
 			stat_swap(&x[i++], &x[j--]);
 		}
-		/* Values before left_end are not above the pivot, values from right on are not
-		 * below it, and the values between equal it. */
+		/* Values before x[left_end] are not above the pivot. Values from x[right] on
+		 * are not below the pivot. The values in between equal the pivot. */
 		size_t left_end = i == j ? j : j + 1, right = i == j ? i + 1 : i;
 
 		if (k >= left_end && k < right)
