@@ -197,7 +197,8 @@ enum gw_tier {
 	/* What limits the clocks. Read if the last reading is older than 10 s; a reading takes
 	 * 2 ms on an H200. */
 	GW_TIER_LIMITS = 1 << 6,
-	/* GPM metrics, which are the difference of two readings. Read in every snapshot. */
+	/* GPM metrics, which are computed from the difference of two readings. Read in every
+	 * snapshot. */
 	GW_TIER_PROFILE = 1 << 7,
 };
 /* The tiers for a program that takes a snapshot again and again. */
@@ -767,12 +768,12 @@ GW_API unsigned gw_meter_device(const struct gw_meter *meter, unsigned i);
  * time in ns at which the caller must call again. */
 GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
-/* Opens a window on all devices of the meter. It begins now, or at the monotonic time begin_ns
- * if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. label is copied
- * and cut to at most 63 bytes, between two UTF-8 characters; NULL is the same as "". The call
- * does not wait for the GPU. Returns 0, and the caller owns *ret_window until gw_window_free()
- * or gw_meter_stop(). Otherwise returns -GW_E_ARG (begin_ns is in the future or more than 30 s
- * ago) or -GW_E_NOMEM. */
+/* Opens a window on all devices of the meter. The window begins now, or at the monotonic time
+ * begin_ns if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. `label`
+ * is copied and cut to at most 63 bytes, between two UTF-8 characters; NULL is the same as "".
+ * The call does not wait for the GPU. Returns 0, and the caller owns *ret_window until
+ * gw_window_free() or gw_meter_stop(). Otherwise returns -GW_E_ARG (begin_ns is in the future
+ * or more than 30 s ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 			  struct gw_window **ret_window);
 
@@ -826,11 +827,11 @@ struct gw_series {
 };
 
 /* Opens a window like gw_window_open(), and records the readings of each GPU until the window
- * is closed. points is the maximum number of power samples per GPU, and also the maximum number
- * of ticks; 0: 262,144, which is 87 minutes for a sensor with 50 values per second. The call
- * reserves address space for the readings (104 bytes per point and GPU); memory is used only
- * when readings arrive. The power samples begin at begin_ns, the ticks begin now. Returns the
- * same as gw_window_open(), and -GW_E_NOMEM if points is too large. */
+ * is closed. `points` is the maximum number of power samples per GPU, and also the maximum
+ * number of ticks; 0: 262,144, which is 87 minutes for a sensor with 50 values per second. The
+ * call reserves address space for the readings (104 bytes per point and GPU); memory is used
+ * only when readings arrive. The power samples begin at begin_ns, the ticks begin now. Returns
+ * the same as gw_window_open(), and -GW_E_NOMEM if points is too large. */
 GW_API int gw_window_open_recorded(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 				   size_t points, struct gw_window **ret_window);
 

@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* True if a string of extra ("NAME=value") sets the same variable as entry. */
+/* True if a string of `extra` ("NAME=value") sets the same variable as `entry`. */
 static bool child_overrides(const char *entry, const char *const extra[])
 {
 	size_t n = strcspn(entry, "=");
@@ -37,7 +37,7 @@ static bool child_overrides(const char *entry, const char *const extra[])
 	return false;
 }
 
-/* Returns our environment with the overrides of extra. The caller frees the array but not the
+/* Returns our environment with the overrides in `extra`. The caller frees the array but not the
  * strings. */
 static char **environ_new(const char *const extra[])
 {

@@ -161,8 +161,8 @@ int file_open_special(const char *path)
 	int fd = -1;
 
 	for (int waited = 0;; waited += FIFO_STEP_MS) {
-		/* Without O_NONBLOCK open() waits until a program opens the FIFO for reading.
-		 */
+		/* Without O_NONBLOCK, open() waits until a program opens the FIFO for
+		 * reading. */
 		fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		if (fd >= 0 || errno != ENXIO || stat(path, &st) != 0 || !S_ISFIFO(st.st_mode))
 			break;
@@ -302,7 +302,7 @@ int file_possible(const char *path, char *message, size_t size)
 
 int file_open(const char *path)
 {
-	/* Without O_NONBLOCK open() waits until a program opens the pipe for writing. */
+	/* Without O_NONBLOCK, open() waits until a program opens the pipe for writing. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	struct stat st;

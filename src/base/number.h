@@ -20,8 +20,8 @@ double number_parse(const char *text, const char **ret_end);
 void number_format(double v, char out[static NUMBER_SIZE]);
 
 /* Writes a size for people, in the largest unit in which it is at least 1: "140.4 GiB". NAN:
- * "-". decimals: digits after the point in GiB and TiB (1 or 2); KiB and MiB have one digit
- * less. */
+ * "-". `decimals` is the number of digits after the point in GiB and TiB (1 or 2); KiB and MiB
+ * have one digit less. */
 #define BYTES_TEXT 16
 const char *bytes_text(char out[static BYTES_TEXT], double bytes, int decimals);
 

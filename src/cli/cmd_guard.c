@@ -519,7 +519,7 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
-/* Writes which hold a request has ended or replaced, such as "hold active, which would have
+/* Writes the hold that a request has ended or replaced, such as "hold active, which would have
  * lasted 5 s more". */
 static const char *ended_text(const struct earlier *e, char out[static 64])
 {

@@ -512,7 +512,7 @@ static int read_policy(struct replay *r, const char *path)
 	return *r->missing ? EXIT_USAGE : EXIT_OK;
 }
 
-/* Writes one decision as JSON. time is NULL if the time is unknown. */
+/* Writes one decision as JSON. `time` is NULL if the time is unknown. */
 static void write_json(struct replay *r, const struct replay_decision *from, const char *time)
 {
 	const struct guard_decision *d = &from->decision;

@@ -61,8 +61,8 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
  * word "config" means the configured mode. Returns an exit code. */
 int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
 
-/* If a person set the mode at run time (the reply has mode_set), prints who and when. Otherwise
- * prints nothing. */
+/* If a person set the mode at run time (the reply has mode_set), prints who set it, and when.
+ * Otherwise prints nothing. */
 void guard_mode_print_set(const struct json_doc *reply);
 
 /* Prints the latest moves of all workers, or of the worker `name`: when it left its GPU, why,

@@ -34,7 +34,7 @@ int output_possible(const char *path);
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
 /* output_spares_input() checks that the output at path is neither the input file nor a file in
- * the input if that is a bundle, because writing the output would destroy or change the input.
+ * the input bundle, because writing the output would destroy or change the input.
  * output_spares() checks n inputs. Both return EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 int output_spares_input(const char *path, const char *input);

@@ -48,8 +48,8 @@ struct remote {
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 
-/* Sends one request.  body is JSON or NULL.  Returns 0 for any HTTP status, otherwise an error
- * of client_request_reply() with a sentence in message. */
+/* Sends one request.  `body` is JSON or NULL.  Returns 0 for any HTTP status, otherwise an
+ * error of client_request_reply() with a sentence in message. */
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
 		   uint64_t timeout_ns, char *message, size_t size);
 

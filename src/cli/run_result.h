@@ -68,8 +68,8 @@ struct run_result_from {
 };
 
 /* Makes the result of a run. Afterwards the run may be freed, but not its marks, because the
- * result points to their energies. host: energy of the machine during the run. Returns 0 or
- * -GW_E_NOMEM; free the result with run_result_done(). */
+ * result points to their energies. `host` is the energy of the machine during the run. Returns
+ * 0 or -GW_E_NOMEM; free the result with run_result_done(). */
 int run_result_make(const struct run_result_from *from, struct runner_run *run, unsigned trial,
 		    const struct host_energy *host, struct measured_run *ret);
 void run_result_done(struct measured_run *r);

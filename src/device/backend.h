@@ -115,8 +115,8 @@ struct backend_env {
 		nvml_library; /* Path of the NVML library. NULL: the backend searches for it. */
 	unsigned flags;       /* enum gw_open_flag */
 	uint64_t deadline_ns; /* gw_options.deadline_ns; 0: no limit */
-	/* The process is about to end. The backend need not clean up, because the kernel
-	 * does. */
+	/* The process is about to end. The backend need not clean up, because the kernel cleans
+	 * up. */
 	bool process_ends;
 	struct call_cost_table *cost; /* cost of NVML calls; NULL: it is not recorded */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */

@@ -32,7 +32,8 @@ struct pci_gpu {
 
 /* Lists the PCI display devices and accelerators of a vendor, in the order of their PCI ids.
  * Writes at most cap devices and returns the number of devices that exist. Reads only vendor,
- * device, class, power/runtime_status and the driver's name, none of which wakes the GPU. */
+ * device, class, power/runtime_status and the driver's name; reading them does not wake the
+ * GPU. */
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
 
@@ -188,10 +189,10 @@ void drm_client_use_free(struct client_use *use);
 /* Forgets the previous walk, because the GPU was suspended or replaced by another GPU. */
 void drm_client_use_restart(struct client_use *use);
 
-/* For a backend with a vendor library that opens all GPUs at once. If one GPU of the vendor is
- * suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU of the vendor, sets the
- * cause and returns true; the caller must then not open the library. Otherwise returns
- * false. */
+/* This function is for a backend with a vendor library that opens all GPUs at once. If one GPU
+ * of the vendor is suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU of the
+ * vendor, sets the cause and returns true; the caller must then not open the library. Otherwise
+ * returns false. */
 bool drm_list_suspended(struct backend *b, uint32_t vendor);
 
 #endif

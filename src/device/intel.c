@@ -79,8 +79,8 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-/* Over a shorter time, the computed power would depend mostly on the step size of the
- * counter. */
+/* If the time between the readings were shorter than this, the computed power would depend
+ * mostly on the step size of the counter. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
 /* Computes the mean power since the previous reading. */

@@ -15,7 +15,7 @@
 #define PATTERN       0xA5
 #define STRIDE_MAX    32
 #define FIRST_CAP     64
-#define PROCESSES_MAX 65536 /* more processes than any machine runs on one GPU */
+#define PROCESSES_MAX 65536 /* larger than the number of processes on any GPU */
 #define TRIES         5
 
 static const struct {

@@ -28,8 +28,8 @@
 #define FRESH_NS (100 * NS_PER_MS)
 /* Delay of the next run after a run that hung, because the next run may hang, too. */
 #define RETRY_NS (60 * NS_PER_S)
-/* If the output of a run is longer, none of it is used, because its last rows would be missing.
- * The row of a process has about 60 bytes. */
+/* If the output of a run is longer than this, none of it is used, because its last rows would
+ * be missing. The row of a process has about 60 bytes. */
 #define TEXT_SIZE (1024 * 1024)
 
 /* The tiers that nvidia-smi supports. */

@@ -98,7 +98,8 @@ struct nvsmi_reading {
 		*pci; /* valid until the next call, because they point into the stream */
 	uint64_t wall_us;
 	double instant_w, power_w; /* NAN: the line has no value */
-	enum gw_absence why;       /* why both power values are NAN; GW_HAVE: one has a value */
+	enum gw_absence why;       /* why both power values are NAN; GW_HAVE: at least one of
+				    * them has a value */
 	/* The fields of the further columns. NULL: the line is from a single run. */
 	char *const *more;
 };

@@ -85,10 +85,10 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
 int attribute_add(struct attribute *a, double joules, double seconds,
 		  const struct attribute_use *uses, size_t n, bool hidden);
 
-/* Ends the attribution: scales every row so that processes, idle and unattributed add up to
- * total_joules to the last bit in any order, and sorts the processes, most joules first. If no
- * energy was added, everything is unattributed. Returns 0, or -GW_E_ARG for an impossible
- * total; then the rows are unchanged. Do not add intervals afterwards. */
+/* Ends the attribution: scales every row so that the rows, idle_joules and unattributed_joules
+ * add up to total_joules to the last bit in any order, and sorts the processes, most joules
+ * first. If no energy was added, everything is unattributed. Returns 0, or -GW_E_ARG for an
+ * impossible total; then the rows are unchanged. Do not add intervals afterwards. */
 int attribute_finish(struct attribute *a, double total_joules);
 
 #endif

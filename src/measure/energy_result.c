@@ -293,7 +293,8 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
 		m->coverage = hypot(m->coverage, SLIP_RATIO * r->power_sd * r->seconds);
-	/* If the sensor has its own clock, a load with the same period looks constant. */
+	/* If the sensor has its own clock, a load with the same period looks constant: add the
+	 * uncertainty that such a load causes. */
 	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
 	m->samples_u = sqrt(sq(m->boundaries_samples) + sq(m->gaps) + sq(m->coverage));
 }

@@ -233,7 +233,7 @@ struct settlement {
 	uint64_t now_ns;
 };
 
-/* A larger counter is not credible, and products with it could overflow. */
+/* A counter above this value is not credible, and products with it could overflow. */
 #define TOKENS_MAX 1e15
 
 /* Adds the increase of a server's token counter to the row. Returns the increase. */

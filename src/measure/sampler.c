@@ -19,13 +19,13 @@
 #define UNWATCHED_ANCHORS 3
 /* If wall clock minus monotonic clock changes by more than this, the wall clock was set. */
 #define STEP_NS ((int64_t)NS_PER_MS)
-/* A ring buffer with a larger spacing is not used, because it does not show changes of
- * power. */
+/* A ring buffer with a larger spacing than this is not used, because it does not show changes
+ * of power. */
 #define COARSE_S 0.5
-/* A sample is in the ring buffer at the latest this long after its timestamp. On an H200 the
+/* At the latest this long after its timestamp, a sample is in the ring buffer. On an H200 the
  * newest sample is 10 to 18 ms old. */
 #define RING_AGE_NS (20 * NS_PER_MS)
-/* A sample is in the ring buffer at the earliest this long after its timestamp. */
+/* At the earliest this long after its timestamp, a sample is in the ring buffer. */
 #define RING_YOUNG_NS (8 * NS_PER_MS)
 /* A read of the ring buffer is not repeated within this time. */
 #define FRESH_NS     (20 * NS_PER_MS)

@@ -116,8 +116,8 @@ static bool kind_has_power(const struct report *r)
 	return has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
-/* Returns GW_HAVE if the value exists, or why it does not. A value that was not read yet exists
- * if all GPUs of this architecture have it. */
+/* Returns GW_HAVE if the value exists, or the reason why the value does not exist. A value that
+ * was not read yet exists if all GPUs of this architecture have it. */
 static enum gw_absence value_absence(const struct report *r, unsigned quantity)
 {
 	enum gw_absence why = (enum gw_absence)r->why[quantity];

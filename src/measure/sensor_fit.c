@@ -239,7 +239,7 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 	fit_descend(q, true, best);
 }
 
-/* If the fit leaves a larger share unexplained, the points do not follow the load. */
+/* If the fit leaves a larger share than this unexplained, the points do not follow the load. */
 #define MISSED_MAX 0.3
 
 int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,

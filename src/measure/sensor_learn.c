@@ -17,8 +17,8 @@
 #define PASSIVE_S (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
 /* Time between readings when the counter is read as fast as possible. A reading of a slow
- * counter takes 3 ms anyway. With a fast counter, or in simulated time, the time must still
- * advance. */
+ * counter takes 3 ms anyway. With a fast counter, or in simulated time, this pause makes the
+ * time advance. */
 #define FLAT_OUT_NS NS_PER_MS
 
 #define COSTS      8192u
@@ -340,8 +340,8 @@ static double tick_before(const struct fit_period *tick, double t_s)
 	return tick->phase_s + floor((t_s - tick->phase_s) / tick->period_s) * tick->period_s;
 }
 
-/* Returns the middle between two counter updates, where it is certain which update a reading
- * contains. */
+/* Returns the time in the middle between two counter updates. At this time, it is certain which
+ * update a reading contains. */
 static double between_ticks(const struct fit_period *tick, double t_s)
 {
 	return tick->changes ? tick_before(tick, t_s) + 1.5 * tick->period_s : t_s;

@@ -71,7 +71,7 @@ struct tracked_window {
 	struct energy_window e;
 	struct tracked_limits begin_limits, end_limits;
 	struct tracked_throttling throttling;
-	uint64_t ticks, missed; /* number of ticks that were read, and that were missed */
+	uint64_t ticks, missed; /* numbers of ticks that were read, and missed */
 	uint64_t last_tick_ns;  /* time of the last tick; 0: there was none */
 	struct tracked_temperature temp;
 	double memory_max;               /* maximum of the used memory in bytes; NAN: unknown */
