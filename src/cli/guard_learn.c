@@ -109,8 +109,8 @@ static bool is_computing(const struct json_doc *p)
 }
 
 /* Returns the name of the absent worker that this process may be, or "". The process may be the
- * worker if its name contains the worker's name or kind, if it computes, or if the service does
- * not know enough about it. guard_learn() prints no rule for such a process. */
+ * worker if its name contains the worker's name or kind, if the process computes, or if the
+ * service does not know enough about it. guard_learn() prints no rule for such a process. */
 static const char *possible_worker(const struct learning *l, const struct json_doc *p,
 				   const char *name)
 {

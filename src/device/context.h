@@ -122,7 +122,7 @@ struct gw_ctx {
 };
 
 /* Records the message for gw_ctx_error() and returns error. If fmt is NULL, the message is the
- * phrase of the error code. If ctx is NULL, it is the message for a failed gw_open() on this
+ * phrase of the error code. If ctx is NULL, the message is for a failed gw_open() on this
  * thread. */
 int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

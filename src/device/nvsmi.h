@@ -110,13 +110,13 @@ void nvsmi_stream_init(struct nvsmi_stream *s);
  * includes the further columns. */
 const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 
-/* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
- * may be started. Returns true if it runs.
+/* Starts the process, unless the process already runs or the restart is delayed. The caller
+ * decides whether the process may be started. Returns true if the process runs.
  *
- * The process does not outlive us: if we have ended, its pipe has no reader, so SIGPIPE ends
- * the process when it writes its next line. PR_SET_PDEATHSIG is not used, because it would
- * end the process together with the thread that started it. A process that hangs in the driver
- * stays until the driver returns. */
+ * The process does not outlive us: after our end, the pipe of the process has no reader, so
+ * SIGPIPE ends the process when it writes its next line. PR_SET_PDEATHSIG is not used, because
+ * it would end the process together with the thread that started it. A process that hangs in
+ * the driver stays until the driver returns. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns);
 

@@ -147,8 +147,9 @@ void sensor_add_uuid(struct buf *b, const char *uuid);
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
 /* sensor_compose() adds the content of a sensor file to out, with a hash in the first line.
- * Returns 0 or the error of out. sensor_parse() reads such a content; every number has the same
- * bits as before. Returns 0, or -GW_E_PARSE or -GW_E_NOMEM with a sentence in `why`. */
+ * Returns 0 or the error of out. sensor_parse() reads this content; every number has the same
+ * bits as in the struct that was written. Returns 0, or -GW_E_PARSE or -GW_E_NOMEM with a
+ * sentence in `why`. */
 int sensor_compose(struct buf *out, const struct sensor *s);
 int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
 

@@ -492,10 +492,10 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 	return u;
 }
 
-/* Returns half the interval on logarithms. Each part has its own factor. A single factor from
- * pooled degrees of freedom would be too small if two or three runs scatter little by chance:
- * for two runs against one, the interval would contain the true value in 88 % of the cases
- * instead of 95 %. */
+/* Returns half the interval on logarithms. Each part of the uncertainty has its own factor. A
+ * single factor from pooled degrees of freedom would be too small if two or three runs scatter
+ * little by chance: for two runs against one, the interval would contain the true value in 88 %
+ * of the cases instead of 95 %. */
 static double reach_of(const struct unknown *u, double alpha)
 {
 	return hypot(student_factor(alpha, u->df) * sqrt(u->scatter2),
