@@ -1,7 +1,8 @@
 /* gpuward-guard: frees the GPU memory of a program while another program needs the GPU.
  *
- * It is for programs that hold GPU memory and can free it, such as inference servers. The guard
- * calls evict when another process needs the GPU, and resume when no process needs it any more:
+ * Use it in a program that holds GPU memory and can free this memory, such as an inference
+ * server. The guard calls evict() when another process needs the GPU, and resume() when no
+ * process needs the GPU any more:
  *
  *	#include <gpuward-guard.h>
  *	#include <stdio.h>
@@ -39,9 +40,9 @@
  *		return err ? 1 : 0;
  *	}
  *
- * A guard has one worker: this process with its descendants. After evict, the guard checks in the
- * driver's process lists that memory was freed; before resume, it checks that the memory fits.
- * Nothing is stored on the disk.
+ * A guard has one worker: this process with its descendants. After evict() has returned, the
+ * guard checks in the driver's process lists that memory was freed. Before it calls resume(),
+ * the guard checks that the worker's memory fits. Nothing is stored on the disk.
  *
  * The rules at the top of gpuward.h apply here too. */
 #ifndef GPUWARD_GUARD_H
@@ -67,11 +68,11 @@ enum gw_guard_flag {
 	/* Only processes in the lists contend and contend_now are contenders. This flag is
 	 * refused together with GW_GUARD_ANY. */
 	GW_GUARD_NAMED = 1 << 1,
-	/* GPU memory that no visible process owns counts as a contender. Use it in a container,
-	 * where processes outside the container are invisible. */
+	/* GPU memory that no visible process owns counts as a contender. Use this flag in a
+	 * container, where processes outside the container are invisible. */
 	GW_GUARD_UNATTRIBUTED = 1 << 2,
 	/* The worker must leave its GPUs if one of them cannot be read any more. Without this
-	 * flag, it stays as it is in this case. */
+	 * flag, the worker then stays where it is. */
 	GW_GUARD_LEAVE_BLIND = 1 << 3,
 	/* The worker must leave a GPU that is too hot or needs a reset. */
 	GW_GUARD_HEALTH = 1 << 4,
@@ -85,23 +86,24 @@ enum gw_worker_state {
 	GW_WORKER_ACTIVE,    /* the worker may run */
 	GW_WORKER_SUSPECT,   /* another process may need the GPU; the worker still runs */
 	GW_WORKER_DRAIN,     /* the worker must leave and must not begin new work */
-	GW_WORKER_EVICT,     /* evict was called */
-	GW_WORKER_VERIFY,    /* evict returned 0; the guard checks that the memory is free */
+	GW_WORKER_EVICT,     /* evict() was called */
+	GW_WORKER_VERIFY,    /* evict() returned 0; the guard checks that the memory is free */
 	GW_WORKER_EVICTED,   /* the worker has left, and a reason keeps it off the GPU */
 	GW_WORKER_QUIET,     /* no process needs the GPU; the guard waits for quiet_ns */
 	GW_WORKER_PRECHECK,  /* the guard checks that the worker's memory fits */
-	GW_WORKER_RESUME,    /* resume was called */
-	GW_WORKER_VERIFY_UP, /* resume returned 0; the guard checks that the worker is back */
-	GW_WORKER_STUCK,  /* evict failed or freed nothing; the guard tries again every 30 s */
+	GW_WORKER_RESUME,    /* resume() was called */
+	GW_WORKER_VERIFY_UP, /* resume() returned 0; the guard checks that the worker is back */
+	GW_WORKER_STUCK,  /* evict() failed or freed nothing; the guard retries every 30 s */
 	GW_WORKER_ABSENT, /* the worker has no process; occurs only in the service */
 	GW_WORKER_STATES  /* number of states */
 };
 
-/* Why the worker must not run. A set of reasons has the bit 1 << GW_REASON_x for each reason. The
- * worker may run when the set is empty. Reasons without a comment occur only in the service. */
+/* Why the worker must not run. A set of reasons has the bit 1 << GW_REASON_x for each reason.
+ * The worker may run when the set is empty. Reasons without a comment occur only in the
+ * service. */
 enum gw_worker_reason {
 	GW_REASON_CONTENTION, /* another process needs the GPU */
-	GW_REASON_MANUAL,     /* gw_guard_request() requested it */
+	GW_REASON_MANUAL,     /* gw_guard_request() requested the eviction */
 	GW_REASON_THERMAL,    /* the GPU is too hot; only with GW_GUARD_HEALTH */
 	/* the GPU is lost or, with GW_GUARD_HEALTH only, has a fault (quarantine) */
 	GW_REASON_HEALTH,
@@ -129,7 +131,7 @@ struct gw_guard_decision {
 	/* what was observed, such as "pid 4711 game 5120 MiB on GPU-..." */
 	const char *evidence;
 	/* The whole decision in one line. "level 1" in it means that the worker must not begin
-	 * new work (gw_guard_allowed() is 0); "level 2" means that evict is called. */
+	 * new work (gw_guard_allowed() is 0); "level 2" means that evict() is called. */
 	const char *text;
 };
 
@@ -159,8 +161,8 @@ struct gw_guard_options {
 	 * 300 ms). A process in contend_now counts at once; a process that keeps the GPU busy
 	 * counts after 1 s. */
 	uint64_t debounce_ns;
-	/* resume is called when no process has needed the GPU for quiet_ns (0: 30 s). From the
-	 * third eviction in 15 min on, each eviction doubles this time, up to 10 min; a
+	/* resume() is called when no process has needed the GPU for quiet_ns (0: 30 s). From
+	 * the third eviction in 15 min on, each eviction doubles this time, up to 10 min; a
 	 * quiet_ns above 10 min is not doubled. */
 	uint64_t quiet_ns;
 	/* After a resume, the worker stays at least resident_ns (0: 60 s), unless another
@@ -179,18 +181,18 @@ struct gw_guard_options {
 
 struct gw_guard;
 
-/* Starts a guard. One thread observes and decides; a second thread calls evict and resume, one
- * at a time.
+/* Starts a guard. One thread observes and decides; a second thread calls evict() and resume(),
+ * one at a time.
  *
- * A callback must return before deadline_ns (monotonic; 10 s for evict, 120 s for resume). It
- * returns 0, or a negative number if it failed.
- * - evict failed: the guard calls it twice more, then every 30 s. If every call in an eviction
- *   failed, the guard does not call resume when the eviction ends.
- * - evict returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s.
+ * A callback must return before deadline_ns (monotonic; 10 s for evict(), 120 s for resume()).
+ * It returns 0, or a negative number if it failed.
+ * - evict() failed: the guard calls it twice more, then every 30 s. If every call in an
+ *   eviction failed, the guard does not call resume() when the eviction ends.
+ * - evict() returned -GW_E_STATE (not possible now): the guard calls it again for up to 30 s.
  *   These calls do not count as failed.
- * - evict returned 0, but the memory was not freed: the guard still calls resume when no
+ * - evict() returned 0, but the memory was not freed: the guard still calls resume() when no
  *   process needs the GPU.
- * - resume failed: the guard calls it again, each time after a longer pause.
+ * - resume() failed: the guard calls it again, each time after a longer pause.
  *
  * options may be NULL: then no callback is called. The strings of options are copied. ctx must
  * outlive the guard and should have a deadline_ns: without one, a driver that hangs also hangs
@@ -213,7 +215,7 @@ GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
 
 /* Returns 1 if the worker may use the GPU now, else 0. Returns 1 if guard is NULL. The call is
  * one atomic read, so the worker's loop can make it often. The value is 0 from the moment when
- * the worker must leave until resume has returned 0. It is 1 before the first observation and
+ * the worker must leave until resume() has returned 0. It is 1 before the first observation and
  * while nothing can be observed. */
 GW_API int gw_guard_allowed(const struct gw_guard *guard);
 
@@ -222,18 +224,18 @@ GW_API int gw_guard_allowed(const struct gw_guard *guard);
 GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
 
 enum gw_guard_request {
-	GW_REQUEST_EVICT,        /* leave for ttl_ns; if ttl_ns is 0, until GW_REQUEST_RESUME */
-	GW_REQUEST_RESUME,       /* return when every check passes */
+	GW_REQUEST_EVICT,        /* evict for ttl_ns; if ttl_ns is 0, until GW_REQUEST_RESUME */
+	GW_REQUEST_RESUME,       /* resume when every check passes */
 	GW_REQUEST_HOLD_EVICTED, /* stay evicted for ttl_ns */
 	GW_REQUEST_HOLD_ACTIVE, /* stay active for ttl_ns, unless a GPU is hot or not healthy */
 	GW_REQUEST_RELEASE,     /* end the hold, or an earlier GW_REQUEST_EVICT */
-	GW_REQUEST_RESUME_NOW,  /* return without waiting for quiet_ns */
+	GW_REQUEST_RESUME_NOW,  /* resume without waiting for quiet_ns */
 };
 
 /* Requests an action for the worker, like the commands of gpuward guard. For a hold, ttl_ns is
  * the duration and must not be 0; with UINT64_MAX the hold has no end. A callback may call this
- * function. Returns 0, -GW_E_ARG, or -GW_E_STATE if this is not possible now; gw_ctx_error()
- * says why. */
+ * function. Returns 0, -GW_E_ARG, or -GW_E_STATE if the action is not possible now;
+ * gw_ctx_error() says why. */
 GW_API int gw_guard_request(struct gw_guard *guard, enum gw_guard_request what,
 			    uint64_t ttl_ns);
 
@@ -265,9 +267,9 @@ struct gw_guard_status {
 	uint64_t observations;  /* number of observations since the start */
 	unsigned evictions, resumes; /* completed since the start */
 	unsigned would_evict;        /* evictions since the start that were only reported */
-	/* Why the worker is in this state: the last decision (such as "is back: 8192 MiB"), or a
-	 * sentence if no GPU can be observed or a callback is overdue. The text is for people and
-	 * may change. "": there was no decision. */
+	/* Why the worker is in this state: the last decision (such as "is back: 8192 MiB"), or
+	 * a sentence if no GPU can be observed or a callback is overdue. The text is for people
+	 * and may change. "": there was no decision. */
 	char why[320];
 };
 

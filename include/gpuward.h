@@ -188,8 +188,8 @@ enum gw_tier {
 	GW_TIER_STATIC = 1 << 0, /* read once after the driver is opened */
 	GW_TIER_FAST = 1 << 1,   /* read in every snapshot */
 	GW_TIER_SLOW = 1 << 2,   /* read if the last reading is older than 1 s */
-	/* Read if the last reading is older than 1 s. A reading takes 3 ms on an H200, and longer
-	 * on other GPUs. */
+	/* Read if the last reading is older than 1 s. A reading takes 3 ms on an H200, and
+	 * longer on other GPUs. */
 	GW_TIER_ENERGY = 1 << 3,
 	GW_TIER_HEALTH = 1 << 4, /* read if the last reading is older than 10 s */
 	/* Read in every snapshot. A reading may take 20 ms. Includes GW_TIER_PROFILE. */
@@ -197,7 +197,8 @@ enum gw_tier {
 	/* What limits the clocks. Read if the last reading is older than 10 s; a reading takes
 	 * 2 ms on an H200. */
 	GW_TIER_LIMITS = 1 << 6,
-	/* GPM metrics, which are the difference of two readings. Read in every snapshot. */
+	/* GPM metrics, which are computed from the difference of two readings. Read in every
+	 * snapshot. */
 	GW_TIER_PROFILE = 1 << 7,
 };
 /* The tiers for a program that takes a snapshot again and again. */
@@ -314,7 +315,7 @@ GW_API int gw_ctx_release(struct gw_ctx *ctx);
 /* Opens the drivers again after gw_ctx_release(). Returns 0 or -GW_E_NOMEM. */
 GW_API int gw_ctx_reopen(struct gw_ctx *ctx);
 
-/* Which backends are open, or why none is. */
+/* Says which backends are open, or why no backend is open. */
 struct gw_status {
 	/* names of the open backends, separated by '+'; "none" if no backend is open */
 	const char *backend;
@@ -630,7 +631,7 @@ enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can limit the clocks */
 		   GW_THROTTLES
 };
 
-enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ... */
+enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ...: where their times come from */
 #define GW_THROTTLE_SOURCE(symbol, key, help) GW_THROTTLE_SOURCE_##symbol,
 #include <gpuward/words.def>
 			  GW_THROTTLE_SOURCES
@@ -723,8 +724,8 @@ struct gw_meter_options {
 	size_t size;          /* sizeof(struct gw_meter_options) */
 	uint64_t interval_ns; /* time between readings of clock, temperature, ...; 0: 100 ms */
 	uint64_t anchor_ns;   /* time between counter readings in long windows; 0: 10 s */
-	/* the GPUs to measure: selectors for gw_device_matches(), with NULL at the end; NULL: all
-	 * GPUs */
+	/* the GPUs to measure: selectors for gw_device_matches(), with NULL at the end; NULL:
+	 * all GPUs */
 	const char *const *gpus;
 	unsigned flags; /* set of enum gw_meter_flag */
 	/* folder with the sensor profiles of gpuward-characterise(1); NULL: the default folder
@@ -767,18 +768,18 @@ GW_API unsigned gw_meter_device(const struct gw_meter *meter, unsigned i);
  * time in ns at which the caller must call again. */
 GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
 
-/* Opens a window on all devices of the meter. It begins now, or at the monotonic time begin_ns
- * if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. label is copied
- * and cut to at most 63 bytes, between two UTF-8 characters; NULL is the same as "". The call
- * does not wait for the GPU. Returns 0, and the caller owns *ret_window until gw_window_free()
- * or gw_meter_stop(). Otherwise returns -GW_E_ARG (begin_ns is in the future or more than 30 s
- * ago) or -GW_E_NOMEM. */
+/* Opens a window on all devices of the meter. The window begins now, or at the monotonic time
+ * begin_ns if begin_ns is not 0; begin_ns may be at most 30 s ago. Windows may overlap. `label`
+ * is copied and cut to at most 63 bytes, between two UTF-8 characters; NULL is the same as "".
+ * The call does not wait for the GPU. Returns 0, and the caller owns *ret_window until
+ * gw_window_free() or gw_meter_stop(). Otherwise returns -GW_E_ARG (begin_ns is in the future
+ * or more than 30 s ago) or -GW_E_NOMEM. */
 GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 			  struct gw_window **ret_window);
 
 /* Ends the window now, or at the monotonic time end_ns if end_ns is not 0. Any thread may call
- * this function. The call does not wait for the GPU. An end_ns that is more than 30 s ago can be
- * older than the stored power samples; the result then has the code GW_CODE_TRUNCATED and
+ * this function. The call does not wait for the GPU. An end_ns that is more than 30 s ago can
+ * be older than the stored power samples; the result then has the code GW_CODE_TRUNCATED and
  * only the energy of the counter, if there is one. Returns 0, -GW_E_STATE (already closed) or
  * -GW_E_ARG (end_ns is in the future or before the window begins). */
 GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
@@ -790,7 +791,7 @@ GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
 GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
 
 /* Returns the energy of device i of the meter in this window; NULL past the end. Before
- * gw_window_wait() each call computes the energy up to the last power sample that was read,
+ * gw_window_wait(), each call computes the energy up to the last power sample that was read,
  * which is up to 1.5 s old; the member seconds is the time that this energy covers. In about
  * the first second of a window there is no sample: the energy is NAN and seconds is 0. The
  * struct is valid as long as the window. */
@@ -826,11 +827,11 @@ struct gw_series {
 };
 
 /* Opens a window like gw_window_open(), and records the readings of each GPU until the window
- * is closed. points is the maximum number of power samples per GPU, and also the maximum number
- * of ticks; 0: 262,144, which is 87 minutes for a sensor with 50 values per second. The call
- * reserves address space for the readings (104 bytes per point and GPU); memory is used only
- * when readings arrive. The power samples begin at begin_ns, the ticks begin now. Returns the
- * same as gw_window_open(), and -GW_E_NOMEM if points is too large. */
+ * is closed. `points` is the maximum number of power samples per GPU, and also the maximum
+ * number of ticks; 0: 262,144, which is 87 minutes for a sensor with 50 values per second. The
+ * call reserves address space for the readings (104 bytes per point and GPU); memory is used
+ * only when readings arrive. The power samples begin at begin_ns, the ticks begin now. Returns
+ * the same as gw_window_open(), and -GW_E_NOMEM if points is too large. */
 GW_API int gw_window_open_recorded(struct gw_meter *meter, const char *label, uint64_t begin_ns,
 				   size_t points, struct gw_window **ret_window);
 
@@ -956,11 +957,11 @@ GW_API int gw_baseline_take(struct gw_meter *meter, unsigned i,
 /* Loads a baseline that gw_baseline_save() or gpuward-baseline(1) stored for device i. The
  * driver, the power limit and the persistence mode must be the same as now, the temperature may
  * differ by at most 10 degrees, and the baseline may be at most max_age_s old (0: one hour).
- * dir is the folder; NULL: the default folder (XDG rules). For a simulated GPU name the folder,
- * because the default folder has no baselines of simulated GPUs. Returns 0, and the caller owns
- * *ret_baseline until gw_baseline_free(). Otherwise returns -GW_E_NODEV (past the end),
- * -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT if no stored baseline fits; gw_ctx_error() says
- * why. */
+ * dir is the folder; NULL: the default folder (XDG rules). If the GPU is simulated, dir must
+ * not be NULL, because the default folder has no baselines of simulated GPUs. Returns 0, and
+ * the caller owns *ret_baseline until gw_baseline_free(). Otherwise returns -GW_E_NODEV (past
+ * the end), -GW_E_LOST, -GW_E_NOMEM, or -GW_E_NOENT if no stored baseline fits; gw_ctx_error()
+ * says why. */
 GW_API int gw_baseline_load(struct gw_meter *meter, unsigned i, enum gw_baseline_kind kind,
 			    double max_age_s, const char *dir,
 			    struct gw_baseline **ret_baseline);
@@ -985,7 +986,7 @@ struct gw_net_energy {
 
 /* Subtracts idle energy from the energy of a window of the meter. If there is a baseline from
  * before and one from after the window, the mean of both is subtracted, and half their
- * difference is part of the uncertainty. after may be NULL. Set ret->size before the call. If
+ * difference is part of the uncertainty. `after` may be NULL. Set ret->size before the call. If
  * the energy or a baseline is unknown, the members of *ret are NAN. Returns 0, -GW_E_ARG (wrong
  * size), or -GW_E_STATE (a baseline was disturbed, or belongs to another GPU). */
 GW_API int gw_baseline_apply(struct gw_meter *meter, const struct gw_energy *energy,

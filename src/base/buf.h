@@ -23,7 +23,7 @@ struct buf {
  * Free it with buf_done(). */
 void buf_init(struct buf *b, size_t max);
 
-/* Makes an empty buffer in the caller's memory, which never allocates. size >= 1. */
+/* Makes an empty buffer in the caller's memory. This buffer never allocates. size >= 1. */
 void buf_init_fixed(struct buf *b, char *mem, size_t size);
 
 /* Frees the memory. The buffer is then empty and can be used again, with the same maximum. */

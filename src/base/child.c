@@ -26,7 +26,7 @@
 
 extern char **environ;
 
-/* True if a string of extra ("NAME=value") sets the same variable as entry. */
+/* True if a string of `extra` ("NAME=value") sets the same variable as `entry`. */
 static bool child_overrides(const char *entry, const char *const extra[])
 {
 	size_t n = strcspn(entry, "=");
@@ -37,7 +37,7 @@ static bool child_overrides(const char *entry, const char *const extra[])
 	return false;
 }
 
-/* Returns our environment with the overrides of extra. The caller frees the array but not the
+/* Returns our environment with the overrides in `extra`. The caller frees the array but not the
  * strings. */
 static char **environ_new(const char *const extra[])
 {
@@ -76,7 +76,7 @@ static int set_attributes(posix_spawnattr_t *attr)
 
 /* Redirects standard output before the other two descriptors. If this program had closed its
  * descriptor 0 or 2, `out` may have that number, and opening /dev/null there would replace
- * it. */
+ * `out`. */
 static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
 {
 	int e = posix_spawn_file_actions_adddup2(actions, out, 1);
@@ -303,7 +303,8 @@ void child_stop(struct child *c)
 }
 
 /* Reads all output. Stores as much as fits into out and discards the rest, because the child
- * would block if nobody read it. Returns 0, -GW_E_SIZE if output was discarded, or an error. */
+ * would block if nobody read its output. Returns 0, -GW_E_SIZE if output was discarded, or an
+ * error. */
 static int read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	char rest[512];

@@ -1,8 +1,8 @@
 /* curl_abi: the numbers of libcurl's interface that this program uses.
  *
- * They come from curl/curl.h of 7.88. libcurl keeps them as long as its library is called
- * libcurl.so.4. tests/unit/test_worker_abi.c compares them with the header where it is
- * installed. */
+ * The numbers come from curl/curl.h of libcurl 7.88. libcurl does not change them while its
+ * library is called libcurl.so.4. tests/unit/test_worker_abi.c compares the numbers with
+ * curl/curl.h if this header is installed. */
 #ifndef GW_BASE_CURL_ABI_H
 #define GW_BASE_CURL_ABI_H
 

@@ -146,8 +146,8 @@ static int open_temporary(const char *path, char *out, size_t size)
 	return fd;
 }
 
-/* True for a special file, such as a pipe, a terminal or /dev/null. file_replace() writes to it
- * instead of replacing it. */
+/* True for a special file, such as a pipe, a terminal or /dev/null. file_replace() writes to
+ * such a file instead of replacing it. */
 static bool is_special(const char *path)
 {
 	struct stat st;
@@ -161,8 +161,8 @@ int file_open_special(const char *path)
 	int fd = -1;
 
 	for (int waited = 0;; waited += FIFO_STEP_MS) {
-		/* Without O_NONBLOCK open() waits until a program opens the FIFO for reading.
-		 */
+		/* Without O_NONBLOCK, open() waits until a program opens the FIFO for
+		 * reading. */
 		fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 		if (fd >= 0 || errno != ENXIO || stat(path, &st) != 0 || !S_ISFIFO(st.st_mode))
 			break;
@@ -191,8 +191,8 @@ static int write_special(const char *path, const char *text, size_t n, char *mes
 	return err;
 }
 
-/* Writes the bytes to a new file next to path and syncs it. Writes the name of this file to
- * temp. */
+/* Writes the bytes to a new file next to path, and syncs this file. Writes the name of the file
+ * to temp. */
 static int write_temporary(const char *path, const char *text, size_t n,
 			   char temp[static PATH_BYTES + 32], char *message, size_t size)
 {
@@ -271,7 +271,8 @@ int file_swap(const char *path, const char *text, size_t n, char *ret_before,
 	if (err)
 		return err;
 	if (rename_or_swap(temp, path, &swapped) != 0) {
-		/* EINVAL: the file system cannot do it. ENOSYS: the kernel cannot. */
+		/* EINVAL: the file system cannot exchange two names. ENOSYS: the kernel
+		 * cannot. */
 		err = errno == EINVAL || errno == ENOSYS
 			      ? -GW_E_NOSUPPORT
 			      : file_failed(message, size, path, "written");
@@ -301,7 +302,7 @@ int file_possible(const char *path, char *message, size_t size)
 
 int file_open(const char *path)
 {
-	/* Without O_NONBLOCK open() waits until a program opens the pipe for writing. */
+	/* Without O_NONBLOCK, open() waits until a program opens the pipe for writing. */
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	struct stat st;
@@ -330,8 +331,8 @@ static int64_t changed_by_both(int64_t a, int64_t b)
 }
 
 /* Returns which user can change the folder, the file or the link itself (not its target) at
- * path. If the file has an access control list, its group permission bits limit every user and
- * group in the list. */
+ * path. If the file has an access control list, the group permission bits of the file limit
+ * every user and group in the list. */
 static int64_t changed_by_part(const char *path, const struct stat *st)
 {
 	const bool group = st->st_mode & S_IWGRP &&
@@ -445,8 +446,8 @@ ssize_t file_read(const char *path, char *out, size_t size, char *message, size_
 	return n;
 }
 
-/* Opens a regular file. A pipe, a device or a folder is refused without waiting for it; the
- * sentence ends with what. Returns a descriptor, or an error with a sentence. */
+/* Opens a regular file. Refuses a pipe, a device or a folder without waiting for it; `what` is
+ * then the end of the sentence. Returns a descriptor, or an error with a sentence. */
 static int open_regular(const char *path, const char *what, struct stat *st, char *message,
 			size_t size)
 {

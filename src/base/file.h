@@ -1,5 +1,5 @@
-/* file: writes small files completely or not at all, reads secrets, and finds the folders that a
- * user has for caches and for the configuration.
+/* file: writes small files completely or not at all, reads secrets, and finds the folders that
+ * a user has for caches and for the configuration.
  *
  * The old file stays until the new contents are on disk. Each error comes with a sentence that
  * names the file. */
@@ -23,8 +23,9 @@ int file_replace(const char *path, const char *text, size_t n, char *message, si
 /* Works like file_replace(), but does not lose the file that it replaces, even if another
  * program creates or replaces this file at the same time. ret_before is the new name of the
  * replaced file, in the same folder; "": there was no file. Returns the same values as
- * file_replace(), or -GW_E_NOSUPPORT without a sentence: path is a pipe, a terminal or a device,
- * or the file system or the kernel cannot exchange two names. Then nothing was written. */
+ * file_replace(), or -GW_E_NOSUPPORT without a sentence: path is a pipe, a terminal or a
+ * device, or the file system or the kernel cannot exchange two names. Then nothing was
+ * written. */
 int file_swap(const char *path, const char *text, size_t n, char *ret_before,
 	      size_t before_size, char *message, size_t size);
 
@@ -58,7 +59,7 @@ bool file_is_unsafe_for_root(const char *path);
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size);
 
 /* Works like file_read() for a file that gpuward stored itself, for example in the cache. If
- * path is not a regular file, returns -GW_E_ARG at once: nobody should have to wait for a pipe
+ * path is not a regular file, returns -GW_E_ARG at once: the caller must not wait for a pipe
  * that is there by mistake. */
 ssize_t file_read_regular(const char *path, char *out, size_t size, char *message,
 			  size_t message_size);
@@ -87,7 +88,7 @@ ssize_t file_read_all(int fd, char *out, size_t size);
 int file_error(int e);
 
 /* Writes the sentence "PATH cannot be WHAT: REASON". The reason and the returned gw_error are
- * those of errno. what is a participle such as "written". */
+ * those of errno. `what` is a participle such as "written". */
 int file_failed(char *message, size_t size, const char *path, const char *what);
 
 /* Writes the path $XDG_CACHE_HOME/gpuward/name, or else ~/.cache/gpuward/name. Returns 0,

@@ -1,8 +1,8 @@
 /* http_client: sends HTTP and HTTPS requests to other servers with libcurl.
  *
- * libcurl.so.4 is loaded with the first request. It follows no redirect and uses no proxy of
- * the environment, because another server would then get the secret. No message contains the
- * secret. */
+ * libcurl.so.4 is loaded with the first request. The module follows no redirect and uses no
+ * proxy of the environment, because another server would then get the secret. No message
+ * contains the secret. */
 #ifndef GW_BASE_HTTP_CLIENT_H
 #define GW_BASE_HTTP_CLIENT_H
 

@@ -17,8 +17,8 @@ struct http_message {
 
 void http_message_write(struct buf *out, const struct http_message *m);
 
-/* True if the answer has arrived completely. False if this is unknown, because the answer has
- * neither a Content-Length nor chunks. */
+/* True if the answer has arrived completely. Also false if the end of the answer is unknown,
+ * because the answer has neither a Content-Length nor chunks. */
 bool http_message_complete(const struct buf *answer);
 
 /* Reads a complete answer and adds its body to *ret_body. Returns 0, whatever the status is;

@@ -57,7 +57,7 @@ void json_raw(struct json *j, const char *key, const char *value);
 #define JSON_ESCAPE_MAX 6
 size_t json_escape(struct buf *out, const char *s);
 
-/* Write the value, or null if it is not known. */
+/* Write the value if `known` is true, otherwise null. */
 static inline void json_uint_if(struct json *j, const char *key, bool known, uint64_t v)
 {
 	known ? json_uint(j, key, v) : json_null(j, key);

@@ -38,7 +38,7 @@ struct line {
 /* Opens a pipe or a terminal again, so that writing to it does not block. The flag O_NONBLOCK
  * on fd would also affect the other programs that use it. poll() alone is not enough: it
  * reports a terminal as writable while there is room for one byte, and another program may fill
- * a pipe before the write. Returns fd if this is not possible. */
+ * a pipe before the write. Returns fd if it cannot be opened again. */
 static int log_open_again(int fd)
 {
 	char path[32];

@@ -32,7 +32,8 @@ int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_sou
 void loop_set_time(struct loop_source *s, uint64_t at_ns);
 
 /* Blocks these signals in this thread and all threads that it starts later, and delivers them
- * to fn with a signalfd. signals ends with 0. Call it before starting threads. */
+ * to fn with a signalfd. `signals` ends with 0. Call this function before any thread is
+ * started. */
 int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, void *arg,
 		     struct loop_source **ret);
 

@@ -8,10 +8,10 @@
 
 #include <stddef.h>
 
-/* Removes the read-only pages of the program and of every loaded library from the memory of this
- * process, except libraries whose code the dynamic linker changed. The pages stay in the cache of
- * the kernel. Safe while other threads run. Returns the size in bytes of the mappings that were
- * trimmed, resident or not. */
+/* Removes the read-only pages of the program and of every loaded library from the memory of
+ * this process, except libraries whose code the dynamic linker changed. The pages stay in the
+ * cache of the kernel. Safe while other threads run. Returns the size in bytes of the mappings
+ * that were trimmed, resident or not. */
 size_t mem_trim_code(void);
 
 #endif

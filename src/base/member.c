@@ -133,7 +133,7 @@ static bool take_signed(const char **text, unsigned size, void *ret)
 	return true;
 }
 
-/* Moves *text behind a dash that is the whole word. */
+/* If the word at *text is only a dash, moves *text past the dash and returns true. */
 static bool take_dash(const char **text)
 {
 	const bool is = **text == '-' && at_end(*text + 1);
@@ -198,7 +198,8 @@ static bool take_text(const char **text, const struct member *m, char *ret)
 	return true;
 }
 
-/* Reads a name up to a comma, a tab or the end. Returns the index of the name in the list; -1: it is not there. */
+/* Reads a name up to a comma, a tab or the end. Returns the index of the name in the list, or
+ * -1 if the list does not have the name. */
 static int take_name(const char **text, const char *const *names)
 {
 	const char *word = *text;

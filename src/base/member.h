@@ -55,7 +55,7 @@ int member_take(const char **text, const struct member *m, void *at);
 
 /* Adds all values, each with a tab before it. */
 void members_add(struct buf *out, const struct member *m, const void *of);
-/* Reads what members_add() wrote and moves *text behind it. Returns 0 or -GW_E_PARSE. */
+/* Reads what members_add() wrote and moves *text past it. Returns 0 or -GW_E_PARSE. */
 int members_take(const char **text, const struct member *m, void *of);
 
 /* Adds a line for each member that is not zero: prefix, name, and the values, each with a tab

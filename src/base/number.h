@@ -19,8 +19,9 @@ double number_parse(const char *text, const char **ret_end);
 #define NUMBER_SIZE 32
 void number_format(double v, char out[static NUMBER_SIZE]);
 
-/* Writes a size for people, in the largest unit in which it is at least 1: "140.4 GiB". NAN: "-".
- * decimals: digits after the point in GiB and TiB (1 or 2); KiB and MiB have one digit less. */
+/* Writes a size for people, in the largest unit in which it is at least 1: "140.4 GiB". NAN:
+ * "-". `decimals` is the number of digits after the point in GiB and TiB (1 or 2); KiB and MiB
+ * have one digit less. */
 #define BYTES_TEXT 16
 const char *bytes_text(char out[static BYTES_TEXT], double bytes, int decimals);
 

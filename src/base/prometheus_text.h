@@ -1,7 +1,7 @@
 /* prometheus_text: reads Prometheus text and OpenMetrics, line by line. Pure.
  *
- * `gpuward measure --count-url` and the service read the counters of a server with it. Nothing
- * is copied or allocated: a struct prometheus_line points into the text. */
+ * `gpuward measure --count-url` and the service use this module to read the counters of a
+ * server. Nothing is copied or allocated: a struct prometheus_line points into the text. */
 #ifndef GW_BASE_PROMETHEUS_TEXT_H
 #define GW_BASE_PROMETHEUS_TEXT_H
 

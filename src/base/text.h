@@ -14,7 +14,7 @@ static inline bool text_same(const char *a, const char *b)
 	return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Moves *at behind the word and returns true. Returns false if the word is not at *at. */
+/* Moves *at past the word and returns true. Returns false if the word is not at *at. */
 static inline bool text_read_word(const char **at, const char *word)
 {
 	size_t n = strlen(word);
@@ -25,8 +25,8 @@ static inline bool text_read_word(const char **at, const char *word)
 	return true;
 }
 
-/* Reads a decimal number without sign and moves *at behind it. Returns false if there is no
- * number at *at, or if the number is above `most`. */
+/* Reads a decimal number without sign and moves *at past the number. Returns false if there is
+ * no number at *at, or if the number is above `most`. */
 static inline bool text_read_number(const char **at, uint64_t most, uint64_t *ret)
 {
 	uint64_t v = 0;

@@ -142,8 +142,8 @@ static bool read_array(struct toml_reader *r, struct toml_node *node, unsigned d
 	return true;
 }
 
-/* Reads { key = value, ... }. TOML 1.0 requires that it is on one line, without a comma after
- * the last pair. */
+/* Reads { key = value, ... }. TOML 1.0 requires that the table is on one line, without a comma
+ * after the last pair. */
 static bool read_inline_table(struct toml_reader *r, struct toml_node *node, unsigned depth)
 {
 	bool more = true;
@@ -185,7 +185,7 @@ static bool read_value(struct toml_reader *r, struct toml_node *node, unsigned d
 	}
 }
 
-/* Reads [table] or [[array.of.tables]] and moves place into it. */
+/* Reads [table] or [[array.of.tables]] and moves `place` into this table. */
 static bool read_header(struct toml_reader *r, struct place *place)
 {
 	bool row = r->p[1] == '[';

@@ -75,14 +75,14 @@ const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]
  * returns NULL and sets rc. */
 struct toml_node *tree_element(struct toml_reader *r, struct toml_node *parent, const char *at);
 
-/* Move place from a table to its subtable `key`, and create the subtable if it is missing.
+/* Move `place` from a table to its subtable `key`, and create the subtable if it is missing.
  * tree_step_header() is for a part of a [header.path], tree_step_dotted() for a part of a
  * dotted.key. */
 bool tree_step_header(struct toml_reader *r, struct place *place, const struct key *key);
 bool tree_step_dotted(struct toml_reader *r, struct place *place, const struct key *key);
 
 /* Define the object that the last part of a path names: a table for [key], an element of an
- * array of tables for [[key]], a value for key =. The first two functions move place into the
+ * array of tables for [[key]], a value for key =. The first two functions move `place` into the
  * new table. */
 bool tree_define_table(struct toml_reader *r, struct place *place, const struct key *key);
 bool tree_define_row(struct toml_reader *r, struct place *place, const struct key *key);

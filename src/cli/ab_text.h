@@ -15,8 +15,8 @@ void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
  * show.  Writes "" before A was compared with itself. */
 void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
-/* Prints the whole result on standard output.  a and b are the command lines of A and B.  gpus
- * lists the GPUs if there are several; otherwise it is "". */
+/* Prints the whole result on standard output.  a and b are the command lines of A and B.
+ * `gpus` is a list of the GPUs if there are several; otherwise it is "". */
 void ab_text_print(const struct ab_report *r, const char *a, const char *b, const char *gpus,
 		   const struct cli *c);
 

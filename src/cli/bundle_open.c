@@ -230,8 +230,8 @@ static void note_problems(struct bundle_opened *e)
 }
 
 /* Computes the result from the samples, because result.json is missing or unreadable. `why`
- * says why it is unreadable. The result is written and read again, because diff compares
- * documents. */
+ * says why it is unreadable. The result is written and read again, because `gpuward diff`
+ * compares documents. */
 static int use_samples(struct bundle_opened *e, const struct rebuild *p, const char *why,
 		       char *message, size_t size)
 {

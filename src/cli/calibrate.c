@@ -433,7 +433,8 @@ static bool is_flat(const struct sums *s)
 
 /* Ignores the offset if the external meter measures more than the GPU, for example the whole
  * machine. The constant power of the other parts is not an offset of the board. If the power of
- * other parts follows the load, it changes the gain, so the uncertainty of the gain grows. */
+ * other parts follows the load, this power changes the gain, so the uncertainty of the gain
+ * grows. */
 static void drop_offset(struct measured_calibration *f)
 {
 	f->wider = true;

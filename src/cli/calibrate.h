@@ -57,19 +57,19 @@ bool power_record_mean(const struct power_record *r, double from_s, double to_s,
  * measures more than the GPU. */
 #define CALIBRATE_OFFSET_W 25.0
 
-/* Fits the n points of the trace, in ascending time order, to the record.  The times of both are
- * on the clock of the record.  Returns 0, or -GW_E_PARSE with a sentence in why: no overlap, too
- * few points, no correlation, or an impossible gain.  Sets these members of *ret:
+/* Fits the trace (n readings of the external meter, in ascending time order) to the record.
+ * The times of both are on the clock of the record.  Returns 0, or -GW_E_PARSE with a sentence
+ * in `why`: no overlap, too few points, no correlation, or an impossible gain.  Sets these
+ * members of *ret:
  *
- * gain, offset_w      true power = gain x reading + offset
- * gain_u, offset_u_w  their standard uncertainties; offset_u_w applies at pivot_w
- * pivot_w             mean of the sensor's readings at the points, in watts; 0 if wider
- * lag_s               delay of the external meter relative to the sensor
- * correlation         correlation of the two series at lag_s; NAN: the power did not vary
- * residual_w          standard deviation of the points from the fitted line, in watts
- * points, span_s      number of points that the fit uses; time from the first to the last
- * offset_alone        the power varied too little to determine the gain: gain is 1
- * wider               the external meter measures more than the GPU: only the gain is used
+ * gain, offset_w      true power = gain x reading + offset gain_u, offset_u_w  their standard
+ * uncertainties; offset_u_w applies at pivot_w pivot_w             mean of the sensor's
+ * readings at the points, in watts; 0 if wider lag_s               delay of the external meter
+ * relative to the sensor correlation         correlation of the two series at lag_s; NAN: the
+ * power did not vary residual_w          standard deviation of the points from the fitted line,
+ * in watts points, span_s      number of points that the fit uses; time from the first to the
+ * last offset_alone        the power varied too little to determine the gain: gain is 1 wider
+ *             the external meter measures more than the GPU: only the gain is used
  * measured_offset_w   offset as fitted; differs from offset_w if `wider` is true */
 int calibrate_fit(const struct power_record *record, const struct trace_point *trace, size_t n,
 		  struct measured_calibration *ret, char *why, size_t size);
@@ -94,7 +94,7 @@ int calibration_accuracy(const char *text, double *ret_ratio);
 
 /* Fits the trace in the file `path` (borrowed) to the record.  The record has monotonic times;
  * wall_s is the wall clock minus the monotonic clock, in seconds.  Returns 0; free c->trace
- * with trace_done().  On error returns a negative code with a sentence in why. */
+ * with trace_done().  On error returns a negative code with a sentence in `why`. */
 int calibration_make(struct calibration *c, const char *path, const struct power_record *record,
 		     double wall_s, double accuracy_ratio, char *why, size_t size);
 
@@ -102,7 +102,7 @@ int calibration_make(struct calibration *c, const char *path, const struct power
 void calibration_apply(const struct calibration *c, struct sensor *s);
 
 /* Calibration during `measure`.  The meter's thread records the readings of the sensor.  After
- * the last run, the trace of the external meter is fitted to them. */
+ * the last run, the trace of the external meter is fitted to these readings. */
 
 struct run_calibration {
 	/* The readings of the sensor. NULL: --calibrate is not given. */
@@ -126,14 +126,14 @@ void run_calibration_done(struct run_calibration *c);
 void run_calibration_event(struct run_calibration *c, const struct event *e);
 
 /* Fits the trace and sets result->calibration.  The runs stay unchanged.  Returns 0, or an
- * error with a sentence in why. */
+ * error with a sentence in `why`. */
 int run_calibration_end(struct run_calibration *c, struct measured *result);
 
 /* Applies the calibration to the parts that a run marked. */
 void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m);
 
 /* Saves the calibration for later measurements of this card.  Returns 0, or an error with a
- * sentence in why. */
+ * sentence in `why`. */
 int run_calibration_keep(struct run_calibration *c);
 
 #endif

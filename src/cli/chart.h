@@ -16,7 +16,7 @@ struct chart {
 };
 
 /* With CHART_GPUS, a line's name contains only the GPU, because all lines are of one run. With
- * CHART_RUNS, it also contains the label of the run. */
+ * CHART_RUNS, the name also contains the label of the run. */
 enum chart_names { CHART_GPUS, CHART_RUNS };
 
 /* Allocates memory for `most` lines.  Returns 0 or -GW_E_NOMEM.  After success, call

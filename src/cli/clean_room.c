@@ -17,9 +17,9 @@
 #define WAIT_MOST_NS (3600 * NS_PER_S)
 #define REPLY_NS     (5 * NS_PER_S)
 /* A hold is a lease. The lease is half as long as the time since --clean-room began, within
- * these limits. It is renewed when a third of it is over. So a command that is killed early
- * blocks the workers only for seconds, and a command that runs for hours does not fill the
- * service's log. */
+ * these limits. The lease is renewed when a third of its time is over. So a command that is
+ * killed early blocks the workers only for seconds, and a command that runs for hours does not
+ * fill the service's log. */
 #define LEASE_LEAST_S 12.0
 #define LEASE_MOST_S  300.0
 #define LEAVING_NS    (100 * NS_PER_MS) /* Time between requests until the workers have left. */
@@ -35,8 +35,8 @@ struct held {
 	/* Number of evictions of this worker, as counted by the service when the worker left.
 	 * NAN: the worker has not left. */
 	double evictions;
-	/* If HELD_BY_US: the requester of our hold, as the service reports it. Its text contains
-	 * our process id. */
+	/* If HELD_BY_US: the requester of our hold, as the service reports it. The text
+	 * contains our process id. */
 	char requested_by[256];
 	/* If HELD_BY_US: our hold does not end before this time on the monotonic clock. */
 	uint64_t until_ns;
@@ -192,8 +192,8 @@ static void set_broken(struct clean_room *r, unsigned i, const char *why)
 			 why, (double)(now_ns() - r->begin_ns) * 1e-9);
 }
 
-/* Records when the worker leaves the GPU. If it left earlier and has returned since the last
- * request, records the return. */
+/* Records when the worker leaves the GPU. If the worker left earlier and has returned since the
+ * last request, records the return. */
 static void update_presence(struct clean_room *r, unsigned i, const struct json_doc *w)
 {
 	double evictions = json_doc_number(w, "evictions_total");

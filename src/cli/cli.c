@@ -463,8 +463,8 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 					  "program: /proc/self/exe cannot be read; mount "
 					  "/proc, or set GPUWARD_SIM_LIBRARY to the path of "
 					  "the simulator");
-	/* The library stays open: when the backend opens it again, it gets the same library
-	 * with this scenario. */
+	/* The library stays open: when the backend opens the library again, the backend gets
+	 * the same library with this scenario. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
 	if (!lib || !load_symbols(lib, &s))
 		return cli_fail("%s is not the simulator: %s", library,

@@ -147,8 +147,8 @@ int client_resolve(const char *host, const char *port, struct deadline *d,
 	return err;
 }
 
-/* Returns true if the address belongs to this machine. Tries to bind a socket to it, which is
- * possible only with such an address. */
+/* Returns true if the address belongs to this machine. Tries to bind a socket to the address:
+ * this is possible only with an address of this machine. */
 static bool is_own_address(const struct addrinfo *a)
 {
 	struct sockaddr_storage at = { 0 };

@@ -165,8 +165,8 @@ struct comparison {
 
 	struct session s;
 	struct tail tail;
-	/* `terminal`: progress is one line that is overwritten. `lines`: it is one line per
-	 * pair. */
+	/* `terminal`: progress is one line that is overwritten. `lines`: progress is one line
+	 * per pair. */
 	bool terminal, lines;
 	uint64_t begin_ns; /* Monotonic time at which the current run started. */
 	char line[160];    /* First part of the progress line. */
@@ -436,8 +436,8 @@ static void fill_record(const struct comparison *x, const struct runner_run *run
 		r->temperature_c = x->s.cool.now_c;
 }
 
-/* Writes to x->why why the energy of the run, or of its part w, is not fully valid: for each
- * GPU, the sentence of each code and its evidence. */
+/* Writes to x->why the reason why the energy of the run, or of its part w, is not fully valid:
+ * for each GPU, the sentence of each code and its evidence. */
 static void describe_codes(struct comparison *x, const struct runner_run *run,
 			   const struct progress_marks_window *w)
 {
@@ -661,7 +661,7 @@ static double offset_u_w(const struct gw_meter *meter)
 		struct sensor s = meter_setup(meter, i).sensor;
 
 		/* offset_u_w is the uncertainty at the pivot. At 0 W, the uncertainty of the
-		 * gain is added to it. */
+		 * gain is added to this uncertainty. */
 		sum += hypot(s.calibration.offset_u_w,
 			     s.calibration.gain_u * s.calibration.pivot_w);
 	}

@@ -42,7 +42,7 @@ struct job {
 	struct gw_meter *meter;
 	pthread_t thread;
 	bool started; /* The thread was started. */
-	bool have;    /* `b` has the power. It is saved only if the GPU was idle. */
+	bool have;    /* `b` has the power. `b` is saved only if the GPU was idle. */
 	bool kept;    /* `b` is saved in dir. */
 	struct baseline b;
 	char message[512]; /* Why there is no baseline, or why it is not saved. */

@@ -57,7 +57,8 @@ static bool drops_net(const struct text_table *x)
 	       x->view.shown[METRIC_ENERGY];
 }
 
-/* Returns the heading of a metric. It says whether the value is per iteration or per run. */
+/* Returns the heading of a metric. The heading says whether the value is per iteration or per
+ * run. */
 static const char *metric_heading(const struct text_table *x, enum comparison_metric m)
 {
 	bool each = x->view.c->per_iteration;
@@ -346,8 +347,8 @@ static unsigned choose_layout(struct text_table *x, const struct compare_view *v
 	return whole;
 }
 
-/* Writes the table and the notes. A terminal gets them directly, because its notes are wrapped.
- * A file gets them through `out`. */
+/* Writes the table and the notes. A terminal gets both directly, because notes on a terminal
+ * are wrapped. A file gets both through `out`. */
 static int write_text(const struct compare_view *v, struct buf *out, bool file, bool quiet)
 {
 	int code = EXIT_OK;

@@ -2,8 +2,8 @@
  *
  * The script is made from the option tables that the parser uses. The type and the metavar of
  * an option decide how its value is completed. The usage line of the command, or of the
- * subcommand of `guard`, decides how arguments are completed; in it, a word in lower case is a
- * word that the user can type. */
+ * subcommand of `guard`, decides how arguments are completed; in this line, a word in lower
+ * case is a word that the user can type. */
 #include "cli.h"
 #include "guard_subcommand.h"
 

@@ -212,8 +212,8 @@ static const struct table_column columns[] = {
 
 #define CELL 300
 
-/* Returns the scale for the time, energy or power of a row. It suits both A and B, and `gpuward
- * compare` uses the same scale for the same figures. */
+/* Returns the scale for the time, energy or power of a row. The scale suits both A and B, and
+ * `gpuward compare` uses the same scale for the same figures. */
 static struct comparison_scale row_scale(const struct diff_row *row, const char *unit)
 {
 	struct gw_interval both[] = { { row->a.low, row->a.number, row->a.high },
@@ -358,8 +358,8 @@ static void section_title(const struct diff_row *row, char *out, size_t size)
 		snprintf(out, size, "%s of GPU %d", sections[row->section].title, row->device);
 }
 
-/* Returns the terminal width at which the column of changes would be shown. Returns 0 if it is
- * shown already. */
+/* Returns the terminal width at which the column of changes would be shown. Returns 0 if the
+ * column is shown already. */
 static unsigned room_for_changes(const struct table *t)
 {
 	bool left[TABLE_COLUMNS_MAX];

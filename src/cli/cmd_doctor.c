@@ -436,7 +436,8 @@ static enum push_state check_push(char *out, size_t size)
 	return state;
 }
 
-/* Prints whether the push of metrics works, if it is configured. Returns true if it fails. */
+/* Prints whether the push of metrics works, if it is configured. Returns true if the push
+ * fails. */
 static bool print_push(void)
 {
 	static const struct {

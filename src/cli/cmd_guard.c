@@ -242,8 +242,8 @@ static bool any_dry_for(const struct json_doc *r, const char *why)
 	return false;
 }
 
-/* Prints notes about the mode. They stand above the table, because a reader needs them to
- * understand it. */
+/* Prints notes about the mode. The notes stand above the table, because a reader needs them to
+ * understand the table. */
 static void print_mode(const struct json_doc *r)
 {
 	const char *mode = reply_text(r, "mode", "enforce"),
@@ -467,7 +467,8 @@ static int send_change(struct remote *r, const char *path, const struct given *g
 	return code;
 }
 
-/* Returns a note that says why the request does not move the worker, or "" if it moves it. */
+/* Returns a note that says why the request does not move the worker, or "" if the request moves
+ * the worker. */
 static const char *no_effect_note(const struct json_doc *w, char *out, size_t size)
 {
 	if (!json_doc_true(w, "dry_run"))
@@ -518,7 +519,7 @@ static const char *earlier_text(const struct earlier *e, char out[static 48])
 	return out;
 }
 
-/* Writes which hold a request has ended or replaced, such as "hold active, which would have
+/* Writes the hold that a request has ended or replaced, such as "hold active, which would have
  * lasted 5 s more". */
 static const char *ended_text(const struct earlier *e, char out[static 64])
 {

@@ -655,9 +655,9 @@ static int open_output(struct log_run *run)
 	return open_file(run);
 }
 
-/* Begins a new line if the file of `size` bytes ends within a line, for example because the disk
- * was full. If that line ends within quotes, closes them first: otherwise the quotes would also
- * contain the next line. */
+/* Begins a new line if the file of `size` bytes ends within a line, for example because the
+ * disk was full. If that line ends within quotes, closes them first: otherwise the quotes would
+ * also contain the next line. */
 static void finish_line(struct log_run *run, off_t size)
 {
 	char text[LINE_BYTES];

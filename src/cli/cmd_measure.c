@@ -87,9 +87,9 @@ static void cool_down(struct measurement *m)
 		progress_clear();
 }
 
-/* Reads the GPU values that the result contains. Reading them from the driver takes 9 ms on an
- * H200, which is too long before the command starts. Therefore this function is called after
- * the sampler has read them; they are then already known. */
+/* Reads the GPU values that the result contains. Reading these values from the driver takes 9
+ * ms on an H200, which would delay the start of the command. Therefore this function is called
+ * after the sampler has read the values; they are then already known. */
 static void read_devices(struct measurement *m)
 {
 	if (!m->known) /* After an error, the result contains fewer values. */
@@ -156,8 +156,8 @@ static bool result_wanted(const struct measurement *m)
 }
 
 /* Does the work that remains after the command: ends the window in the service, reads the
- * counter, and reads the environment. The runner calls it while it waits for the last sample,
- * which takes about 30 ms. */
+ * counter, and reads the environment. The runner calls this function during its wait for the
+ * last sample, which takes about 30 ms. */
 static void after_run(void *arg)
 {
 	struct measurement *m = arg;
@@ -575,7 +575,7 @@ static int start_meter(struct measurement *m)
 }
 
 /* Returns true if a baseline will be measured, or if a stored one may be used. The state of the
- * GPUs must then be read, because it decides whether a baseline fits. */
+ * GPUs must then be read, because this state decides whether a baseline fits. */
 static bool state_matters(const struct measurement *m)
 {
 	char dir[512];
@@ -645,8 +645,8 @@ static void free_measurement(struct measurement *m)
 	run_calibration_done(&m->calibration);
 }
 
-/* Checks that --calibrate can work.  The trace belongs to one GPU.  It must be a regular file,
- * because it is read at the end, and a pipe without a writer would block. */
+/* Checks that --calibrate can work.  The trace belongs to one GPU.  The trace must be a regular
+ * file, because it is read at the end, and a pipe without a writer would block. */
 static int check_calibration(const struct measurement *m)
 {
 	unsigned n = gw_meter_device_count(m->s.runner.meter);

@@ -49,7 +49,7 @@ struct desktop {
 	struct shown shown[SHOWN];
 	unsigned next;     /* index in shown[] for the next notification, modulo SHOWN */
 	char refusal[200]; /* error of the last notification; "": it was shown */
-	/* Is called when the button of a notification with this tag was pressed. */
+	/* Called when the button of a notification with this tag was pressed. */
 	void (*pressed)(void *arg, const char *tag);
 	void *arg;
 };
@@ -144,8 +144,8 @@ static uint32_t latest_id(const struct desktop *d, const char *tag)
 	return 0;
 }
 
-/* Shows a notification. It replaces the latest one with the same tag. `button` is the label of
- * a button, or NULL. Returns 0, or -GW_E_IO if the connection is lost. */
+/* Shows a notification. The notification replaces the latest one with the same tag. `button` is
+ * the label of a button, or NULL. Returns 0, or -GW_E_IO if the connection is lost. */
 static int desktop_show(struct desktop *d, const char *tag, const char *summary,
 			const char *body, const char *button)
 {
@@ -243,7 +243,7 @@ struct notifier {
 	unsigned matched;
 	uint64_t hold_ns;  /* value of --hold */
 	uint64_t retry_ns; /* time at which to connect to the stream again */
-	uint64_t wait_ns;  /* last wait before an attempt to connect; it doubles each time */
+	uint64_t wait_ns;  /* last wait before connecting; the wait doubles each time */
 	int64_t last;      /* id of the latest decision that was handled */
 	bool begun;        /* `last` is known, so decisions with a higher id are new */
 	bool quiet;

@@ -57,8 +57,8 @@ struct output_to {
 
 #define WARM_UP "warm-up" /* Label of the windows of warm-up runs. */
 
-/* Returns the window of the whole run. If w is a marked part, this is the window around it;
- * otherwise it is w. */
+/* Returns the window of the whole run. If w is a marked part, this is the window around w;
+ * otherwise it is w itself. */
 static const struct kept_window *run_of(const struct output_to *s, const struct kept_window *w)
 {
 	for (unsigned i = 0; i < s->n; i++)

@@ -84,7 +84,7 @@ static void print_insufficient(const struct remote *r, const struct reservation 
 
 /* Returns the start time of this process in clock ticks, or 0 if it is unknown. The pid alone
  * does not identify the process: if this program runs in a container, another process may have
- * the same pid outside of it. */
+ * the same pid outside of the container. */
 static uint64_t own_start(void)
 {
 	unsigned long long ticks = 0;

@@ -512,7 +512,7 @@ static unsigned service_port(const struct cli *c)
 }
 
 /* Prints a note if a service still runs after the undo. Setup did not start this service, so
- * undo does not stop it. */
+ * the undo does not stop it. */
 static void print_still_running(const struct cli *c, unsigned port)
 {
 	struct root root;
@@ -533,7 +533,7 @@ static int undo(const struct cli *c)
 {
 	const struct given *g = c->own;
 	const struct setup_place at = { .prefix = c->root ? c->root : "" };
-	const unsigned port = service_port(c); /* undo removes the configuration */
+	const unsigned port = service_port(c); /* setup_undo() removes the configuration */
 	bool done;
 	int code;
 

@@ -286,7 +286,8 @@ static bool reads_driver(const struct cli *c)
 	return given(c)->direct || cli_names_driver(c);
 }
 
-/* Decides whether to read the service or the driver, and opens it. Returns an exit code. */
+/* Decides whether to read the service or the driver, and opens this source. Returns an exit
+ * code. */
 static int open_source(struct top *t)
 {
 	struct cli *c = t->c;

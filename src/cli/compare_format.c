@@ -135,7 +135,7 @@ bool comparison_has_width(const struct comparison_scale *s, double low, double h
 }
 
 /* Writes bytes in the largest unit in which the number is at least 1.  Writes up to six digits
- * if the number is then exact, else four.  Returns true if it is exact. */
+ * if the number is then exact, else four.  Returns true if the written number is exact. */
 static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
 		    size_t size)
 {
@@ -401,7 +401,7 @@ static void note_rooms(struct notes *n, const struct comparison *c)
 }
 
 /* Returns how well the sensor of a run is known: "active", "passive" or "assumed"; NULL: the
- * result does not say it. */
+ * result does not contain this. */
 static const char *origin_of(const struct comparison_run *r)
 {
 	return r->run->ndevices && result_run_usable(r->run) ? r->run->devices[0].sensor.origin

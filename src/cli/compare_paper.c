@@ -270,8 +270,8 @@ static void add_runs(struct buf *out, const struct comparison_row *row)
 		buf_addf(out, "%s %.0f tokens", iterations > 0 ? " and" : " of", tokens);
 }
 
-/* Returns the kind of reading from which the energies of a row were computed; "" if no run says
- * it. */
+/* Returns the kind of reading from which the energies of a row were computed; "" if no run
+ * contains this. */
 static const char *meter_words(const struct comparison_row *row)
 {
 	const char *counter = gw_meter_kind_name(GW_METER_COUNTER);
@@ -295,8 +295,8 @@ static const char *meter_words(const struct comparison_row *row)
 }
 
 /* Returns a text that says whether the second energy source (counter or samples) confirms the
- * energy, or which single source the energy comes from. Returns "" if the result does not say
- * it. */
+ * energy, or which single source the energy comes from. Returns "" if the result does not
+ * contain this. */
 static const char *verdict_words(const char *verdict)
 {
 	static const struct {
@@ -319,7 +319,7 @@ static const char *verdict_words(const char *verdict)
 	return "";
 }
 
-/* Adds how the energy was measured, because a publication must state it. */
+/* Adds how the energy was measured, because a publication must state the method. */
 static void add_method(struct buf *out, const struct comparison_row *row,
 		       const struct comparison_run *first)
 {

@@ -41,7 +41,7 @@ void compare_json(const struct compare_view *v, struct buf *out);
 void compare_latex(const struct compare_view *v, struct buf *out);
 
 /* Writes one paragraph: the energy of the reference, then the change of each other row, with
- * intervals, numbers of runs, how it was measured, and what is wrong with the runs. */
+ * intervals, numbers of runs, the method of the measurement, and the problems of the runs. */
 void compare_sentences(const struct compare_view *v, struct buf *out);
 
 #endif

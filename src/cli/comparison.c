@@ -449,7 +449,7 @@ static int row_add(struct comparison_row *row, const struct result_file *file,
 	if (!runs)
 		return -GW_E_NOMEM;
 	if (validity[strspn(validity, "abcdefghijklmnopqrstuvwxyz-")])
-		validity = "unknown"; /* It is printed, so it must be a word. */
+		validity = "unknown"; /* The validity is printed, so it must be a word. */
 	row->runs = runs;
 	row->runs[row->nruns++] = (struct comparison_run){ file, run };
 	if (!result_run_usable(run) && row->used > 0)

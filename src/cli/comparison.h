@@ -74,10 +74,10 @@ struct comparison {
 };
 
 /* Compares the results, which are borrowed until comparison_done().  Changes are relative to
- * the row with the label `reference`; if it is NULL, to the first row with a known energy.
- * whole_runs: compare whole runs even if the iterations are known.  Returns 0, -GW_E_NOMEM, or
- * -GW_E_NOENT if no row has that label.  After -GW_E_NOENT, `rows` is set, so that a message
- * can list the labels. */
+ * the row with the label `reference`; if it is NULL, to the first row with a known energy. If
+ * `whole_runs` is true, compares whole runs even if the iterations are known.  Returns 0,
+ * -GW_E_NOMEM, or -GW_E_NOENT if no row has that label.  After -GW_E_NOENT, `rows` is set, so
+ * that a message can list the labels. */
 int comparison_init(struct comparison *c, const struct result_file *results, size_t n,
 		    const char *reference, bool whole_runs);
 void comparison_done(struct comparison *c);
@@ -98,9 +98,9 @@ struct result_set {
 };
 
 /* Loads the result files that the command line names, and calls work() with them.  If a file
- * cannot be used, prints an error and does not call work().  output is the file that work()
- * writes (NULL: none); it must not be one of the result files.  across: results of different
- * GPUs are allowed.  Returns the exit code of work(), or that of the error. */
+ * cannot be used, prints an error and does not call work().  `output` is the file that work()
+ * writes (NULL: none); it must not be one of the result files. If `across` is true, results of
+ * different GPUs are allowed.  Returns the exit code of work(), or that of the error. */
 int result_set_with(const struct cli *c, const char *output, bool across,
 		    int (*work)(const struct cli *c, const struct result_set *r));
 

@@ -304,7 +304,7 @@ static void parse_json(const char *text, size_t n, const char *path,
 	json_doc_free(doc);
 }
 
-/* Checks the name of a counter.  Returns 0, or -GW_E_ARG with a sentence in why. */
+/* Checks the name of a counter.  Returns 0, or -GW_E_ARG with a sentence in `why`. */
 static int check_name(const char *what, char *why, size_t size)
 {
 	struct selector w;
@@ -659,7 +659,7 @@ static bool was_restarted(const struct counter_series *a, const struct counter_s
 }
 
 /* Adds series that are only in the last reading.  Returns false if such a series started before
- * the run, because it is unknown how much of its value belongs to the run. */
+ * the run, because it is unknown which part of its value belongs to the run. */
 static bool add_new_series(const struct counter_reading *first,
 			   const struct counter_reading *last, struct counter *ret)
 {

@@ -66,10 +66,10 @@ struct counter_kind {
 	/* Writes the name of the source for the result, without secrets.  NULL: the result does
 	 * not name the source. */
 	void (*place)(const char *text, char *out, size_t size);
-	/* Checks the value of the option.  Returns 0, or -GW_E_ARG with a sentence in why. */
+	/* Checks the value of the option.  Returns 0, or -GW_E_ARG with a sentence in `why`. */
 	int (*check)(const char *text, char *why, size_t size);
 	/* Sets value and series, or why.  Takes at most ten seconds.  `stop` (may be NULL) ends
-	 * it earlier. */
+	 * the reading earlier. */
 	void (*read)(const char *text, const struct deadline_stop *stop,
 		     struct counter_reading *ret);
 	/* Finds the processes on this machine that own the counter, and returns their number.

@@ -21,7 +21,7 @@
 #define MODEL_LEAST    (512 * 1048576.0) /* bytes of GPU memory that a small model needs */
 
 /* What guard_learn() does with a process: FATE_IGNORE means that it prints a rule for the
- * process; the other values say why it does not. */
+ * process; the other values say why it prints no rule. */
 enum fate {
 	FATE_IGNORE,
 	FATE_MAY_BE_WORKER, /* the process may be a worker that the guard cannot find */
@@ -109,8 +109,8 @@ static bool is_computing(const struct json_doc *p)
 }
 
 /* Returns the name of the absent worker that this process may be, or "". The process may be the
- * worker if its name contains the worker's name or kind, if it computes, or if the service does
- * not know enough about it. learn prints no rule for such a process. */
+ * worker if its name contains the worker's name or kind, if the process computes, or if the
+ * service does not know enough about it. guard_learn() prints no rule for such a process. */
 static const char *possible_worker(const struct learning *l, const struct json_doc *p,
 				   const char *name)
 {
@@ -191,8 +191,8 @@ static void learn_add_contender(struct learning *l, const char *worker, long lon
 	l->evicted_count++;
 }
 
-/* If the worker is off its GPU because of other processes, stores these processes: the one for
- * which it left, and all that need its GPU now. */
+/* If the worker is off its GPU because of other processes, stores these processes: the one
+ * because of which the worker left, and all that need the worker's GPU now. */
 static void learn_add_evicted(struct learning *l, const struct json_doc *w, const char *name)
 {
 	bool contention = false;

@@ -72,8 +72,9 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 }
 
 /* Reads the journal. If the journal exists but cannot be read, this is an error, because it may
- * contain checkpointed processes. store_peek() works while a service runs. If it fails,
- * store_open() is tried, which also works with a full disk or a file of an older version. */
+ * contain checkpointed processes. store_peek() works while a service runs. If store_peek()
+ * fails, store_open() is tried, which also works with a full disk or a file of an older
+ * version. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
 {
 	char message[2000] = "";
@@ -130,8 +131,8 @@ static bool record_has_process(const struct guard_record *r, const struct gw_pro
 	return false;
 }
 
-/* Returns how much memory on the device the processes of this record use now. Only processes
- * that are already restored use any. */
+/* Returns the memory on the device that the processes of this record use now. Only processes
+ * that are already restored use memory. */
 static double held_bytes(const struct gw_process_list *list, unsigned device,
 			 const struct guard_record *r)
 {

@@ -487,8 +487,8 @@ struct replay {
 };
 
 /* Reads the policy from the configuration file at path. If path is NULL, reads the
- * configuration of the service. Its policy is used only if the recording has none, so an error
- * is then not printed but stored in r->missing. Returns an exit code. */
+ * configuration of the service. The policy of the service is used only if the recording has
+ * none, so an error is then not printed but stored in r->missing. Returns an exit code. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -512,7 +512,7 @@ static int read_policy(struct replay *r, const char *path)
 	return *r->missing ? EXIT_USAGE : EXIT_OK;
 }
 
-/* Writes one decision as JSON. time is NULL if the time is unknown. */
+/* Writes one decision as JSON. `time` is NULL if the time is unknown. */
 static void write_json(struct replay *r, const struct replay_decision *from, const char *time)
 {
 	const struct guard_decision *d = &from->decision;

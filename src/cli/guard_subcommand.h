@@ -48,8 +48,8 @@ bool guard_subcommand_takes(const struct guard_subcommand *v, const char *option
  * `options` is the table of the command guard. Returns false if there is no such subcommand. */
 bool guard_subcommand_help(const char *word, const struct option *options);
 
-/* Parses the value of --pid for `gpuward guard game`. If it is missing (NULL) or wrong, prints
- * an error and returns -1. */
+/* Parses the value of --pid for `gpuward guard game`. If the value is missing (NULL) or wrong,
+ * prints an error and returns -1. */
 int64_t guard_game_pid(const char *text);
 
 /* Carries out `gpuward guard game start` or `gpuward guard game end`. The game ends when its
@@ -61,8 +61,8 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
  * word "config" means the configured mode. Returns an exit code. */
 int guard_mode(const struct cli *c, struct remote *r, const char *word, const char *reason);
 
-/* If a person set the mode at run time (the reply has mode_set), prints who and when. Otherwise
- * prints nothing. */
+/* If a person set the mode at run time (the reply has mode_set), prints who set it, and when.
+ * Otherwise prints nothing. */
 void guard_mode_print_set(const struct json_doc *reply);
 
 /* Prints the latest moves of all workers, or of the worker `name`: when it left its GPU, why,

@@ -62,8 +62,8 @@ struct log_gpu {
 	struct gw_energy energy; /* Energy of the window around the whole log. */
 };
 
-/* log_gpu_print() prints the summary of a GPU on standard error.  log_gpu_render() writes it as
- * a JSON object. */
+/* log_gpu_print() prints the summary of a GPU on standard error.  log_gpu_render() writes the
+ * summary as a JSON object. */
 void log_gpu_print(const struct log_gpu *g, const struct energy_cost *cost);
 void log_gpu_render(struct json *j, const struct log_gpu *g, const struct energy_cost *cost);
 

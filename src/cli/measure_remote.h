@@ -1,8 +1,9 @@
 /* measure_remote: measures runs through the service, without opening a driver in this process.
  *
- * Before each command starts, it opens a window over HTTP.  Afterwards it ends the window and
- * reads the devices of the run from the reply.  The window is longer than the command by the
- * time of the two requests.  A window without a result is deleted in the service. */
+ * Before each command starts, this module opens a window over HTTP. After the command, the
+ * module ends the window and reads the devices of the run from the reply.  The window is longer
+ * than the command by the time of the two requests.  A window without a result is deleted in
+ * the service. */
 #ifndef GW_CLI_MEASURE_REMOTE_H
 #define GW_CLI_MEASURE_REMOTE_H
 
@@ -37,7 +38,7 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 /* Opens a window.  Returns an exit code. */
 int measure_remote_begin(struct measure_remote *t, const char *label);
 
-/* Renews the lease of the window when this is due.  Call it repeatedly while the command
+/* Renews the lease of the window when the renewal is due.  Call it repeatedly while the command
  * runs. */
 void measure_remote_renew(struct measure_remote *t);
 

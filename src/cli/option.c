@@ -165,8 +165,8 @@ static int option_set(const struct parser *p, struct option_match f, const char 
 	return -1;
 }
 
-/* Parses "--name", "--name=value" or "--name value". word begins after the dashes. Returns 1 if
- * `next` is the value, 0 if it is not, or -1 after an error. */
+/* Parses "--name", "--name=value" or "--name value". `word` begins after the dashes. Returns 1
+ * if `next` is the value, 0 if it is not, or -1 after an error. */
 static int parse_long(const struct parser *p, const char *word, const char *next)
 {
 	size_t len = strcspn(word, "=");

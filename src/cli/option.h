@@ -50,7 +50,8 @@ struct option {
 	 * default. */
 	double least, most, otherwise;
 	/* Returns allowed word number i of an OPTION_LIST, or NULL after the last. Only shell
-	 * completion calls this function. The member `word` is NULL if every word is allowed. */
+	 * completion calls this function. The member `word` is NULL if every word is
+	 * allowed. */
 	const char *(*word)(unsigned i);
 };
 
@@ -96,9 +97,9 @@ struct option_table {
 void option_defaults(const struct option *table, void *target);
 
 /* Parses argv[1] and the following words into the targets, and removes the options from argv.
- * Afterwards argv[1] to argv[*argc - 1] are the arguments, and all words after "--". If `ahead`
- * is set, parsing stops at the first argument, because the options after it belong to another
- * program. Returns 0, or -1 with a sentence in error. */
+ * Afterwards argv[1] to argv[*argc - 1] are the arguments, including all words after "--". If
+ * `ahead` is set, parsing stops at the first argument, because the options after it belong to
+ * another program. Returns 0, or -1 with a sentence in error. */
 int option_parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
 		 char *error, size_t size);
 
@@ -112,9 +113,9 @@ struct config_flag;
 unsigned option_config_flags(const struct option *table, const void *target,
 			     struct config_flag *out, unsigned max);
 
-/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. It is for the
- * error message about an unexpected argument: perhaps the user wanted to give the argument as
- * the value of this option. */
+/* Returns the first OPTION_OPTIONAL that was given without a value, or NULL. This function is
+ * for the error message about an unexpected argument: perhaps the user wanted to give the
+ * argument as the value of this option. */
 const struct option *option_without_value(const struct option_table *tables);
 
 /* Prints the help of all options of a table, wrapped at width. */

@@ -31,9 +31,9 @@ int output_print(const char *text, size_t n)
 	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
-/* Lets signals end the program while it writes to a FIFO, because the other program may never
- * read. Without this, `measure` could not be ended: it blocks these signals until its result is
- * written. */
+/* Lets signals end the program while it writes to a FIFO, because the program that reads the
+ * FIFO may never read. Otherwise `measure` could not be ended: `measure` blocks these signals
+ * until its result is written. */
 static void unblock_stop_signals(sigset_t *ret_before)
 {
 	sigset_t stop;
@@ -144,7 +144,8 @@ static int save_over(const char *path, const struct buf *text, struct previous *
 	return code;
 }
 
-/* Writes a result with file_swap(). Returns an exit code, or -1 if that is not possible here. */
+/* Writes a result with file_swap(). Returns an exit code, or -1 if file_swap() cannot be used
+ * here. */
 static int save_swapped(const char *path, const struct buf *text, struct previous *p)
 {
 	char message[512];
@@ -477,7 +478,7 @@ static bool is_forbidden(uint32_t code)
 	       (code >= 0x7f && code < 0xa0) || (code & 0xfffe) == 0xfffe;
 }
 
-/* Adds the character at s, escaped.  Returns how many bytes of s it has. */
+/* Adds the character at s, escaped.  Returns how many bytes the character has in s. */
 static size_t add_character(struct buf *out, const char *s)
 {
 	const char *ref = markup_reference(*s);

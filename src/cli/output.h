@@ -34,13 +34,13 @@ int output_possible(const char *path);
 int output_result(const char *path, bool print, const struct buf *text, bool quiet);
 
 /* output_spares_input() checks that the output at path is neither the input file nor a file in
- * the input if that is a bundle, because writing the output would destroy or change the input.
+ * the input bundle, because writing the output would destroy or change the input.
  * output_spares() checks n inputs. Both return EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 int output_spares_input(const char *path, const char *input);
 
-/* Returns true if the output goes to a file that has this path, or would get it: the file need
- * not exist yet. */
+/* Returns true if the output goes to the file at `path`. This file need not exist yet: it is
+ * then the file that the output would create. */
 bool output_is_same(const char *output, const char *path);
 
 /* Prints a key and a value in one line. All values start in the same column. If the line is too
@@ -83,8 +83,8 @@ const char *figure_sizes(char *out, size_t size, const char *text);
 /* Returns the type of a process (GW_PROCESS_...) as letters: "C+G", or "-" if it is unknown. */
 const char *figure_process_type(unsigned type);
 
-/* Adds a GPU to a list such as "0, 1 (NVIDIA H200), 2 (NVIDIA L4)". next is the name of the GPU
- * that is added after this one; NULL: there is none. */
+/* Adds a GPU to a list such as "0, 1 (NVIDIA H200), 2 (NVIDIA L4)". `next` is the name of the
+ * GPU that is added after this one; NULL: there is none. */
 void figure_add_gpu(struct buf *list, unsigned index, const char *name, const char *next);
 
 /* Prints a quantity of a device. If the value is unknown, prints the reason if `reasons` is

@@ -77,8 +77,8 @@ static double nice_step(double span, double count)
 	return ten * (left <= 1 ? 1 : left <= 2 ? 2 : left <= 5 ? 5 : 10);
 }
 
-/* Chooses the distance between ticks. whole: also rounds the ends of the axis outwards to
- * ticks. */
+/* Chooses the distance between ticks. If `whole` is true, also moves the ends of the axis
+ * outwards to ticks. */
 static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
 {
 	/* The range is empty. Add a margin on both sides. */
@@ -433,7 +433,8 @@ static size_t count_names(const struct plot_time *p)
 	return n;
 }
 
-/* Ends a text element with a name cut to `columns`. Pointing at it shows the whole name. */
+/* Ends a text element with a name cut to `columns`. The whole name is shown while the mouse is
+ * on the text. */
 static void end_name(struct buf *out, const char *name, size_t columns)
 {
 	buf_adds(out, "<title>");

@@ -38,8 +38,8 @@ struct remote {
 	/* The following members are the last reply. */
 	int status; /* HTTP status */
 	struct buf body;
-	/* The body, parsed. Its strings have no control characters, because another program than
-	 * the service may have written them. NULL: it is not JSON. */
+	/* The body, parsed. Its strings have no control characters, because another program
+	 * than the service may have written them. NULL: it is not JSON. */
 	struct json_doc *reply;
 };
 
@@ -48,8 +48,8 @@ struct remote {
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 
-/* Sends one request.  body is JSON or NULL.  Returns 0 for any HTTP status, otherwise an error
- * of client_request_reply() with a sentence in message. */
+/* Sends one request.  `body` is JSON or NULL.  Returns 0 for any HTTP status, otherwise an
+ * error of client_request_reply() with a sentence in message. */
 int remote_request(struct remote *r, const char *method, const char *path, const char *body,
 		   uint64_t timeout_ns, char *message, size_t size);
 
@@ -120,7 +120,7 @@ struct config;
 int remote_config(struct config *ret, bool *ret_mistake, bool quiet);
 
 /* Gets from a running service what the driver does not report about processes: their energy,
- * power and workload. It is for a command that reads the driver itself. If no service answers
+ * power and workload. This is for a command that reads the driver itself. If no service answers
  * in time, these figures stay unknown, and nothing is printed. */
 struct cli;
 struct service_processes {
@@ -138,8 +138,8 @@ void service_processes_close(struct service_processes *s);
 /* Sends the request, so that the service answers while the caller reads the driver. */
 void service_processes_ask(struct service_processes *s);
 
-/* Reads the reply and returns the list together with the figures of the service. They are valid
- * until the next call. Without a reply, the result contains only the list. */
+/* Reads the reply and returns the list together with the figures of the service. The result is
+ * valid until the next call. Without a reply, the result contains only the list. */
 struct render_process_list service_processes_take(struct service_processes *s,
 						  const struct gw_process_list *list,
 						  const struct gw_snapshot *snap);

@@ -313,8 +313,8 @@ static const char *fact_text(struct reader *rd, const struct json_doc *v)
 	return s ? s : "";
 }
 
-/* Adds the facts of an object to `facts`, and their number to *n.  If facts is NULL, only counts
- * them. */
+/* Adds the facts of an object to `facts`, and their number to *n.  If facts is NULL, only
+ * counts them. */
 static void add_facts(struct reader *rd, const struct json_doc *o, const char *prefix,
 		      unsigned depth, struct result_fact *facts, size_t *n)
 {

@@ -116,7 +116,8 @@ struct result_run {
 
 /* Whether the guard's workers were kept off the GPUs (--clean-room). */
 enum result_room {
-	/* --clean-room was not given, or the gpuward that wrote the result did not have it. */
+	/* --clean-room was not given, or the gpuward that wrote the result did not have this
+	 * option. */
 	ROOM_NONE,
 	ROOM_KEPT, /* The workers stayed off the GPUs during the whole measurement. */
 	ROOM_LOST, /* A worker was on a GPU during a part of the measurement. */

@@ -378,8 +378,8 @@ static void take_counts(const struct run_result_from *from, const struct progres
 	f->latency_p95_s = progress_marks_latency(m, part, 0.95);
 }
 
-/* Computes the energies per item of run_figure.def. The edge of the count belongs to the item that
- * the counter counts. */
+/* Computes the energies per item of run_figure.def. The error of the count (counter.edge)
+ * applies only to the item that the counter counts. */
 static void set_energy_per_item(struct measured_run *r)
 {
 	struct run_figures *f = &r->figures;
@@ -518,8 +518,8 @@ static bool is_interrupted(void *arg)
 	return runner_sleep(arg, 0);
 }
 
-/* Finds the processes of the server that owns the counter. They work for the command, so they
- * are not foreign processes. */
+/* Finds the processes of the server that owns the counter. These processes work for the
+ * command, so they are not foreign. */
 static void find_servers(struct run_count *c)
 {
 	c->servers = c->kind->find_servers

@@ -68,8 +68,8 @@ struct run_result_from {
 };
 
 /* Makes the result of a run. Afterwards the run may be freed, but not its marks, because the
- * result points to their energies. host: energy of the machine during the run. Returns 0 or
- * -GW_E_NOMEM; free the result with run_result_done(). */
+ * result points to their energies. `host` is the energy of the machine during the run. Returns
+ * 0 or -GW_E_NOMEM; free the result with run_result_done(). */
 int run_result_make(const struct run_result_from *from, struct runner_run *run, unsigned trial,
 		    const struct host_energy *host, struct measured_run *ret);
 void run_result_done(struct measured_run *r);
@@ -115,8 +115,8 @@ struct run_count {
 };
 
 /* Reads the counter before a run starts, so that an error of the counter is found early. The
- * caller must fill in the public members and start the runner first. more: there was a run
- * before this one. Returns an exit code. */
+ * caller must fill in the public members and start the runner first. If `more` is true, there
+ * was a run before this one. Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
 /* Reads the counter again.  Call it as soon as the command has ended, because the server may

@@ -68,8 +68,8 @@ static void close_on_exec(void *arg, int fd)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-/* Chooses the number of the descriptor for marks. It has one digit if possible, because sh
- * cannot redirect output to a descriptor with more digits. */
+/* Chooses the number of the descriptor for marks. The number has one digit if possible, because
+ * sh cannot redirect output to a descriptor with more digits. */
 static int mark_number(const struct runner_inherit *in, int fallback)
 {
 	for (int fd = 9; fd > 2; fd--)
@@ -179,7 +179,7 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	/* The loop runs at least once. If until_ns is in the past, it only checks for
+	/* The loop runs at least once. If until_ns is in the past, the loop only checks for
 	 * signals. */
 	do {
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };

@@ -78,8 +78,9 @@ void runner_end(struct runner *r);
 /* Waits until every GPU that reports power has its first sample, at most 100 ms. */
 void runner_ready(struct runner *r);
 
-/* Runs argv to its end.  Returns 0, -GW_E_NOMEM or -GW_E_IO.  After 0, call runner_run_done().
- * If ret->error is set, the command was not started and nothing was measured. */
+/* Runs argv to its end.  Returns 0, -GW_E_NOMEM or -GW_E_IO.  After the result 0, call
+ * runner_run_done(). If ret->error is set, the command was not started and nothing was
+ * measured. */
 int runner_run(struct runner *r, char *const argv[], const char *label, struct runner_run *ret);
 void runner_run_done(struct runner_run *run);
 

@@ -23,7 +23,7 @@ struct session_options {
 	bool no_cooldown, require_exclusive, keep_command, progress;
 };
 
-/* Rows for a table of options.  type.member is a struct session_options. */
+/* Rows for a table of options.  `type.member` is a struct session_options. */
 #define SESSION_ITERATIONS(type, member)                                                      \
 	OPTION_COUNT_ROW("iterations", offsetof(type, member.iterations),                     \
 			 "number of iterations in a run, for energy and time per iteration; " \

@@ -77,8 +77,8 @@ int setup_manifest_load(const struct setup_place *at, struct setup_manifest **re
 		/* there is no manifest, or this user may not read it and can only print the
 		 * plan */
 		;
-	/* Undo removes, as root, what this file lists, so other users must not be able to write
-	 * it. */
+	/* The undo removes, as root, what this file lists, so other users must not be able to
+	 * write it. */
 	else if (n >= 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & 022)))
 		code = cli_fail("%s is not used, because users other than root can write it; "
 				"check its content, then run chown root and chmod 600 on it",
@@ -254,7 +254,7 @@ static int record(const struct setup_place *at, const struct setup_step *s,
 
 	if (folder && (e || exists(at, s->path)))
 		/* Either the manifest already lists this folder, or setup did not create it and
-		 * undo must not remove it. */
+		 * the undo must not remove it. */
 		return EXIT_OK;
 	if (!e && m->count == ENTRIES)
 		return cli_fail("%s lists too many steps; run sudo gpuward setup --undo, then "
@@ -383,8 +383,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 		if (no_copy && is_of_user(s->what))
 			continue;
 		/* Create this folder before the manifest is written, because the manifest lies
-		 * in it. If setup is interrupted here, undo removes the empty folder without a
-		 * manifest. */
+		 * in it. If setup is interrupted here, the undo removes the empty folder
+		 * without a manifest. */
 		if (own && !there && (err = do_step(at, s)) != 0)
 			code = cli_fail("%s", step_error(s, err, text));
 		if (code == EXIT_OK && own && !there) {
@@ -394,8 +394,8 @@ int setup_apply(const struct setup_place *at, struct setup_manifest *m,
 			snprintf(e->path, sizeof(e->path), "%s", s->path);
 			code = manifest_save(at, m);
 		} else if (code == EXIT_OK) {
-			/* The manifest does not list an account or a reload, because undo does
-			 * not remove them. */
+			/* The manifest does not list an account or a reload, because the undo
+			 * does not remove them. */
 			code = s->what == STEP_ACCOUNT || s->what == STEP_RELOAD
 				       ? EXIT_OK
 				       : record(at, s, m);
@@ -459,7 +459,7 @@ static void undo_file(struct undo *u, const struct entry *e)
 	report(u, e, err);
 }
 
-/* In a dry run, the folder still contains its files, so it is not known whether undo would
+/* In a dry run, the folder still contains its files, so it is not known whether the undo would
  * remove it. */
 static void undo_folder_dry(const struct entry *e)
 {

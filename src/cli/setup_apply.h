@@ -1,6 +1,6 @@
 /* setup_apply: carries out the steps of a plan of `gpuward setup`, and undoes them. Before each
  * step, an entry is added to the manifest, /etc/gpuward/setup.json, with a checksum if the step
- * writes a file. Therefore undo removes exactly what setup wrote, even if setup was
+ * writes a file. Therefore the undo removes exactly what setup wrote, even if setup was
  * interrupted. A file is never written in part. Steps in the home folder of a user have only
  * the rights of that user and follow no link. */
 #ifndef GW_CLI_SETUP_APPLY_H

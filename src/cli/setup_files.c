@@ -43,8 +43,8 @@ static bool has_link(const struct setup_place *at, const char *path, char ret[PA
 	return false;
 }
 
-/* Opens the file on which the lock is taken. For the real root, it is a file that no other user
- * can open. With a prefix, it is the folder etc. */
+/* Opens the file on which the lock is taken. For the real root, this is a file that no other
+ * user can open. With a prefix, this is the folder `etc` below the prefix. */
 static int open_lock(const struct setup_place *at)
 {
 	char path[PATH_MAX];
@@ -72,7 +72,7 @@ int setup_begin(const struct setup_place *at, bool lock, int *ret_lock)
 		return cli_fail("%s%s cannot be opened: %s; nothing was changed", at->prefix,
 				*at->prefix ? "/etc" : LOCK_FILE, strerror(errno));
 	/* If st_nlink is 0, another setup ended and removed the lock file after it was opened
-	 * here. */
+	 * here; the lock then protects nothing. */
 	if (flock(*ret_lock, LOCK_EX | LOCK_NB) == 0 && fstat(*ret_lock, &st) == 0 &&
 	    st.st_nlink > 0)
 		return EXIT_OK;

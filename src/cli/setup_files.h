@@ -38,8 +38,9 @@ int setup_begin(const struct setup_place *at, bool lock, int *ret_lock);
 void setup_end(const struct setup_place *at, int lock);
 
 /* Finds an account by its name, or by *uid if name is NULL. With a prefix, searches in the file
- * etc/passwd below it; if the prefix is "", searches with getpwnam() or getpwuid(). Sizes may
- * be 0 if the caller does not need the home folder or the name. Returns 0 or -GW_E_NOENT. */
+ * etc/passwd below the prefix; if the prefix is "", searches with getpwnam() or getpwuid().
+ * Sizes may be 0 if the caller does not need the home folder or the name. Returns 0 or
+ * -GW_E_NOENT. */
 int setup_account(const char *prefix, const char *name, uid_t *uid, gid_t *ret_gid, char *home,
 		  size_t size, char *ret_name, size_t name_size);
 

@@ -69,7 +69,7 @@ struct setup_answers {
  * step.
  *   ACCOUNT      creates the account of the service
  *   USER_FOLDER  creates a folder in the home folder of the user, with the rights of that user
- *   USER_FILE    does the same with a file
+ *   USER_FILE    writes a file in that home folder, with the same rights
  *   UNIT         enables and starts a unit of systemd */
 #define SETUP_WHATS(X)                                               \
 	X(ACCOUNT, "account", "create the user", "created the user") \

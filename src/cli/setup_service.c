@@ -60,7 +60,7 @@ bool setup_service_mode(const struct setup_place *at, bool wait, char out[static
 
 #define RETURN_NS (30 * NS_PER_S) /* longest wait for a worker's return */
 
-/* A worker that undo must release, or that is off its GPU. */
+/* A worker that the undo must release, or that is off its GPU. */
 struct off {
 	char name[128], state[16];
 	bool held;    /* a person holds the worker, or has evicted it */

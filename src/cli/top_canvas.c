@@ -185,7 +185,7 @@ void canvas_bar(struct canvas *c, unsigned row, unsigned column, unsigned width,
 	}
 	at = mark >= 0 && mark <= 1 ? (unsigned)(mark * width) : width;
 	at = at == width && mark <= 1 ? width - 1 : at;
-	if (at < width && at > full) /* the bar covers the mark if it reaches the mark */
+	if (at < width && at > full) /* a bar that reaches the mark covers it */
 		canvas_put(c, row, column + at, c->utf8 ? 0x2502 : '|', CANVAS_BOLD);
 }
 

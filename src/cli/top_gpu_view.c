@@ -414,7 +414,7 @@ void gpu_view_large(struct canvas *c, unsigned row, unsigned rows, const struct 
 
 /* The energy is not a figure of the snapshot, but it is shown among the figures. */
 #define FIGURE_ENERGY ((unsigned)TOP_FIGURES)
-#define ENERGY_BEFORE TOP_UTILIZATION /* it stands before this figure */
+#define ENERGY_BEFORE TOP_UTILIZATION /* the energy stands before this figure */
 
 static void energy_figure_text(const struct top_gpu *g, char out[static 64])
 {

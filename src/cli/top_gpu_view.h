@@ -25,8 +25,8 @@ void gpu_view_large(struct canvas *c, unsigned row, unsigned rows, const struct 
 unsigned gpu_view_figures(struct canvas *c, unsigned row, unsigned rows,
 			  const struct top_gpu *g);
 
-/* Returns the width of one graph in columns. The caller computes from it how much time a graph
- * covers. */
+/* Returns the width of one graph in columns. The caller uses this width to compute the time
+ * that a graph covers. */
 unsigned gpu_view_graph_columns(const struct canvas *c, bool large);
 
 /* Writes an energy with a suitable unit, such as "980 J" or "16.4 kJ". NAN becomes "-". */

@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The figures of a GPU, in the order in which the zoom shows them. A row contains the name in
- * enum top_figure, the quantity, and the label on the screen. */
+/* The figures of a GPU, in the order in which the zoom (the view of one GPU with all its
+ * figures) shows them. A row contains the name in enum top_figure, the quantity, and the label
+ * on the screen. */
 /* clang-format off */
 #define TOP_FIGURE_ROWS(F) \
 	F(POWER, POWER, "power") \
@@ -116,7 +117,7 @@ struct top_process {
 struct top_worker {
 	char name[48], state[16], reasons[64];
 	double since_s;    /* how long the worker has been in this state */
-	bool hypothetical; /* it is in this state only in a dry run */
+	bool hypothetical; /* the worker is in this state only in a dry run */
 };
 
 struct top_host {

@@ -1,5 +1,5 @@
-/* top_reader: reads the figures for `gpuward top`, from a running service or from the driver.
- * It does so in a thread, so that keys still work while the driver hangs or the network is
+/* top_reader: reads the figures for `gpuward top`, from a running service or from the driver. A
+ * thread does the reading, so that keys still work while the driver hangs or the network is
  * slow. */
 #ifndef GW_CLI_TOP_READER_H
 #define GW_CLI_TOP_READER_H

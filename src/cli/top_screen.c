@@ -453,7 +453,7 @@ static unsigned draw_no_gpu(struct canvas *c, unsigned row, unsigned rows,
 	return used;
 }
 
-/* Writes at the right end of a title how much time the graphs cover. Returns false if there is
+/* Writes the time that the graphs cover, at the right end of a title. Returns false if there is
  * no room. */
 static bool draw_span(struct canvas *c, unsigned row, const struct top_model *m, bool large)
 {

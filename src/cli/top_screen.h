@@ -8,7 +8,7 @@
 #include "top_canvas.h"
 #include "top_model.h"
 
-/* On a smaller terminal, only a sentence is shown that asks for a larger one. */
+/* On a smaller terminal, top shows only a sentence that asks for a larger terminal. */
 #define TOP_ROWS_MIN    10
 #define TOP_COLUMNS_MIN 60
 

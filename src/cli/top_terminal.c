@@ -160,11 +160,11 @@ static bool read_size(int *ret_rows, int *ret_columns)
 }
 
 /* Opens the screen with at most SIZE_MOST rows and columns. ncursesw does not limit the size
- * itself, but it reads the size from the variables LINES and COLUMNS, so they are set here.
- * use_env(FALSE) is not used: with it, ncursesw would refuse terminals such as "linux", because
- * their description has no size. The handler of SIGWINCH is set before newterm(), because
- * ncursesw does not replace an existing handler. top_terminal_size() handles later changes of
- * the size. */
+ * itself, but it reads the size from the variables LINES and COLUMNS, so these variables are
+ * set here. use_env(FALSE) is not used: with it, ncursesw would refuse terminals such as
+ * "linux", because their description has no size. The handler of SIGWINCH is set before
+ * newterm(), because ncursesw does not replace an existing handler. top_terminal_size() handles
+ * later changes of the size. */
 static SCREEN *open_screen(void)
 {
 	struct sigaction action = { .sa_handler = on_resize };

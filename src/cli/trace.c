@@ -187,8 +187,8 @@ static int set_head_error(const char *path, char *why, size_t size)
 	return -GW_E_PARSE;
 }
 
-/* Writes the error for a file without a usable line.  without_offset is the first time that
- * lacks only its UTC offset, or "" if there is none. */
+/* Writes the error for a file without a usable line.  `without_offset` is the first timestamp
+ * that lacks only its UTC offset, or "" if there is none. */
 static int set_lines_error(const char *path, const char *without_offset, char *why, size_t size)
 {
 	if (*without_offset)

@@ -26,7 +26,7 @@ struct trace {
 };
 
 /* Reads a file.  Returns 0; then call trace_done().  On error returns a negative code with a
- * sentence in why. */
+ * sentence in `why`. */
 int trace_read(struct trace *t, const char *path, char *why, size_t size);
 
 /* Parses a string of n bytes that is followed by a NUL.  The string must come from malloc(),
@@ -35,7 +35,8 @@ int trace_parse(struct trace *t, const char *path, char *text, size_t n, char *w
 		size_t size);
 
 /* Checks the first line of a file, which may not exist yet or may still grow.  Returns 0 if the
- * line is good or does not exist yet.  Otherwise returns -GW_E_PARSE with a sentence in why. */
+ * line is good or does not exist yet.  Otherwise returns -GW_E_PARSE with a sentence in
+ * `why`. */
 int trace_check(const char *path, char *why, size_t size);
 void trace_done(struct trace *t);
 

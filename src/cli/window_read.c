@@ -98,8 +98,8 @@ static void read_energy(const struct json_doc *o, struct gw_energy *e)
 			read_field(o, f, (char *)e + f->offset);
 }
 
-/* The row `why` says whether the sensor has a power source. If it has, returns GW_HAVE.
- * Otherwise returns the absence reason of the first figure of this source. */
+/* Returns GW_HAVE if the row `why` says that the sensor has this power source. Otherwise
+ * returns the absence reason of the first figure of this source. */
 static enum gw_absence absence(const struct json_doc *o, const struct sensor_field *why)
 {
 	const struct sensor_field *figure = why;

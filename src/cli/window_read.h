@@ -10,8 +10,8 @@
 #include "base/json_doc.h"
 
 /* Reads device i of the window. Baseline and series stay empty, because the service does not
- * provide them. Returns false if the service has no energy for the device, because its meter
- * was stopped; the device then has the code "truncated". */
+ * provide them. Returns false if the service has no energy for the device, because the meter of
+ * the service was stopped; the device then has the code "truncated". */
 bool window_read_device(const struct json_doc *window, size_t i, struct measured_device *ret);
 
 /* Writes the evidence for a code of device i; "" if there is none. */

@@ -22,7 +22,8 @@ const struct backend_ops *const backend_table[BACKENDS + 1] = {
 #include <gpuward/backend.def>
 };
 
-/* Maximum age of a tier before it is read again; indexed by bit number of enum gw_tier. */
+/* Maximum age of the values of a tier before they are read again; the index is the bit number
+ * in enum gw_tier. */
 static const uint64_t cadence_ns[TIER_COUNT] = {
 	UINT64_MAX,    /* STATIC: read once */
 	0,             /* FAST: read every time */

@@ -51,8 +51,8 @@ struct backend;
 struct device {
 	struct backend *backend; /* borrowed */
 	struct report r;         /* written only by the thread that reads the hardware */
-	/* *call is the name of the vendor call that is running; NULL: none. It is stored in
-	 * own_call or, while the backend opens, in the backend's `call`. */
+	/* *call is the name of the vendor call that is running; NULL: none. The name is stored
+	 * in own_call or, while the backend opens, in the backend's `call`. */
 	_Atomic(const char *) *call;
 	_Atomic(const char *) own_call;
 	_Atomic(uint64_t) began_ns; /* start of the last vendor call; 0: not recorded */
@@ -60,7 +60,7 @@ struct device {
 	 * this time is also the start of the next call, which saves one clock reading per call.
 	 * 0: the next call reads the clock. */
 	uint64_t series_ns;
-	bool fresh; /* The GPU was opened, and its name is not known yet: read() must get it. */
+	bool fresh; /* The GPU was opened, and read() must still get the GPU's name. */
 	void *priv; /* private data of the backend; backend_ops.close frees it */
 };
 
@@ -71,7 +71,7 @@ void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance pro
 void report_absent(struct report *r, unsigned tiers, enum gw_absence why);
 
 /* Sets the state of the device and its message: the sentence of cause, followed by " (detail)"
- * if detail is not "". GW_DEVICE_OK clears both. */
+ * if `detail` is not "". GW_DEVICE_OK clears both. */
 void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
 		  const char *detail);
 
@@ -115,7 +115,8 @@ struct backend_env {
 		nvml_library; /* Path of the NVML library. NULL: the backend searches for it. */
 	unsigned flags;       /* enum gw_open_flag */
 	uint64_t deadline_ns; /* gw_options.deadline_ns; 0: no limit */
-	/* The process is about to end. The backend need not clean up, because the kernel does. */
+	/* The process is about to end. The backend need not clean up, because the kernel cleans
+	 * up. */
 	bool process_ends;
 	struct call_cost_table *cost; /* cost of NVML calls; NULL: it is not recorded */
 	atomic_ulong *init_failures;  /* counts failed attempts to load and initialise NVML */
@@ -179,11 +180,12 @@ struct backend_ops {
 	/* Finds and opens the GPUs. Calls backend_slot() for each GPU, in the driver's order,
 	 * and sets UUID and PCI id. Also sets name and memory, or sets d->fresh if read() must
 	 * get them. If opening fails or there is no GPU, open() sets the cause with
-	 * backend_fail() and returns 0. The only error that it returns is -GW_E_NOMEM. It may
-	 * be called again after close(): a GPU with a known UUID keeps its slot. */
+	 * backend_fail() and returns 0. The only error that it returns is -GW_E_NOMEM. open()
+	 * may be called again after close(): a GPU with a known UUID keeps its slot. */
 	int (*open)(struct backend *b);
 
-	/* Closes every handle and frees every priv; the slots stay. Safe after a failed open. */
+	/* Closes every handle and frees every priv; the slots stay. Safe after a failed
+	 * open. */
 	void (*close)(struct backend *b);
 
 	/* Reads the tiers into d->r, records the time and sets the state. Blocks only in the
@@ -204,8 +206,8 @@ struct backend_ops {
 	/* Reads the driver's power ring buffer: entries newer than since_us, oldest first, at
 	 * most cap. For a backend that gets the entries from a program, the first call starts
 	 * the program and returns no entry. Never waits for an entry. However, if that program
-	 * keeps failing, each call runs it once and waits for its output. Returns the number of
-	 * entries, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
+	 * keeps failing, each call runs the program once and waits for its output. Returns the
+	 * number of entries, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
@@ -222,8 +224,8 @@ struct backend_ops {
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events. Only event_watch.c uses these functions. It keeps the backend open during each
-	 * call (context.h) and closes the set before the backend closes.
+	/* Events. Only event_watch.c uses these functions. event_watch.c keeps the backend open
+	 * during each call (context.h) and closes the set before the backend closes.
 	 *
 	 * has_events: true if the library has the event calls; makes no call.
 	 * open: creates an empty set. Returns 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.
@@ -245,8 +247,8 @@ struct backend_ops {
 	 * get: reads the current value, NAN if the driver does not report it.
 	 * set: sets the value; NULL restores the driver's default.
 	 * get and set return 0, or -GW_E_NOSUPPORT, -GW_E_PERM, -GW_E_ARG, -GW_E_STATE,
-	 * -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer in detail
-	 * ("nvmlDevice...: NO_PERMISSION"). */
+	 * -GW_E_TIMEOUT, -GW_E_LOST, -GW_E_IO, with the driver's answer in `detail`, such as
+	 * "nvmlDevice...: NO_PERMISSION". */
 	bool (*can_set)(struct device *d, enum manage_what what);
 	int (*get)(struct device *d, enum manage_what what, double ret[2], char *detail,
 		   size_t size);

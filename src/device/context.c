@@ -163,8 +163,8 @@ static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
 	}
 }
 
-/* Selects where the name of a running vendor call is stored: in the backend while the backend is
- * opening, otherwise in each device. */
+/* Selects where the name of a running vendor call is stored: in the backend while the backend
+ * is opening, otherwise in each device. */
 static void name_calls_in(struct backend *b, bool opening)
 {
 	for (unsigned i = 0; i < b->count; i++)
@@ -258,8 +258,8 @@ void opener_release(struct opener *o)
 	sem_post(&o->events);
 }
 
-/* Asks event_watch.c to release the events of the backend, and takes them. If event_watch.c hangs
- * in a driver call, only the first call of this function waits for it. */
+/* Asks event_watch.c to release the events of the backend, and takes them. If event_watch.c
+ * hangs in a driver call, only the first call of this function waits for it. */
 static bool take_events(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t ns = ctx->deadline_ns ? ctx->deadline_ns : EVENTS_GRACE_NS;
@@ -612,8 +612,8 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 			      o->b.cause == GW_CAUSE_ASLEEP))
 			best = o;
 	}
-	/* Prefer the message of a backend with a loaded driver but no GPU: it is the most
-	 * precise. */
+	/* Prefer the message of a backend with a loaded driver but no GPU: this message is the
+	 * most precise. */
 	for (unsigned i = 0; !best && i < ctx->openers; i++)
 		if (ctx->opener[i]->b.cause == GW_CAUSE_NO_GPU &&
 		    ctx->opener[i]->b.driver_version[0])
@@ -764,7 +764,7 @@ static bool wait_until_unused(struct gw_ctx *ctx)
 
 void gw_close(struct gw_ctx *ctx)
 {
-	/* A forked child has the context but not its threads, so it must not free the
+	/* A forked child has the context but not its threads, so the child must not free the
 	 * context. */
 	if (!ctx || ctx->owner != getpid() || !wait_until_unused(ctx))
 		return;

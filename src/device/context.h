@@ -34,7 +34,7 @@ struct slot {
 	struct device *d;
 	struct call_thread *thread; /* NULL: calls run on the caller's thread */
 	enum slot_reading reading;
-	/* The thread that uses d holds this. It is a semaphore and not a mutex, because after a
+	/* The thread that uses d holds this semaphore. A mutex cannot be used, because after a
 	 * late call another thread may release it. */
 	sem_t in_use;
 	bool opening;     /* The backend is opening or closing, and the context holds in_use. */
@@ -94,7 +94,7 @@ struct context_error {
 
 struct gw_ctx {
 	pthread_mutex_t lock;
-	pid_t owner; /* process that opened the context; a forked child must not close it */
+	pid_t owner; /* process that opened the context; a forked child must not close ctx */
 	const struct clock *clock;
 	struct root root;
 	struct backend_env env;
@@ -122,7 +122,7 @@ struct gw_ctx {
 };
 
 /* Records the message for gw_ctx_error() and returns error. If fmt is NULL, the message is the
- * phrase of the error code. If ctx is NULL, it is the message for a failed gw_open() on this
+ * phrase of the error code. If ctx is NULL, the message is for a failed gw_open() on this
  * thread. */
 int context_fail(struct gw_ctx *ctx, int error, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -158,8 +158,8 @@ bool slot_try(struct slot *s);
 
 /* Keeps the backend of o from being opened or closed until opener_release(). The caller must
  * check opener_must_yield() at intervals of opener_poll_ns() and call opener_release() soon
- * after it returns true. Returns false if the backend is opening or closing, or if another
- * thread holds it. Call without the lock and before taking a slot. */
+ * after that function returns true. Returns false if the backend is opening or closing, or if
+ * another thread holds it. Call without the lock and before taking a slot. */
 bool opener_hold(struct opener *o);
 bool opener_must_yield(struct opener *o);
 void opener_release(struct opener *o);

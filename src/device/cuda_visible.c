@@ -130,7 +130,8 @@ void cuda_visible_resolve(const char *list, const char *order, struct cuda_visib
 			  size_t n)
 {
 	bool known = order_known(order, gpu, n), unknown = false;
-	/* Bit i is set if the list contains index i. Used only if the order of CUDA is unknown. */
+	/* Bit i is set if the list contains index i. Used only if the order of CUDA is
+	 * unknown. */
 	uint64_t listed = 0;
 	int ordinal = 0, instances = 0;
 	struct entry e;

@@ -22,14 +22,14 @@ struct cuda_visible_gpu {
 
 /* Fills in the ordinals of n GPUs.
  *
- * list is the value of CUDA_VISIBLE_DEVICES, NULL if it is unset (all GPUs are visible). An
- * entry is an index, a UUID, "GPU-" with a unique prefix, a "MIG-" UUID (new format) or
- * "MIG-GPU-uuid/gi/ci" (old format). The rules are those of CUDA: the first invalid entry ends
- * the list. An empty list, or one that begins with an invalid entry such as -1, hides all GPUs.
- * A GPU that appears twice makes the whole list invalid.
+ * `list` is the value of CUDA_VISIBLE_DEVICES, NULL if that variable is unset (all GPUs are
+ * then visible). An entry is an index, a UUID, "GPU-" with a unique prefix, a "MIG-" UUID (new
+ * format) or "MIG-GPU-uuid/gi/ci" (old format). The rules are those of CUDA: the first invalid
+ * entry ends the list. An empty list, or one that begins with an invalid entry such as -1,
+ * hides all GPUs. A GPU that appears twice makes the whole list invalid.
  *
- * order is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if order is
- * "PCI_BUS_ID" or all GPUs have the same name. Otherwise it is unknown which GPU an index
+ * `order` is the value of CUDA_DEVICE_ORDER. Indices follow the driver's order only if `order`
+ * is "PCI_BUS_ID" or all GPUs have the same name. Otherwise it is unknown which GPU an index
  * means, and every GPU that it could mean gets CUDA_VISIBLE_UNKNOWN. */
 void cuda_visible_resolve(const char *list, const char *order, struct cuda_visible_gpu *gpu,
 			  size_t n);

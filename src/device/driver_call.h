@@ -28,15 +28,15 @@ bool call_thread_post(struct call_thread *l, void (*fn)(void *arg), void *arg);
  * the thread is idle. */
 bool call_thread_wait(struct call_thread *l, uint64_t deadline_ns);
 
-/* Ends an idle thread and returns true. Returns false if the thread is busy: the thread keeps
- * running with everything it uses, so do not free what arg points to. */
+/* Ends an idle thread and returns true. Returns false if the thread is busy: the thread then
+ * keeps running and still uses what arg points to, so do not free that. */
 bool call_thread_free(struct call_thread *l);
 
-/* The context counts calls, return codes and times of every NVML call since it was opened. The
- * counts continue when the driver is opened again. The thread that makes a call adds its cost
- * with relaxed atomics and one or two clock readings. Readers take no lock, so the figures are
- * available even while a call hangs. Waiting for driver events is not counted, because it is
- * meant to take long. */
+/* The context counts calls, return codes and times of every NVML call since the context was
+ * opened. The counts continue when the driver is opened again. The thread that makes a call
+ * adds the cost of the call with relaxed atomics and one or two clock readings. Readers take no
+ * lock, so the figures are available even while a call hangs. Waiting for driver events is not
+ * counted, because it is meant to take long. */
 
 #define CALL_COST_CALLS 128
 #define CALL_COST_CODES 32 /* NVML's codes 0 to 30; the last element is for all other codes */

@@ -370,8 +370,8 @@ static void limit_by_slot(struct device *d)
 			report_set(&d->r, row[i].q, v);
 }
 
-/* Computes used memory from total and free memory, or free from total and used, because the
- * driver has no file for it. */
+/* Computes used memory from total and free memory, or free memory from total and used memory,
+ * because the driver has no file for the computed value. */
 static void derive_memory(struct report *r, unsigned wanted)
 {
 	unsigned known = wanted == GW_Q_MEMORY_USED ? GW_Q_MEMORY_FREE : GW_Q_MEMORY_USED;
@@ -454,8 +454,8 @@ static bool still_present(struct device *d)
 	return false;
 }
 
-/* Finds the folder of the sensors that has the name of the driver. i915 has additional folders,
- * one per tile, with other names. */
+/* Finds the folder of the sensors: the one with the name of the driver. i915 has additional
+ * folders with other names, one per tile. */
 static void find_hwmon(struct device *d)
 {
 	struct drm_device *dd = drm_of(d);

@@ -32,7 +32,8 @@ struct pci_gpu {
 
 /* Lists the PCI display devices and accelerators of a vendor, in the order of their PCI ids.
  * Writes at most cap devices and returns the number of devices that exist. Reads only vendor,
- * device, class, power/runtime_status and the driver's name, none of which wakes the GPU. */
+ * device, class, power/runtime_status and the driver's name; reading them does not wake the
+ * GPU. */
 unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
 		      unsigned cap);
 
@@ -49,7 +50,7 @@ enum drm_place {
 /* The format of a file. */
 enum drm_form {
 	DRM_NUMBER,
-	DRM_NONZERO, /* a number; 0 means that the driver has no value, and the row is skipped */
+	DRM_NONZERO, /* a number; 0: the driver has no value, and the row is skipped */
 	/* A number that only grows. A channel that is 0 when the GPU is opened is skipped,
 	 * because some drivers have the file but do not count (xe of Linux 6.16: energy1 of a
 	 * B580). */
@@ -103,8 +104,8 @@ struct drm_vendor {
 	 * ends with 0. Behind such a switch, the GPU's own link is internal to the board, and
 	 * its speed is fixed or wrong. */
 	const uint32_t *board_switch;
-	/* The driver reports two of total, used and free memory. This is the third, which is
-	 * computed: GW_Q_MEMORY_USED or GW_Q_MEMORY_FREE. */
+	/* The driver reports two of the three values total, used and free memory. This member
+	 * is the third value, which is computed: GW_Q_MEMORY_USED or GW_Q_MEMORY_FREE. */
 	unsigned derived_memory;
 	/* Computes further values after the rows of the FAST tier were read. May be NULL. */
 	void (*derive)(struct device *d);
@@ -139,7 +140,8 @@ struct drm_device {
 	char render[16]; /* "renderD128"; "": none */
 	const char
 		*link; /* path from the PCI device to the device of DRM_LINK: "" or "../../" */
-	/* For each row with a label, the number of the channel with that label. 0: not found. */
+	/* For each row with a label, the number of the channel with that label. 0: not
+	 * found. */
 	uint8_t channel[64];
 	bool attached;          /* The members above were filled in while the GPU was awake. */
 	double energy_j;        /* previous reading of the energy counter, for derive() */
@@ -154,8 +156,8 @@ int drm_open(struct backend *b);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);
 
-/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that we
- * have no permission to inspect are left out. If there are any, the result is no_permission,
+/* Lists the processes that have the GPU's DRM nodes open, from /proc/pid/fdinfo. Processes that
+ * we have no permission to inspect are left out. If there are any, the result is no_permission,
  * because the list may be incomplete. */
 enum gw_absence drm_processes(struct device *d, struct usage_list *l, int *ret_error);
 
@@ -172,9 +174,9 @@ long drm_read_bytes(const struct device *d, enum drm_place place, const char *fi
 		    size_t size);
 
 /* Sets GW_Q_UTILIZATION_GPU, and GW_Q_MEMORY_USED if it is missing, from the fdinfo files of
- * all clients of the GPU. For this it walks through /proc and reads the folders of all
- * processes, at most once per second and with at most 0.5 % of a core. Until the next walk it
- * reports the last result again.
+ * all clients of the GPU. For this, the function walks through /proc and reads the folders of
+ * all processes, at most once per second and with at most 0.5 % of a core. Until the next walk,
+ * the function reports the last result again.
  *
  * The utilisation is the mean since the previous walk, of the render engines or of the compute
  * engines: the larger of the two. The memory is the sum over all clients: a buffer that two
@@ -187,10 +189,10 @@ void drm_client_use_free(struct client_use *use);
 /* Forgets the previous walk, because the GPU was suspended or replaced by another GPU. */
 void drm_client_use_restart(struct client_use *use);
 
-/* For a backend with a vendor library that opens all GPUs at once. If one GPU of the vendor is
- * suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU of the vendor, sets the
- * cause and returns true; the caller must then not open the library. Otherwise returns
- * false. */
+/* This function is for a backend with a vendor library that opens all GPUs at once. If one GPU
+ * of the vendor is suspended and GW_OPEN_WAKE is not set, makes a slot for each GPU of the
+ * vendor, sets the cause and returns true; the caller must then not open the library. Otherwise
+ * returns false. */
 bool drm_list_suspended(struct backend *b, uint32_t vendor);
 
 #endif

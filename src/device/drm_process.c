@@ -1,5 +1,6 @@
-/* drm_process: lists the processes that have a GPU open, and sums up how much of the GPU they
- * use. The data is what the kernel reports about each open DRM node.
+/* drm_process: lists the processes that have a GPU open, and sums up their use of the GPU. The
+ * data comes from the kernel, which reports the use of the GPU for each open DRM node (a
+ * client).
  *
  * A DRM driver answers a read of /proc/pid/fdinfo/N with lines such as "drm-pdev:
  * 0000:03:00.0", "drm-client-id: 42", "drm-resident-vram: 1024 KiB" and "drm-engine-gfx: 123456
@@ -307,8 +308,8 @@ struct seen_client {
 /* The use of one GPU by all its clients together, from one walk through /proc. */
 struct walk {
 	uint64_t ns; /* Monotonic time of the walk. 0: there was no walk. */
-	/* The largest total_cycles of all clients. 0: the driver counts nanoseconds, or there was
-	 * no client. */
+	/* The largest total_cycles of all clients. 0: the driver counts nanoseconds, or there
+	 * was no client. */
 	uint64_t total_cycles;
 	unsigned capacity[GROUPS];
 	uint64_t memory_bytes;

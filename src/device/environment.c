@@ -213,8 +213,8 @@ static bool count_topology(const struct root *root, unsigned *sockets, unsigned 
 	return *cores > 0 && *cores < CORES_MAX;
 }
 
-/* Adds the governor of all frequency policies ("mixed" if they differ) and the highest frequency
- * that a CPU supports. */
+/* Adds the governor of all frequency policies ("mixed" if they differ) and the highest
+ * frequency that a CPU supports. */
 static void add_frequency(struct gw_environment *env, const struct root *root)
 {
 	DIR *dir = root_opendir(root, "sys/devices/system/cpu/cpufreq");
@@ -345,9 +345,9 @@ static bool has_key(const struct gw_environment *env, const char *section, const
 	return false;
 }
 
-/* Adds one number per RAPL domain. Each package has a domain "dram". The key of the first one
- * is "dram"; a later one gets "package-N-dram" or, if that is not unique, the name of its
- * folder. */
+/* Adds one number per RAPL domain. Each package has a domain "dram". The key of the first of
+ * these domains is "dram"; a later one gets "package-N-dram" or, if that is not unique, the
+ * name of its folder. */
 static void add_rapl(struct gw_environment *env, const struct root *root)
 {
 	struct rapl_domain d[DOMAINS_MAX];
@@ -601,7 +601,7 @@ void environment_vm(const struct root *root, char *out, size_t size)
 	out[0] = '\0';
 	root_read(root, "proc/xen/capabilities", text, sizeof(text));
 	if (strstr(text, "control_d"))
-		return; /* This is dom0 of Xen, which controls the machine and is not a guest. */
+		return; /* Xen's dom0 controls the machine and is not a guest. */
 	if (vm_by_dmi(root, out, size))
 		return;
 	if (root_read_line(root, "sys/hypervisor/type", text, sizeof(text)) > 0)

@@ -77,7 +77,7 @@ static bool is_known(const struct event_watch *w, const struct slot *s)
 }
 
 /* Searches for a driver that went away and for new slots. The caller must hold neither a slot
- * nor the backend, because the context may wait for them while it has its lock. */
+ * nor the backend, because the context may wait for them while it holds its own lock. */
 static void refresh_slots(struct event_watch *w)
 {
 	struct gw_ctx *ctx = w->ctx;

@@ -28,7 +28,7 @@ static void host_miss(struct host_report *r, unsigned q, enum gw_absence why)
 }
 
 /* Parses the first line of /proc/stat: user nice system idle iowait irq softirq steal guest
- * guest_nice. guest is already counted in user, and guest_nice in nice. */
+ * guest_nice. `guest` is already counted in `user`, and `guest_nice` in `nice`. */
 static int parse_ticks(const char *text, uint64_t *busy, uint64_t *total)
 {
 	unsigned long long v[8] = { 0 };

@@ -35,8 +35,8 @@ void host_read(struct host *h, struct host_report *ret);
 /* Converts an error of root_read() and similar functions to an absence. */
 enum gw_absence host_absence(long error);
 
-/* Parses a list of CPUs such as "0-3,8,10-11" and writes the first `room` of them to cpu. Returns
- * the number of CPUs in the list, or -GW_E_PARSE. */
+/* Parses a list of CPUs such as "0-3,8,10-11" and writes the first `room` of them to cpu.
+ * Returns the number of CPUs in the list, or -GW_E_PARSE. */
 long host_parse_cpus(const char *text, int *cpu, unsigned room);
 
 #endif

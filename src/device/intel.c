@@ -2,8 +2,8 @@
  *
  * The drivers count energy but do not report power, so power is computed from the energy
  * between two readings. The drivers also have no file for utilisation and used memory, so
- * drm_client_use() sums the values that they report per client. The files lmem_* exist only in
- * Intel's own package of i915, not in Linux itself. */
+ * drm_client_use() sums the values that the drivers report per client. The files lmem_* exist
+ * only in Intel's own package of i915, not in Linux itself. */
 #include "drm.h"
 
 static const struct drm_row rows[] = {
@@ -79,8 +79,8 @@ static const struct drm_name names[] = {
 	{ 0 },
 };
 
-/* Over a shorter time, the computed power would depend mostly on the step size of the
- * counter. */
+/* If the time between the readings were shorter than this, the computed power would depend
+ * mostly on the step size of the counter. */
 #define POWER_MIN_NS (10 * NS_PER_MS)
 
 /* Computes the mean power since the previous reading. */
@@ -106,8 +106,8 @@ static void derive_power(struct device *d)
 	dd->energy_ns = now;
 }
 
-/* PCI device ids of the upstream ports of the PCIe switches on the boards: 4fa0 on Arc A750, e2ff
- * on Battlemage. 4fa1 (other Arc A boards) has not been verified on a board. */
+/* PCI device ids of the upstream ports of the PCIe switches on the boards: 4fa0 on Arc A750,
+ * e2ff on Battlemage. 4fa1 (other Arc A boards) has not been verified on a board. */
 static const uint32_t switches[] = { 0x4fa0, 0x4fa1, 0xe2ff, 0 };
 
 static const char *const drivers[] = { "i915", "xe", NULL };

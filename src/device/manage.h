@@ -54,8 +54,9 @@ bool manage_same(enum manage_what what, const double a[2], const double b[2]);
 
 /* The requested change.
  * Without `restore`, the setting gets `value`.
- * With `restore` and `kept`, the setting gets `value` again, or its lock is removed if `value` is
- * NAN. This happens only if the current value is `ours` or `earlier`, which gpuward set.
+ * With `restore` and `kept`, the setting gets `value` again, or its lock is removed if `value`
+ * is NAN. The setting is changed only if its current value is `ours` or `earlier`, which
+ * gpuward set.
  * With `restore` alone, the setting gets the driver's default. */
 struct manage_change {
 	char uuid[96];
@@ -72,7 +73,8 @@ struct manage_change {
 enum manage_outcome {
 	MANAGE_UNCHANGED,
 	MANAGE_FOREIGN, /* Not restored, because someone else changed the setting. */
-	/* Nothing was changed: store `before`, and run the change again with it. */
+	/* Nothing was changed: store `before`, and run the change again with `before` as
+	 * `stored`. */
 	MANAGE_UNSTORED,
 	/* The call that sets the value has not returned: the value may have changed, or may
 	 * still change. */
@@ -93,11 +95,11 @@ struct manage_result {
 	const char *remedy; /* what the user can do; NULL: nothing */
 };
 
-/* Carries out the change. `stored` is the old value that the caller has on disk (two numbers), or
- * NULL. If the service must restore the setting later and `stored` is not the present value, the
- * outcome is MANAGE_UNSTORED. This does not apply to a change with `keep` or `restore`, nor to a
- * setting that cannot be restored. If the setting already has the value, nothing is changed and
- * the result is success. May be called from any thread; blocks. Returns ret->error:
+/* Carries out the change. `stored` is the old value that the caller has on disk (two numbers),
+ * or NULL. If the service must restore the setting later and `stored` is not the present value,
+ * the outcome is MANAGE_UNSTORED. This does not apply to a change with `keep` or `restore`, nor
+ * to a setting that cannot be restored. If the setting already has the value, nothing is
+ * changed and the result is success. May be called from any thread; blocks. Returns ret->error:
  *
  * -GW_E_NODEV: no GPU has this uuid.
  * -GW_E_NOSUPPORT: the GPU, its driver or its backend cannot change this setting.

@@ -77,7 +77,7 @@ const char *nvml_code_name(abi_return code, char out[static 24])
 	return out;
 }
 
-/* Begins a call that is not about one device. b->call holds the name of the call until it
+/* Begins a call that is not about one device. b->call holds the name of the call until the call
  * returns. */
 static void backend_calling(struct backend *b, enum nvml_call call)
 {
@@ -436,8 +436,8 @@ static int fill_slot(struct backend *b, struct device *d, unsigned index)
 	return 0;
 }
 
-/* Opens the GPU if the driver reports its identity. Otherwise opens nothing, and *ret_code is the
- * driver's code. Returns 0 in both cases, or -GW_E_NOMEM. */
+/* Opens the GPU if the driver reports its identity. Otherwise opens nothing, and *ret_code is
+ * the driver's code. Returns 0 in both cases, or -GW_E_NOMEM. */
 static int open_named(struct backend *b, unsigned index, abi_return *ret_code)
 {
 	abi_device handle = NULL;
@@ -473,8 +473,8 @@ static int open_unnamed(struct backend *b, unsigned index)
 	return 0;
 }
 
-/* Returns the number of GPUs with a known identity that are missing now. *ret is the missing GPU
- * that had this index, or NULL. */
+/* Returns the number of GPUs with a known identity that are missing now. *ret is the missing
+ * GPU that had this index, or NULL. */
 static unsigned find_missing(const struct backend *b, unsigned index, struct device **ret)
 {
 	unsigned n = 0;
@@ -695,7 +695,7 @@ static int nvml_open(struct backend *b)
 	if (err || !b->open || b->cause != GW_CAUSE_NONE) {
 		char path[sizeof(b->library_path)];
 
-		/* Keep the path, because doctor shows it. */
+		/* Keep the path, because `gpuward doctor` shows it. */
 		memcpy(path, b->library_path, sizeof(path));
 		nvml_close(b);
 		memcpy(b->library_path, path, sizeof(path));

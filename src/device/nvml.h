@@ -130,8 +130,8 @@ static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_
 	(nvml_calling(d, CALL_##fn), \
 	 nvml_called(d, CALL_##fn, nvml_of(d)->call.fn(__VA_ARGS__)))
 
-/* Works like NVML(), for a call that is selected at run time. Its first argument is the handle of
- * d. `type` is the type of the function. */
+/* Works like NVML(), for a call that is selected at run time. Its first argument is the handle
+ * of d. `type` is the type of the function. */
 #define NVML_ANY(type, d, which, ...)                                          \
 	(nvml_calling(d, which), nvml_called(d, which,                         \
 					     ((type *)nvml_of(d)->any[which])( \

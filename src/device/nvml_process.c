@@ -15,7 +15,7 @@
 #define PATTERN       0xA5
 #define STRIDE_MAX    32
 #define FIRST_CAP     64
-#define PROCESSES_MAX 65536 /* more processes than any machine runs on one GPU */
+#define PROCESSES_MAX 65536 /* larger than the number of processes on any GPU */
 #define TRIES         5
 
 static const struct {
@@ -164,9 +164,10 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 }
 
 /* Number of entries in our buffer for the first call. The driver accepts only a buffer that has
- * space for all entries it can store (72 on an H200). If a call passes no buffer to get this
- * number, the driver always answers 100. So the first call already passes a buffer. If that
- * buffer is too small, the second call uses the number that the driver has returned. */
+ * space for all entries that the driver can store (72 on an H200). A call without a buffer does
+ * not return this number: the driver then always answers 100. So the first call already passes
+ * a buffer. If that buffer is too small, the second call uses the number that the driver has
+ * returned. */
 #define USE_FIRST_CAP 128
 #define USE_MAX       4096
 

@@ -99,7 +99,8 @@ static void row_failed(struct device *d, const struct nvml_reader *row, abi_retu
 	o->stop = nvml_react(d, code);
 }
 
-/* True if this row need not be read again, because a value of the STATIC tier does not change. */
+/* True if this row need not be read again, because a value of the STATIC tier does not
+ * change. */
 static bool row_is_known(const struct device *d, const struct nvml_reader *row)
 {
 	return row->tier == GW_TIER_STATIC && report_has(&d->r, row->q[0]);
@@ -241,7 +242,8 @@ void nvml_read(struct device *d, unsigned tiers)
 		return;
 	if (tiers & GW_TIER_STATIC)
 		nvml_read_texts(d);
-	/* MIG instances can change at any time: check with HEALTH, or when an instance fails. */
+	/* MIG instances can change at any time: check with HEALTH, or when an instance
+	 * fails. */
 	if (tiers & GW_TIER_HEALTH ||
 	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
 		nvml_instances(d);
@@ -255,7 +257,7 @@ void nvml_read(struct device *d, unsigned tiers)
 	}
 }
 
-/* The ring held 119 or 120 readings on every GPU we measured; we request twice that. */
+/* The ring held 119 or 120 readings on every GPU that we measured; we request twice that. */
 #define RING_MAX 256
 
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

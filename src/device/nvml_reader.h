@@ -45,8 +45,8 @@ static inline bool nvml_is_value(double raw, double max)
 	return max == 0 ? raw == raw : raw >= -max && raw <= max;
 }
 
-/* Makes the call and stores its numbers in d->r. Returns the code of the call. If the call fails,
- * the values in d->r stay unchanged. */
+/* Makes the call and stores its numbers in d->r. Returns the code of the call. If the call
+ * fails, the values in d->r stay unchanged. */
 abi_return nvml_shape_read(struct device *d, const struct nvml_reader *row,
 			   enum nvml_call call);
 

@@ -23,13 +23,13 @@
 #ifndef DEADLINE_NS /* timeout of one run; tests define a shorter timeout */
 #define DEADLINE_NS (10 * NS_PER_S)
 #endif
-/* Maximum age of the output of a run. It is short, so that only the devices that are read in the
- * same round use the output. */
+/* Maximum age of the output of a run. It is short, so that only the devices that are read in
+ * the same round use the output. */
 #define FRESH_NS (100 * NS_PER_MS)
 /* Delay of the next run after a run that hung, because the next run may hang, too. */
 #define RETRY_NS (60 * NS_PER_S)
-/* If the output of a run is longer, none of it is used, because its last rows would be missing.
- * The row of a process has about 60 bytes. */
+/* If the output of a run is longer than this, none of it is used, because its last rows would
+ * be missing. The row of a process has about 60 bytes. */
 #define TEXT_SIZE (1024 * 1024)
 
 /* The tiers that nvidia-smi supports. */
@@ -186,8 +186,8 @@ static bool is_fresh(const struct backend *b, const struct answer *a, unsigned u
 	return a->number != 0 && a->number != used && age_ns < FRESH_NS;
 }
 
-/* Copies the next line of *text to out and moves *text past it. Returns false at the end. A last
- * line without a newline was cut, and is ignored. */
+/* Copies the next line of *text to out and moves *text past it. Returns false at the end. A
+ * last line without a newline was cut, and is ignored. */
 static bool next_line(const char **text, char *out, size_t size)
 {
 	const char *end = strchr(*text, '\n');

@@ -40,8 +40,8 @@ enum gw_absence nvsmi_absence(const char *field);
 /* Returns the cause that an error text describes, or GW_CAUSE_NONE if the text is unknown. */
 enum gw_cause nvsmi_cause(const char *text);
 
-/* Writes the name of the column that the driver does not know, from its error message. Returns
- * false if the text is no such message. */
+/* Writes the name of the column that the driver does not know, from the error message of the
+ * driver. Returns false if the text is no such message. */
 bool nvsmi_refused(const char *text, char *out, size_t size);
 
 /* The stream: one nvidia-smi process that prints a line per GPU ten times per second. Starting
@@ -61,7 +61,8 @@ struct nvsmi_facts {
 	uint64_t ends;   /* number of processes that ended on their own */
 	uint64_t runs;   /* number of single runs for a power sample, while the stream fails */
 	uint64_t child_cpu_ns; /* CPU time of the processes */
-	/* number of all single runs: for power samples, for other values and for process lists */
+	/* number of all single runs: for power samples, for other values and for process
+	 * lists */
 	uint64_t programs;
 	uint64_t program_ns; /* total duration of all single runs */
 };
@@ -90,14 +91,15 @@ struct nvsmi_stream {
 
 /* The contents of one line: the GPU, the time and the power. The time is from the timestamp
  * column, because several lines are read at once. The column is local time without a zone. The
- * process is started with TZ=UTC. If it ignores TZ, the zone is the difference between its
- * first line and our wall clock, rounded to quarter hours. */
+ * process is started with TZ=UTC. If the process ignores TZ, the zone is the difference between
+ * its first line and our wall clock, rounded to quarter hours. */
 struct nvsmi_reading {
 	const char *uuid,
 		*pci; /* valid until the next call, because they point into the stream */
 	uint64_t wall_us;
 	double instant_w, power_w; /* NAN: the line has no value */
-	enum gw_absence why;       /* why both power values are NAN; GW_HAVE: one has a value */
+	enum gw_absence why;       /* why both power values are NAN; GW_HAVE: at least one of
+				    * them has a value */
 	/* The fields of the further columns. NULL: the line is from a single run. */
 	char *const *more;
 };
@@ -108,13 +110,13 @@ void nvsmi_stream_init(struct nvsmi_stream *s);
  * includes the further columns. */
 const char *nvsmi_stream_query(struct nvsmi_stream *s, bool more);
 
-/* Starts the process, unless it runs or the restart is delayed. The caller decides whether it
- * may be started. Returns true if it runs.
+/* Starts the process, unless the process already runs or the restart is delayed. The caller
+ * decides whether the process may be started. Returns true if the process runs.
  *
- * The process does not outlive us: if we have ended, its pipe has no reader, so SIGPIPE ends
- * the process when it writes its next line. PR_SET_PDEATHSIG is not used, because it would
- * end the process together with the thread that started it. A process that hangs in the driver
- * stays until the driver returns. */
+ * The process does not outlive us: after our end, the pipe of the process has no reader, so
+ * SIGPIPE ends the process when it writes its next line. PR_SET_PDEATHSIG is not used, because
+ * it would end the process together with the thread that started it. A process that hangs in
+ * the driver stays until the driver returns. */
 bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t now_ns,
 			uint64_t first_line_timeout_ns);
 
@@ -123,8 +125,8 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 bool nvsmi_stream_next(struct nvsmi_stream *s, uint64_t now_ns, uint64_t wall_us,
 		       struct nvsmi_reading *ret);
 
-/* Parses one line of this process (more is true) or of a single run (more is false). Returns
- * false if the line is not a reading. */
+/* Parses one line of this process (`more` is true) or of a single run (`more` is false).
+ * Returns false if the line is not a reading. */
 bool nvsmi_stream_parse(struct nvsmi_stream *s, const char *line, bool more, uint64_t wall_us,
 			struct nvsmi_reading *ret);
 

@@ -1,5 +1,5 @@
-/* nvsmi_stream: reads power samples from an nvidia-smi process that keeps running and prints one
- * line per GPU ten times per second. */
+/* nvsmi_stream: reads power samples from an nvidia-smi process that keeps running and prints
+ * one line per GPU ten times per second. */
 #include "nvsmi.h"
 
 #include "base/number.h"
@@ -17,8 +17,8 @@
 #define ZONE_US       (15 * 60 * INT64_C(1000000))
 
 /* The pipe holds one minute of lines from eight GPUs. nvidia-smi blocks when the pipe is full.
- * A larger pipe would have no use: nvidia-smi would only sample the GPUs for longer while
- * nobody reads. */
+ * A larger pipe would have no use: nvidia-smi would only sample the GPUs for a longer time
+ * although nobody reads the samples. */
 #define PIPE_BYTES (512 * 1024)
 
 /* The fields of a line after the ids. */

@@ -1,4 +1,5 @@
-/* The columns of nvidia-smi --query-gpu, and how a field becomes a value or an absence reason. */
+/* The columns of nvidia-smi --query-gpu, and how a field becomes a value or an absence
+ * reason. */
 #include "nvsmi.h"
 
 #include "base/array.h"

@@ -48,9 +48,9 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
  * be reused. If no pidfd can be opened, *ret_fd is a negative errno, even if 0 is returned. */
 int proc_open(const struct root *root, struct proc_id id, int *ret_fd);
 
-/* Checks whether the process with this start time runs. Returns 1 if it runs. Returns 0 if it has
- * ended, even if it is not reaped yet, or if another process has the pid. Returns -GW_E_IO if
- * this is unknown, because the read failed. */
+/* Checks whether the process with this start time runs. Returns 1 if it runs. Returns 0 if it
+ * has ended, even if it is not reaped yet, or if another process has the pid. Returns -GW_E_IO
+ * if this is unknown, because the read failed. */
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks);
 
 /* Computes the start time in ns since 1970, by the current setting of the wall clock. Returns

@@ -1,6 +1,6 @@
 /* The processes on the GPUs. gw_process_list_*() adds names from /proc; gpu_usage_read() is for
- * callers that ask often. A call thread may still write to its memory after the deadline, so this
- * memory belongs to the slot and not to the caller. */
+ * callers that ask often. A call thread may still write to the memory of a list after the
+ * deadline, so this memory belongs to the slot and not to the caller. */
 #include "process_list.h"
 
 #include "context.h"

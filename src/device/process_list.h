@@ -40,9 +40,9 @@ enum gpu_usage_flag {
 int gpu_usage_read(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		   void (*fn)(void *arg, const struct gpu_usage *u), void *arg);
 
-/* Makes `list` compute CPU use since `other` was last taken (gw_process_list_take()), for a caller
- * that takes two lists in turn. `other` must outlive `list` and must not be taken at the same
- * time as `list`. */
+/* Makes `list` compute CPU use since `other` was last taken (gw_process_list_take()), for a
+ * caller that takes two lists in turn. `other` must outlive `list` and must not be taken at the
+ * same time as `list`. */
 void process_list_follow(struct gw_process_list *list, const struct gw_process_list *other);
 
 #endif

@@ -22,7 +22,7 @@ struct rapl_domain {
 	int package;        /* -1: none (psys) */
 	int die;            /* -1: unknown, or the package has only one die */
 	uint64_t range_uj;  /* After this value, the counter restarts at 0. 0: unknown. */
-	uint64_t energy_uj; /* current value, if why is GW_HAVE */
+	uint64_t energy_uj; /* current value, if `why` is GW_HAVE */
 	enum gw_absence why;
 };
 
@@ -45,7 +45,7 @@ struct rapl_counter {
 	/* The domain as rapl_open() has read it. A counter of perf has no range. */
 	struct rapl_domain d;
 	enum rapl_kind kind;
-	double joules;       /* since rapl_open(), if why is GW_HAVE */
+	double joules;       /* since rapl_open(), if `why` is GW_HAVE */
 	enum gw_absence why; /* why the last reading has no value; GW_HAVE: it has a value */
 	unsigned wraps;      /* how often the counter wrapped since rapl_open() */
 	/* Only rapl.c uses the members below. */
@@ -78,7 +78,7 @@ void rapl_read(struct rapl *r);
 
 /* Energy of the host from rapl_open() to the last reading: packages and their memory. */
 struct rapl_total {
-	double joules;       /* NAN if why is not GW_HAVE */
+	double joules;       /* NAN if `why` is not GW_HAVE */
 	enum gw_absence why; /* GW_ABSENT_NOT_PRESENT if the machine has no counters */
 	/* GW_HAVE if the memory is included, GW_ABSENT_NOT_PRESENT if it has no counter. */
 	enum gw_absence dram_why;

@@ -1,9 +1,9 @@
 /* sampler_device: one GPU of a context, for a thread that samples it.
  *
- * Each function uses the GPU exclusively, but only until it returns, and does not hold the
- * context's lock during a driver call. So GPUs are sampled in parallel, and snapshots can be
- * taken meanwhile. A driver call that hangs blocks only its own thread. Only one thread may use a
- * sampler_device at a time; the context is borrowed and must outlive it. */
+ * Each function uses the GPU exclusively, but only until the function returns, and does not
+ * hold the context's lock during a driver call. So GPUs are sampled in parallel, and snapshots
+ * can be taken meanwhile. A driver call that hangs blocks only its own thread. Only one thread
+ * may use a sampler_device at a time; the context is borrowed and must outlive it. */
 #ifndef GW_DEVICE_SAMPLER_DEVICE_H
 #define GW_DEVICE_SAMPLER_DEVICE_H
 

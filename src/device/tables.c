@@ -1,5 +1,5 @@
-/* tables: makes from the .def files the tables that gpuward.h gives access to, and the names of
- * enum values. */
+/* tables: makes the tables for the functions of gpuward.h, and the names of enum values, from
+ * the .def files. */
 #include "tables.h"
 
 #include "context.h"

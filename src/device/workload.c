@@ -141,9 +141,9 @@ static void set_id(struct workload *w, long user, struct component c)
 }
 
 /* Finds the container in one component of a path, such as "docker-ID.scope". The names that
- * container runtimes use are known only here. `group` is a group above it, such as "docker",
- * which determines the kind of an id without a prefix. Returns the start of the digits of the
- * id and sets *ret_kind, or returns NULL. */
+ * container runtimes use are known only here. `group` is a group above the container, such as
+ * "docker", which determines the kind of an id without a prefix. Returns the start of the
+ * digits of the id and sets *ret_kind, or returns NULL. */
 static const char *container_id(struct component c, struct component group,
 				enum workload_kind *ret_kind)
 {
@@ -209,7 +209,7 @@ struct place {
 	bool first; /* The component is the first one below the root or a container. */
 	/* Our own cgroup namespace hides the groups above the first component. */
 	bool hidden;
-	char above[16]; /* the first component above that is not a slice, cut; "": none */
+	char above[16]; /* the first component above `at` that is not a slice, cut; "": none */
 	long uid;       /* owner of the process */
 	long user;      /* user who owns the groups here; -1: none */
 };
@@ -337,8 +337,8 @@ static void session_found(const struct place *p, struct workload *w)
 }
 
 /* Finds a service. A desktop starts programs as app-NAME-NUMBER.scope or
- * app-NAME@NUMBER.service; these belong to the session. user@UID.service is the manager of a user
- * and not a workload. */
+ * app-NAME@NUMBER.service; these belong to the session. user@UID.service is the manager of a
+ * user and not a workload. */
 static bool find_unit(const struct place *p, struct workload *w)
 {
 	struct component c = p->at;
@@ -395,8 +395,8 @@ static void place_pass(struct place *p)
 		p->trust = TRUST_USER;
 	} else if (ends_in(c, ".scope") || ends_in(c, ".service") || component_is(c, "lxc") ||
 		   cut_prefix(&c, "lxc.")) {
-		/* LXC, or a scope or service that no row recognises, such as a virtual machine, a
-		 * container monitor or a service inside a container. Nothing below it is
+		/* LXC, or a scope or service that no row recognises, such as a virtual machine,
+		 * a container monitor or a service inside a container. Nothing below it is
 		 * recognised. */
 		p->trust = TRUST_NOTHING;
 	} else if (!ends_in(c, ".slice") && !component_is_any(c, passed, COUNT(passed))) {
@@ -419,7 +419,7 @@ static bool is_runtime(struct component c)
 }
 
 /* Sets the trust for the path below a component that a row recognised. `inside` is the value in
- * the row. */
+ * this row. */
 static void place_enter(struct place *p, enum trust inside)
 {
 	if (p->trust != TRUST_SYSTEM && p->trust != TRUST_PLAIN)
@@ -432,8 +432,8 @@ static void place_enter(struct place *p, enum trust inside)
 	p->above[0] = '\0';
 }
 
-/* Recognises the component at p. If *w is already a container or the unit of a container runtime,
- * only a nested kind replaces it. */
+/* Recognises the component at p. If *w is already a container or the unit of a container
+ * runtime, only a nested kind replaces it. */
 static bool place_find(struct place *p, struct workload *w)
 {
 	for (size_t i = 0; i < COUNT(rows); i++) {

@@ -21,17 +21,19 @@ enum workload_kind {
 /* Two processes belong to the same workload if kind and id are equal. */
 struct workload {
 	enum workload_kind kind;
-	/* The UID of a pod, the id of a job or container, the name of a unit, or the user id of a
-	 * session; "" for WORKLOAD_NONE. The id of a user's own workload begins with the user id,
-	 * as in "1000/train.service", so that a user cannot choose the id of another workload. */
+	/* The UID of a pod, the id of a job or container, the name of a unit, or the user id of
+	 * a session; "" for WORKLOAD_NONE. The id of a user's own workload begins with the user
+	 * id, as in "1000/train.service", so that a user cannot choose the id of another
+	 * workload. */
 	char id[96];
-	/* The namespace of a pod, or the user of a job, rootless container or unit. "": none. */
+	/* The namespace of a pod, or the user of a job, rootless container or unit. "":
+	 * none. */
 	char space[64];
 	/* The name of the pod, container or unit, the id of the job, or the user of the
 	 * session. */
 	char name[254];
-	/* The container of a pod (its id until the name is known), or the step of a job. "": none.
-	 * Two workloads with different parts can be the same workload. */
+	/* The container of a pod (its id until the name is known), or the step of a job. "":
+	 * none. Two workloads with different parts can be the same workload. */
 	char part[72];
 };
 
@@ -73,8 +75,8 @@ struct cgroup_unit {
  * no unit. */
 bool cgroup_unit_find(const char *cgroup, struct cgroup_unit *ret);
 
-/* Writes the name of the unit if it is a service, and not the manager of a user; otherwise writes
- * "" and returns false. */
+/* Writes the name of the unit if it is a service, and not the manager of a user; otherwise
+ * writes "" and returns false. */
 bool cgroup_unit_service(const struct cgroup_unit *u, char *out, size_t size);
 
 /* Writes the id or the name of the innermost container in a cgroup path (docker, podman,

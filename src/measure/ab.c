@@ -106,8 +106,8 @@ static bool is_interim(const struct ab *ab, unsigned pairs)
 	       interim_table[interim_row(pairs)].pairs == pairs;
 }
 
-/* Selects the order of the next pair: random for even pairs; for odd pairs the reverse of the
- * pair before. */
+/* Selects the order of the next pair: random for an even pair; for an odd pair, the reverse of
+ * the order of the pair before. */
 static void plan_pair(struct ab *ab)
 {
 	if (ab->phases[ab->phase].pairs % 2 == 0)
@@ -174,7 +174,7 @@ static double offset_of(const struct ab *ab, const struct phase *ph, enum ab_met
 			      ph->energy_j[1] / ph->seconds[1]);
 }
 
-/* Returns by how much the half-width `reach` of an interval grows if `extra` is added in
+/* Returns the increase of the half-width `reach` of an interval if `extra` is added in
  * quadrature. */
 static double ab_widened(double reach, double extra)
 {
@@ -261,15 +261,16 @@ static enum ab_verdict ab_decide(const struct ab *ab, enum ab_metric metric,
 	bool gated = ab->config.gated && ab->config.gate.metric == metric;
 	struct ab_gate gate = gated ? ab->config.gate : (struct ab_gate){ .above = true };
 	double limit = 1 + gate.change;
-	/* Distance of each end of the interval from the limit. A positive distance is on the bad
-	 * side of the limit. */
+	/* Distance of each end of the interval from the limit. A positive distance is on the
+	 * bad side of the limit. */
 	double near = gate.above ? i.low - limit : limit - i.high;
 	double far = gate.above ? i.high - limit : limit - i.low;
 
 	if (near > 0 || (near == 0 && gate.or_equal))
 		return AB_WORSE;
-	/* A gate names the bad side of the limit. With > or <, the limit itself is not bad, so an
-	 * interval that ends there passes. Without a gate, a change of exactly 0 is not better. */
+	/* A gate names the bad side of the limit. With > or <, the limit itself is not bad, so
+	 * an interval that ends there passes. Without a gate, a change of exactly 0 is not
+	 * better. */
 	if (far < 0 || (far == 0 && gated && !gate.or_equal))
 		return AB_BETTER;
 	return AB_INCONCLUSIVE;

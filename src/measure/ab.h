@@ -1,8 +1,8 @@
 /* ab: decides which of two commands costs less, from pairs of runs.
  *
- * It makes all decisions of `gpuward ab` and has no effects: ab_next() returns the next run,
- * ab_add() takes its values, and ab_result() says what they mean. The same configuration and
- * runs give the same result to the last bit. Not thread-safe. */
+ * This module makes all decisions of `gpuward ab`, but runs nothing: ab_next() returns the next
+ * run, ab_add() takes its values, and ab_result() says what they mean. The same configuration
+ * and runs give the same result to the last bit. Not thread-safe. */
 #ifndef GW_MEASURE_AB_H
 #define GW_MEASURE_AB_H
 
@@ -39,7 +39,8 @@ int ab_gate_parse(const char *text, struct ab_gate *ret, char *err, size_t err_s
 
 struct ab_config {
 	unsigned pairs_max; /* 2 to AB_PAIRS_LIMIT */
-	/* A/A pairs before the comparison, at most AB_PAIRS_LIMIT; 0: no A/A pass */
+	/* number of pairs of the A/A pass, which compares A with itself before the comparison;
+	 * at most AB_PAIRS_LIMIT; 0: no A/A pass */
 	unsigned aa_pairs;
 	/* The comparison ends when the interval of the ratio extends at most this far to either
 	 * side (0.01: one percent); 0: no target. */
@@ -125,9 +126,9 @@ struct ab_interval {
 };
 
 /* The estimate is the mean of ln(B/A) over the pairs. Its interval is that of Student's t. If
- * there are at least 10 pairs and their skewness is above 1 or below -1, the interval is widened
- * to include the bootstrap interval BCa (stat.h). The uncertainty of the sensor's offset is added
- * in quadrature (stat.h). */
+ * there are at least 10 pairs and their skewness is above 1 or below -1, the interval is
+ * widened to include the bootstrap interval BCa (stat.h). The uncertainty of the sensor's
+ * offset is added in quadrature (stat.h). */
 struct ab_estimate {
 	unsigned n;   /* pairs */
 	double ratio; /* B/A: exp of the mean logarithm; NAN without a pair */
@@ -136,8 +137,8 @@ struct ab_estimate {
 	bool skewed;  /* `interval` is the union of t and BCa; otherwise it is t */
 	/* This interval decides the verdict. It includes the uncertainty of the offset. */
 	struct ab_interval interval;
-	/* Other intervals, for information. BCa needs 10 pairs, percentile needs 2; NAN with fewer
-	 * pairs. */
+	/* Other intervals, for information. BCa needs 10 pairs, percentile needs 2; NAN with
+	 * fewer pairs. */
 	struct ab_interval t, bca, percentile;
 	double offset_u_log; /* standard uncertainty from the sensor's offset */
 	/* The smallest effect that is detected with a probability of 80 %: (t(1 - alpha/2) +
@@ -153,7 +154,8 @@ struct ab_result {
 	struct ab_estimate aa[AB_METRICS];
 	/* The comparison. Its intervals use the smaller alpha of one interim analysis. */
 	struct ab_estimate ab[AB_METRICS];
-	/* The A/A pass found a difference: the machine drifts, or it is chance (5 %). */
+	/* The A/A pass found a difference: the machine drifts, or the difference is chance
+	 * (probability 5 %). */
 	bool aa_alarm;
 	/* The smallest effect that pairs_max pairs detect, computed from the noise of the A/A
 	 * pass. */

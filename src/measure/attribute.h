@@ -1,9 +1,9 @@
 /* attribute: divides the energy of one GPU among its processes.
  *
  * It takes intervals of about a second, each with the energy of the device and the processes on
- * it, and splits them into rows that add up to the energy of the device. Energy that cannot be
- * assigned is its own row (`unattributed`) and is never spread over the visible processes.
- * Pure: nothing is allocated, and no share is below 0. */
+ * it, and splits this energy into rows that add up to the energy of the device. Energy that
+ * cannot be assigned is its own row (`unattributed`) and is never spread over the visible
+ * processes. Pure: nothing is allocated, and no share is below 0. */
 #ifndef GW_MEASURE_ATTRIBUTE_H
 #define GW_MEASURE_ATTRIBUTE_H
 
@@ -46,15 +46,15 @@ struct attribute_row {
 struct attribute {
 	/* idle power of the device without and with idle contexts; NAN: unknown */
 	double no_context_w, context_w;
-	/* If the idle power is unknown, idle_joules is 0, and the shares of the processes include
-	 * the idle energy. */
+	/* If the idle power is unknown, idle_joules is 0, and the shares of the processes
+	 * include the idle energy. */
 	bool idle_known;
 	/* If the idle power with contexts is unknown, the cost of contexts is not separated. */
 	bool context_known;
 	double seconds; /* duration of all intervals */
-	/* Energy that belongs to no process: that of the idle board, and that of unknown
-	 * origin. If there are more processes than rows, the energy of those without a row is
-	 * unattributed. */
+	/* Energy that belongs to no process: the energy of the idle board, and energy of
+	 * unknown origin. If there are more processes than rows, the energy of those without a
+	 * row is unattributed. */
 	double idle_joules, unattributed_joules;
 	unsigned count;
 	struct attribute_row row[ATTRIBUTE_ROWS];
@@ -85,10 +85,10 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
 int attribute_add(struct attribute *a, double joules, double seconds,
 		  const struct attribute_use *uses, size_t n, bool hidden);
 
-/* Ends the attribution: scales every row so that processes, idle and unattributed add up to
- * total_joules to the last bit in any order, and sorts the processes, most joules first. If no
- * energy was added, everything is unattributed. Returns 0, or -GW_E_ARG for an impossible
- * total; then the rows are unchanged. Do not add intervals afterwards. */
+/* Ends the attribution: scales every row so that the rows, idle_joules and unattributed_joules
+ * add up to total_joules to the last bit in any order, and sorts the processes, most joules
+ * first. If no energy was added, everything is unattributed. Returns 0, or -GW_E_ARG for an
+ * impossible total; then the rows are unchanged. Do not add intervals afterwards. */
 int attribute_finish(struct attribute *a, double total_joules);
 
 #endif

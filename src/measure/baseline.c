@@ -25,7 +25,8 @@
 
 #define BATCH_NS NS_PER_S
 #define BATCHES  600
-/* The measurement waits at most this long for the sample that covers the end of a batch. */
+/* A measurement is a series of batches of one second. It waits at most this long for the sample
+ * that covers the end of a batch. */
 #define WAIT_NS    (5 * NS_PER_S)
 #define BUSY_RATIO 0.02 /* a GPU with a higher utilisation is not idle */
 
@@ -281,9 +282,10 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 
 /* Returns a term that is added in quadrature to the uncertainty of the gross energy, to get the
  * uncertainty of the net energy. Both uncertainties have a part from the gain: the uncertainty
- * of the gain times a distance of the power. For the gross energy it is the distance from the
- * pivot of the calibration; for the net energy, the distance from the baseline. So the term is
- * the root of the difference of the squares; 0 if this difference is negative. */
+ * of the gain times a distance of the power. For the gross energy, this is the distance from
+ * the pivot of the calibration; for the net energy, it is the distance from the baseline. So
+ * the returned term is the root of the difference of the squares; 0 if this difference is
+ * negative. */
 static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
 {
 	double s = gross->seconds, raw = gross->raw_joules;
@@ -305,7 +307,8 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
-	/* A stored baseline is not calibrated. Apply the calibration to it, too. */
+	/* A stored baseline is not calibrated. Apply the calibration of gross to the baseline,
+	 * too. */
 	if (gross->calibrated) {
 		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
@@ -314,8 +317,8 @@ void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 	}
 	best = gross->joules.best - base_w * s;
 	base_u = K95 * hypot(gain_j, hypot(u_w * s, drift_w * s));
-	/* The interval of gross can be wider than its uncertainty (code sub-period), and its lower
-	 * end is never below 0. */
+	/* The interval of gross can be wider than its uncertainty (code sub-period), and its
+	 * lower end is never below 0. */
 	below = fmax(gross->joules.best - gross->joules.low, K95 * gross->u_absolute);
 	above = fmax(gross->joules.high - gross->joules.best, K95 * gross->u_absolute);
 	ret->joules = (struct gw_interval){ best - hypot(below, base_u), best,
@@ -409,7 +412,7 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 }
 
 /* Reads a baseline from its file. Returns 0, -GW_E_NOENT, or -GW_E_PARSE or -GW_E_ARG with the
- * reason in why. */
+ * reason in `why`. */
 static int read_file(const char *path, struct baseline *ret, char *why, size_t size)
 {
 	char text[FILE_BYTES], head[HEAD_BYTES + 1];

@@ -45,8 +45,8 @@ struct baseline_estimate {
 };
 void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estimate *ret);
 
-/* Like baseline_key(), for device i of a meter in its present state. ret_provenance may be NULL.
- * Returns 0, -GW_E_NODEV, -GW_E_LOST or -GW_E_NOMEM. */
+/* Works like baseline_key(), for the present state of device i of a meter. ret_provenance may
+ * be NULL. Returns 0, -GW_E_NODEV, -GW_E_LOST or -GW_E_NOMEM. */
 int baseline_state(struct gw_meter *m, unsigned i, enum gw_baseline_kind kind,
 		   struct baseline *ret, enum gw_provenance *ret_provenance);
 
@@ -76,12 +76,12 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
  * file_cache_directory(). */
 int baseline_directory(char *out, size_t size);
 
-/* baseline_save() stores a baseline. Returns 0, -GW_E_STATE (the GPU was not idle), -GW_E_ARG (no
- * uuid) or an error of file_replace(), with a message.
+/* baseline_save() stores a baseline. Returns 0, -GW_E_STATE (the GPU was not idle), -GW_E_ARG
+ * (no uuid) or an error of file_replace(), with a message.
  * baseline_load() finds the stored baseline for the state in key (uuid, driver, vbios, kind,
- * limit_w, persistence and temperature_c are set). The stored baseline must be at most ttl_s old
- * by the wall clock, have the same limit and persistence, and a temperature within 10 degrees.
- * Returns 0, or -GW_E_NOENT with the reason in why. */
+ * limit_w, persistence and temperature_c are set). The stored baseline must be at most ttl_s
+ * old by the wall clock, have the same limit and persistence, and a temperature within 10
+ * degrees. Returns 0, or -GW_E_NOENT with the reason in `why`. */
 int baseline_save(const struct baseline *b, const char *dir, char *message, size_t size);
 int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
 		  char *why, size_t size);
@@ -102,11 +102,11 @@ struct baseline_net {
 };
 
 /* Computes the gross energy minus the energy of the baseline. The baseline changes linearly
- * from `before` to `after`; after may be NULL. Pure. The interval adds three uncertainties in
+ * from `before` to `after`; `after` may be NULL. Pure. The interval adds three uncertainties in
  * quadrature: that of the gross energy, the baseline's standard error times the duration, and
- * half the drift between the two baselines. `sensor` is the sensor that measured gross. If it
- * is calibrated, the uncertainty of the gain is multiplied by the distance of the power from
- * the baseline or from the pivot, whichever is larger. */
+ * half the drift between the two baselines. `sensor` is the sensor that measured gross. If this
+ * sensor is calibrated, the uncertainty of the gain is multiplied by the distance of the power
+ * from the baseline or from the pivot, whichever is larger. */
 void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
 		  const struct baseline *before, const struct baseline *after,
 		  struct baseline_net *ret);

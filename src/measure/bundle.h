@@ -9,8 +9,8 @@
  *   *.json             result and environment, which the command adds
  *   SHA256SUMS         checksums of all files, written at the end, for sha256sum -c
  *
- * Recomputing feeds the events to a window tracker again. The same version gives the same
- * joules to the last bit; a newer version may apply newer models. */
+ * bundle_recompute() feeds the events to a window tracker again. The same version gives the
+ * same joules to the last bit; a newer version may apply newer models. */
 #ifndef GW_MEASURE_BUNDLE_H
 #define GW_MEASURE_BUNDLE_H
 
@@ -49,12 +49,12 @@ int bundle_create(const char *dir, const struct bundle_about *about, struct bund
 int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, char *message,
 	       size_t size);
 
-/* Records an event. It is a meter_event_fn; its argument is the bundle. Failures are stored for
- * bundle_close(). */
+/* Records an event. This function is a meter_event_fn; its first argument is the bundle.
+ * Failures are stored for bundle_close(). */
 void bundle_event(void *bundle, unsigned device, const struct event *e);
 
 /* Records the result of a window, for comparison by bundle_recompute(). For each device, only
- * one thread at a time may call this or bundle_event(). */
+ * one thread at a time may call this function or bundle_event(). */
 void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *label,
 		   const struct gw_energy *e);
 
@@ -71,7 +71,7 @@ struct bundle_found {
 	const char *label, *uuid, *name, *driver; /* "": unknown */
 	const struct energy_setup *setup;
 	double interval_s;
-	struct gw_energy energy; /* the energy as computed now */
+	struct gw_energy energy; /* the energy that is computed now from the bundle */
 	const struct tracked_window *window;
 	/* the bundle contains a result that was recorded during the measurement */
 	bool recorded;

@@ -119,11 +119,11 @@ static bool get_real(const struct toml_node *top, const char *key, double *ret)
 	return true;
 }
 
-/* The longest time in a setup: about 30 years, which fit into 64 bits as nanoseconds. */
+/* The longest time in a setup: about 30 years. This time in nanoseconds fits into 64 bits. */
 #define SETUP_MAX_S 1e9
 
-/* Reads a figure of a setup. Its value must be from min to max. NAN means that the value is
- * unknown, which only limit_w may be. Returns 0, or -GW_E_PARSE with a message. */
+/* Reads a figure of a setup. Its value must be from min to max. Only limit_w may be NAN
+ * (unknown). Returns 0, or -GW_E_PARSE with a message. */
 static int get_figure(struct bundle_reader *r, const char *path, const struct toml_node *top,
 		      const char *key, double min, double max, double *ret)
 {

@@ -51,8 +51,8 @@ static double stirling_rest(double x)
 	return (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680)))) / x;
 }
 
-/* Returns ln Gamma(a + b) - ln Gamma(a) for a >= 10. A difference of two lgamma() would lose as
- * many digits as a has. */
+/* Returns ln Gamma(a + b) - ln Gamma(a) for a >= 10. The difference of two results of lgamma()
+ * would lose as many digits as the number `a` has. */
 static double log_gamma_step(double a, double b)
 {
 	return (a - 0.5) * log1p(b / a) + b * (log(a + b) - 1) + stirling_rest(a + b) -

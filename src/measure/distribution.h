@@ -17,8 +17,8 @@ double normal_cdf(double z);
 /* Returns the z with normal_cdf(z) == p, 0 < p < 1. */
 double normal_quantile(double p);
 
-/* Returns the t with P(T <= t) == p, 0 < p < 1, for df >= 1 degrees of freedom; df may be INFINITY
- * (normal). */
+/* Returns the t with P(T <= t) == p, 0 < p < 1, for df >= 1 degrees of freedom; df may be
+ * INFINITY (normal). */
 double student_quantile(double p, double df);
 
 /* Returns the factor k of a two-sided interval, mean -+ k * u. The interval misses the true

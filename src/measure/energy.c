@@ -289,7 +289,8 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begin.slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
 		w->begin_w = energy_watts(e, w->begin_ns);
 	}
-	/* The counter reading for the start may be after the start, but not much later. */
+	/* The counter reading that belongs to the start of the window may be after the start,
+	 * but not much later. */
 	if (e->reads && e->samples &&
 	    (first || energy_number(e, e->samples - 1)->t_ns <
 			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))
@@ -419,8 +420,8 @@ static void energy_total_sample(struct energy_total *t, uint64_t t_ns, double w)
 	t->last_w = w;
 }
 
-/* Returns true if the difference to the last reading can be the energy since then. A counter that
- * gained much less than the samples was reset in between. */
+/* Returns true if the difference to the last reading can be the energy since that reading. A
+ * counter that gained much less than the samples was reset in between. */
 static bool energy_total_plausible(const struct energy_total *t, uint64_t after_ns,
 				   double joules)
 {

@@ -1,11 +1,11 @@
 /* energy: joules of a window from power samples and counter readings.
  *
  * Pure: the caller adds readings with their times and gets the energy of windows of any length;
- * nothing is allocated. The power samples are integrated over time. The counter changes only
- * when the driver updates it. For the time between the last update and the boundary of a
- * window, the energy is taken from the integral of the samples. The energy is computed from the
- * counter and from the samples, each with a standard uncertainty. The result is the energy with
- * the smaller uncertainty; the other energy verifies it. */
+ * nothing is allocated. The power samples are integrated over time. The energy counter of the
+ * GPU changes only when the driver updates it. For the time between the last update and the
+ * boundary of a window, the energy is taken from the integral of the samples. The energy is
+ * computed from the counter and from the samples, each with a standard uncertainty. The result
+ * is the energy with the smaller uncertainty; the other energy verifies it. */
 #ifndef GW_MEASURE_ENERGY_H
 #define GW_MEASURE_ENERGY_H
 
@@ -18,7 +18,8 @@
 
 #define K95 1.96 /* the factor of the 95 % interval of an energy */
 
-/* The engine keeps this many of the latest samples, counter readings and notes. */
+/* The energy engine (struct energy) keeps this many of the latest samples, counter readings and
+ * notes (codes with a time). */
 #define ENERGY_SAMPLES 4096 /* 82 s of samples, if they are 20 ms apart */
 #define ENERGY_READS   64
 #define ENERGY_NOTES   32
@@ -167,12 +168,12 @@ bool energy_follow(const struct energy *e, struct energy_window *w);
 bool energy_is_near(const struct energy *e, const struct energy_window *w);
 bool energy_end_near(const struct energy *e, struct energy_window *w);
 
-/* Ends the window although no sample covers its end. The time after the last sample is a gap. If
- * the samples around the end are no longer stored, only the counter can give the energy. */
+/* Ends the window although no sample covers its end. The time after the last sample is a gap.
+ * If the samples around the end are no longer stored, only the counter can give the energy. */
 void energy_cut(const struct energy *e, struct energy_window *w);
 
-/* Resets every field except the device: figures are then unknown, and counts, times and codes are
- * 0. */
+/* Resets every field except the device: figures are then unknown, and counts, times and codes
+ * are 0. */
 void energy_unknown(struct gw_energy *e);
 
 /* Computes the energy of the window. Resets *ret except for its device, then fills in the
@@ -184,9 +185,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
  * function if the sensor is calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor_calibration *c);
 
-/* Widens the interval if the program ran for `seconds` less than the window, and it is unknown
- * in which part of the window it ran. The highest power of the window x `seconds` is added in
- * quadrature on each side of the interval. If it is more than r->relative.best -
+/* Widens the interval if the program did not run for `seconds` of the window, and it is unknown
+ * in which part of the window it did not run. Adds the highest power of the window x `seconds`
+ * in quadrature on each side of the interval. If this product is more than r->relative.best -
  * r->relative.low, adds the code late-edges. */
 void energy_late(struct gw_energy *r, double seconds);
 

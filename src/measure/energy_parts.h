@@ -53,17 +53,17 @@ double energy_reach_s(const struct energy *e);
 /* Returns the most energy that the counter can gain in `seconds`, including one late update. */
 double energy_most_joules(const struct energy_setup *set, double seconds);
 
-/* energy_middle() returns the time in the middle of the driver call. energy_nearest() returns the
- * reading nearest to t, or NULL. */
+/* energy_middle() returns the time in the middle of the driver call. energy_nearest() returns
+ * the reading nearest to t, or NULL. */
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 
 /* Fits the phase of the counter's updates again, if samples cover the last reading. */
 void energy_find_phase(struct energy *e);
 
-/* Returns the time up to which a reading contains the energy: the last update before the reading,
- * minus the lag of the counter. If the phase is unknown, half a tick before the reading is
- * assumed as the time of the update. */
+/* Returns the time up to which a reading contains the energy: the last update before the
+ * reading, minus the lag of the counter. If the phase is unknown, half a tick before the
+ * reading is assumed as the time of the update. */
 uint64_t energy_update_time(const struct energy *e, const struct energy_read *r);
 
 /* Finds the counter reading that is nearest to a boundary of a window. Stores this reading, and

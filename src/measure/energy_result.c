@@ -15,8 +15,8 @@
 #define ANCHOR_NS     (10 * NS_PER_S) /* minimum time between the two readings of a ratio */
 #define COVERAGE_LOW  0.98            /* a lower coverage gives the code low-coverage */
 #define COVERAGE_FILL 0.90            /* gaps are not filled if the coverage is lower */
-/* The difference between counter and samples depends on the load. On an H200 it varies by this
- * ratio among loads of equal power. */
+/* The difference between counter and samples depends on the load. On an H200, the difference
+ * varies by this ratio among loads of equal power. */
 #define FLOOR_RATIO  0.003
 #define STEADY_MEANS 64    /* a trend is looked for in at most this many seconds */
 #define STEADY_LEAST 20    /* a trend needs at least this many seconds */
@@ -127,7 +127,8 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 }
 
 /* Returns the energy of the counter divided by the energy of the samples, between two counter
- * readings. Of all suitable pairs of readings, the pair with the smallest uncertainty is used. */
+ * readings. Of all suitable pairs of readings, the pair with the smallest uncertainty is
+ * used. */
 static double anchor_ratio(const struct energy *e, const struct energy_window *w,
 			   uint64_t end_ns, double *ret_u)
 {
@@ -250,15 +251,15 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 		       watts * fabs(apart - r->seconds);
 }
 
-/* Estimates the energy of missing samples from the power on both sides of the gap, or from the last
- * sample. */
+/* Estimates the energy of missing samples from the power on both sides of the gap, or from the
+ * last sample. */
 static double gap_energy(const struct energy_window *w)
 {
 	return w->end.point.hole_j - w->begin.point.hole_j;
 }
 
-/* Returns the least standard uncertainty of the gaps. If more than a tenth of the window is missing,
- * the energy of the gaps may be anything from 0 to twice the estimate. */
+/* Returns the least standard uncertainty of the gaps. If more than a tenth of the window is
+ * missing, the energy of the gaps may be anything from 0 to twice the estimate. */
 static double least_gaps_u(const struct energy_window *w, const struct gw_energy *r)
 {
 	return r->coverage_ratio < COVERAGE_FILL ? gap_energy(w) / sqrt(3) : 0;
@@ -292,7 +293,8 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	if (energy_unwatched(e))
 		m->coverage = hypot(m->coverage, SLIP_RATIO * r->power_sd * r->seconds);
-	/* If the sensor has its own clock, a load with the same period looks constant. */
+	/* If the sensor has its own clock, a load with the same period looks constant: add the
+	 * uncertainty that such a load causes. */
 	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
 	m->samples_u = sqrt(sq(m->boundaries_samples) + sq(m->gaps) + sq(m->coverage));
 }
@@ -486,8 +488,8 @@ void energy_late(struct gw_energy *r, double seconds)
 	r->u_absolute = hypot(r->u_absolute, more / K95);
 }
 
-/* Sets the result of a window without any sample: all contributions to the uncertainty are 0, and
- * nothing is calibrated. */
+/* Sets the result of a window without any sample: all contributions to the uncertainty are 0,
+ * and nothing is calibrated. */
 static void energy_begin(struct gw_energy *r)
 {
 	energy_unknown(r);
@@ -520,8 +522,8 @@ static bool counter_is_frozen(const struct energy *e, const struct energy_window
 	return false;
 }
 
-/* Returns true if power has a relevant trend. It uses the Mann-Kendall test on means of one second,
- * over the latest part of the window. */
+/* Returns true if power has a relevant trend. It uses the Mann-Kendall test on means of one
+ * second, over the latest part of the window. */
 static bool energy_drifts(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r)
 {

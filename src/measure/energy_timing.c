@@ -1,5 +1,6 @@
 /* Finds times that no driver reports: when the counter is updated, and the period of the load.
- * Also decides which counter readings are valid, and whether the load aliases with the sensor. */
+ * Also decides which counter readings are valid, and whether the load aliases with the
+ * sensor. */
 #include "energy_parts.h"
 
 #include <math.h>
@@ -85,8 +86,8 @@ struct fit {
 	double gain;    /* slope of the line */
 };
 
-/* Fits a straight line through the readings: counter = c + gain x integral at the last update. The
- * updates are assumed to have this phase. */
+/* Fits a straight line through the readings: counter = c + gain x integral at the last update.
+ * The updates are assumed to have this phase. */
 static struct fit fit_phase(const struct energy *e, const struct energy_read *const r[],
 			    unsigned n, double phase_s)
 {
@@ -159,8 +160,8 @@ void energy_find_phase(struct energy *e)
 		age_min = fmin(age_min, age);
 		age_max = fmax(age_max, age);
 	}
-	/* If all readings have nearly the same age (time since the update), every phase
-	 * fits. */
+	/* If all readings have nearly the same age (time since the update), every phase fits,
+	 * so the phase stays unknown. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
 	/* The update lies in the gap between the largest age and the smallest age of the next
@@ -247,11 +248,11 @@ void energy_take_read(const struct energy *e, uint64_t boundary_ns,
 
 #define SPECTRUM 512
 
-/* The error if a load has the same period as the sensor, so that the sensor always measures the
- * same part of the load. It is a standard uncertainty, relative to the energy, and is multiplied
- * by the part of the time in which the sensor does not measure. The sensor of an H200 measures a
- * quarter of the time; with square waves its energy was up to 37 % too low and up to 41 % too
- * high. */
+/* The error that arises if a load has the same period as the sensor: the sensor then always
+ * measures the same part of the load. The error is a standard uncertainty, relative to the
+ * energy, and is multiplied by the part of the time in which the sensor does not measure. The
+ * sensor of an H200 measures a quarter of the time; with square waves its energy was up to 37 %
+ * too low and up to 41 % too high. */
 #define HIDDEN_RATIO 0.4
 
 /* The same error for the ring buffer. Its sensor measures all the time, through a filter. With
@@ -318,8 +319,8 @@ static bool alias_resonant(double period_s, double sensor_s)
 	return false;
 }
 
-/* Returns true if a load of this period (NAN: unknown) may be in step with a sensor that measures
- * only a part of the time. */
+/* Returns true if a load of this period (NAN: unknown) may be in step with a sensor that
+ * measures only a part of the time. */
 static bool alias_beats(double period_s, double sensor_s)
 {
 	return sensor_s > 0 && (period_s < 2 * sensor_s || alias_resonant(period_s, sensor_s));
@@ -330,8 +331,8 @@ bool energy_unwatched(const struct energy *e)
 	return (e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT) && !e->set.counter;
 }
 
-/* Returns true if the program marked its iterations, and their period shows that the load is slow.
- * This period does not depend on the sensor. */
+/* Returns true if the program marked its iterations, and their period shows that the load is
+ * slow. This period does not depend on the sensor. */
 static bool known_slow(const struct energy *e, const struct energy_window *w)
 {
 	double period = w->hint_period_s; /* NAN: the program marked no iterations */

@@ -1,4 +1,4 @@
-/* Writes and reads events as lines of text. A list has the members of each type of event. */
+/* Writes and reads events as lines of text. There is one list of members per type of event. */
 #include "event.h"
 
 #include "base/member.h"

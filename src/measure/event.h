@@ -1,7 +1,7 @@
 /* event: one reading of a GPU, or one change of a window, with its time.
  *
  * A measurement is the list of its events: the sampler emits them, a window tracker turns them
- * into results, a bundle stores them, and recompute feeds them to a tracker again. */
+ * into results, a bundle stores them, and bundle_recompute() feeds them to a tracker again. */
 #ifndef GW_MEASURE_EVENT_H
 #define GW_MEASURE_EVENT_H
 
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The values that are read at every tick, in the order in which files store them: append, never
- * move. In an older file, the line of a tick ends after the values that existed then; the other
- * values are unknown. */
+/* A tick is a regular reading of clocks, temperature and other values. These are the values, in
+ * the order in which files store them: append, never move. In an older file, the line of a tick
+ * ends after the values that existed then; the other values are unknown. */
 #define EVENT_FIGURES_FIRST 10 /* number of figures in the first version of the file format */
 #define EVENT_FIGURES(F)   \
 	F(POWER)           \
@@ -41,8 +41,8 @@ extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each figur
 
 enum event_type {
 	EVENT_POWER, /* a power sample; t_ns is its timestamp */
-	/* a reading of the energy counter; t_ns is the time before the driver call, after_ns the
-	 * time after it */
+	/* a reading of the energy counter; t_ns is the time before the driver call, after_ns
+	 * the time after it */
 	EVENT_COUNTER,
 	EVENT_NO_COUNTER, /* the first reading failed: there is no energy counter */
 	/* the values that are read at every tick, and how many ticks were missed before this

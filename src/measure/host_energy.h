@@ -9,12 +9,12 @@
 
 struct host_domain {
 	char name[32]; /* such as "package-0" or "dram" */
-	double joules; /* NAN unless why is GW_HAVE */
+	double joules; /* NAN unless `why` is GW_HAVE */
 	enum gw_absence why;
 };
 
 struct host_energy {
-	double joules; /* sum of packages and their memory; NAN unless why is GW_HAVE */
+	double joules; /* sum of packages and their memory; NAN unless `why` is GW_HAVE */
 	enum gw_absence why;
 	const char *remedy; /* what the user can do if joules is unknown; "": nothing */
 	unsigned count;
@@ -23,8 +23,8 @@ struct host_energy {
 
 struct host_meter;
 
-/* Creates a meter that counts from now on. ctx must outlive the meter. Returns NULL if there is no
- * memory. */
+/* Creates a meter that counts from now on. ctx must outlive the meter. Returns NULL if there is
+ * no memory. */
 struct host_meter *host_meter_new(struct gw_ctx *ctx);
 void host_meter_free(struct host_meter *m);
 

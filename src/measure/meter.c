@@ -223,8 +223,8 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	return d->error;
 }
 
-/* Waits until the sampler has started. A device whose sampler has not started by until_ns is
- * not measured. */
+/* Waits until the sampler has started. If the sampler has not started by until_ns, the device
+ * is not measured. */
 static int wait_for_sampler(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
@@ -264,8 +264,8 @@ static int start_sampling(struct meter_device *d)
 	return thread ? 0 : start_thread(d);
 }
 
-/* Returns the first selector that matches no device of the snapshot; NULL if each selector matches
- * a device. */
+/* Returns the first selector that matches no device of the snapshot; NULL if each selector
+ * matches a device. */
 static const char *unmatched_selector(const struct gw_snapshot *snap, const char *const *gpus)
 {
 	for (; gpus && *gpus; gpus++) {

@@ -35,7 +35,8 @@ struct meter_config {
 	bool service;
 	/* When the first window opens, read everything that a result reports about a GPU. */
 	bool describe;
-	/* For tests: use this sensor for every device. NULL: use the stored or assumed sensor. */
+	/* For tests: use this sensor for every device. NULL: use the stored or assumed
+	 * sensor. */
 	const struct sensor *sensor;
 };
 
@@ -43,7 +44,8 @@ struct meter_config {
 int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		struct gw_meter **ret_meter);
 
-/* Sets the measured program: from now on, this process and its descendants are not foreign. */
+/* Sets the measured program: from now on, the process `pid` and its descendants are not
+ * foreign. */
 void meter_set_own_process(struct gw_meter *m, int64_t pid);
 
 /* Sets further processes that are part of the measurement: from now on, these processes and
@@ -81,8 +83,8 @@ struct meter_progress {
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
-/* Returns true if gw_window_wait() would return at once, because everything it waits for is
- * available. Returns false while the window is open. Does not wait. Ignores GPUs that do not
+/* Returns true if gw_window_wait() would return at once, because everything that it waits for
+ * is available. Returns false while the window is open. Does not wait. Ignores GPUs that do not
  * answer. */
 bool window_done(struct gw_window *w);
 

@@ -13,8 +13,8 @@ enum meter_phase {
 	METER_STARTING, /* sampler_init() has not returned */
 	METER_READY,    /* sampler_init() has returned; other devices may still be starting */
 	METER_SAMPLING, /* the thread, or the caller of gw_meter_poll(), takes readings */
-	/* The device is not measured, because a driver call hangs: sampler_init() did not return
-	 * in time, or the device was hung before. A hung device stays hung. */
+	/* The device is not measured, because a driver call hangs: sampler_init() did not
+	 * return in time, or the device was hung before. A hung device stays hung. */
 	METER_HUNG,
 	METER_STOPPING, /* gw_meter_stop() was called */
 };

@@ -154,8 +154,8 @@ void window_hurry(struct gw_window *w)
 	w->hurry = true;
 }
 
-/* Returns how long before the end of the window its last sample may be: half a spacing for a short
- * window after window_hurry(), otherwise 0. */
+/* Returns how long before the end of the window the last sample may be: half a spacing for a
+ * short window after window_hurry(), otherwise 0. */
 static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
 {
 	double spacing = w->meter->device[i]->tracker.energy.set.spacing_s;

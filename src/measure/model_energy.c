@@ -87,8 +87,8 @@ static void row_fold(struct model_energy *m, const struct model_row *r)
 	o->marks = 0;
 }
 
-/* Returns a free row. If there is none, frees the row that was unused for the longest time and
- * whose model no server lists. NULL: all rows are in use. */
+/* Returns a free row. If there is none, looks at the rows with a model that no server lists,
+ * and frees the one that was unused for the longest time. NULL: all rows are in use. */
 static struct model_row *row_free(struct model_energy *m)
 {
 	struct model_row *oldest = NULL;
@@ -233,7 +233,7 @@ struct settlement {
 	uint64_t now_ns;
 };
 
-/* A larger counter is not credible, and products with it could overflow. */
+/* A counter above this value is not credible, and products with it could overflow. */
 #define TOKENS_MAX 1e15
 
 /* Adds the increase of a server's token counter to the row. Returns the increase. */
@@ -303,8 +303,9 @@ static void row_charge(struct model_row *r, const struct model_pending *p, doubl
 	r->changed = true;
 }
 
-/* Charges the energy of one process to its model. If the process does not belong to one model,
- * its energy is divided, by tokens, among the models that have no process of their own. */
+/* Charges the energy of one process to its model. If the process does not belong to exactly one
+ * model, divides the energy of the process, by tokens, among the models that have no process of
+ * their own. */
 static void settle_process(struct model_energy *m, const struct model_worker *w,
 			   const struct settlement *s, const struct model_pending *p)
 {

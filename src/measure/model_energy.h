@@ -1,10 +1,10 @@
 /* model_energy: counts the tokens and the energy of each model on the inference servers.
  *
  * The energy of a server's processes waits until the server reports its models and its token
- * counters. Then it is charged to the models, so that energy and tokens of a model cover the
- * same time. Charged and waiting joules always add up to the energy of the server. The
- * functions are pure, and memory is bounded: models without a row of their own are summed in
- * one row. */
+ * counters. Then the energy is charged to the models, so that energy and tokens of a model
+ * cover the same time. Charged and waiting joules always add up to the energy of the server.
+ * The functions are pure, and memory is bounded: models without a row of their own are summed
+ * in one row. */
 #ifndef GW_MEASURE_MODEL_ENERGY_H
 #define GW_MEASURE_MODEL_ENERGY_H
 
@@ -28,7 +28,7 @@ const char *model_direction_name(unsigned d); /* "prompt", "generated" */
 /* How energy was charged to a model. */
 enum model_method {
 	MODEL_NOTHING, /* Nothing was charged to the model yet. */
-	MODEL_ONLY,    /* It is the server's only model without a process of its own. */
+	MODEL_ONLY,    /* The model is the server's only one without a process of its own. */
 	MODEL_PROCESS, /* The model has a process of its own. */
 	/* The energy of a process is divided among its models by their tokens. */
 	MODEL_SPLIT,
@@ -55,8 +55,8 @@ struct model_row {
 	double joules[MODEL_ENERGY_GPUS]; /* same indices as model_energy.gpu */
 	bool counted;                     /* The tokens are known. */
 	enum model_method method;         /* method of the last charge */
-	/* `share` of the last charge, as passed to model_energy_add(). NULL: nothing was charged
-	 * yet. */
+	/* `share` of the last charge, as passed to model_energy_add(). NULL: nothing was
+	 * charged yet. */
 	const char *share;
 	bool listed; /* The last list of the server contains the model. */
 	/* Last values of the server's token counters. NAN: not read. */
@@ -114,14 +114,14 @@ struct model_list {
 struct model_worker *model_energy_worker(struct model_energy *m, const char *name);
 
 /* Adds energy that a process of the worker used on a GPU. The energy waits until
- * model_energy_settle() charges it to models. share is a constant string that says how the
+ * model_energy_settle() charges it to models. `share` is a constant string that says how the
  * energy of the process was determined. */
 void model_energy_add(struct model_energy *m, struct model_worker *w, int64_t pid,
 		      const char *uuid, double joules, const char *share);
 
 /* Charges the waiting energy of the worker to the models of the list, and counts their tokens.
  * If a counter decreased, the server has restarted, and the counter's value is the increase
- * since then. */
+ * since the restart. */
 void model_energy_settle(struct model_energy *m, struct model_worker *w,
 			 const struct model_list *l, uint64_t now_ns);
 

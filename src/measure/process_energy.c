@@ -44,7 +44,7 @@ static void shares_release(struct process_energy *e, unsigned i)
 }
 
 /* Frees the rows of exited processes with an unknown start time, because a new process with the
- * same pid would be taken for the old one. */
+ * same pid would be counted as the old process. */
 static void shares_release_unknown(struct process_energy *e)
 {
 	for (unsigned i = e->shares.count; i-- > 0;)

@@ -27,15 +27,15 @@ struct process_energy {
 		double begin_j; /* value of the counter when the row began */
 		/* Joules of the row at the two times of process_energy.mark_j. */
 		double mark_j[2];
-		double before_j; /* joules of the row before the last step */
-		/* Number of the last step (process_energy.steps) in which the process was
-		 * present. */
+		double before_j; /* joules of the row before the last process_energy_add() */
+		/* Number of the last process_energy_add() (counted in `steps`) in which the
+		 * process was present. */
 		uint64_t seen;
 	} row[ATTRIBUTE_ROWS]; /* same indices as shares.row */
 	uint64_t steps;
-	/* mark_j: joules of the counter at two recent times, the older one first. mark_s: its
-	 * seconds at the newer time. A share of the power is the mean since the older time,
-	 * because the joules of a GPU arrive in batches. */
+	/* mark_j: joules of the counter at two recent times, the older one first. mark_s:
+	 * seconds of the counter at the newer time. A share of the power is the mean since the
+	 * older time, because the joules of a GPU arrive in batches. */
 	double mark_j[2], mark_s;
 	double former_joules;  /* joules of rows that were freed */
 	double earlier_joules; /* value of the counter at the first process_energy_add() */

@@ -82,7 +82,7 @@ static void write_extremes(struct device *d)
 	d->in_group = 0;
 }
 
-/* Halves the number of points: every four points (two groups, or four samples) become two. */
+/* Halves the number of points: four points (two groups, or four samples) become two points. */
 static void thin_power(struct device *d)
 {
 	size_t n = d->powers;

@@ -35,11 +35,11 @@ struct run_trace;
 struct run_trace *run_trace_new(unsigned devices);
 void run_trace_free(struct run_trace *s);
 
-/* Adds an event of device i. Ignores all but EVENT_POWER and EVENT_TICK. It can be used as a
- * meter_event_fn. */
+/* Adds an event of device i. Ignores all but EVENT_POWER and EVENT_TICK. The function can be
+ * used as a meter_event_fn. */
 void run_trace_event(void *s, unsigned i, const struct event *e);
 
-/* Begins a run at begin_ns: deletes older data, except for the last second before it. */
+/* Begins a run at begin_ns: deletes older data, except for the last second before the run. */
 void run_trace_begin(struct run_trace *s, uint64_t begin_ns);
 
 /* A copy of the data of device i up to one second after end_ns. */

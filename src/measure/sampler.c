@@ -3,15 +3,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Time between two reads of the ring buffer. A read takes 0.5 ms, and the ring buffer of an H200
- * holds 2.36 s. */
+/* Time between two reads of the ring buffer. A read takes 0.5 ms, and the ring buffer of an
+ * H200 holds 2.36 s. */
 #define DRAIN_NS     (1500 * NS_PER_MS)
 #define DRAIN_ANY_NS NS_PER_S       /* used if the time span of the ring buffer is unknown */
 #define PROCESSES_NS NS_PER_S       /* time between two reads of the processes */
 #define USE_LASTS_NS (2 * NS_PER_S) /* how long a reading of the utilisation is used */
 #define IDLE_NS      NS_PER_S       /* time between two ticks while no window is open */
-/* Time between two ticks in a service while no window is open. It is longer, because the
- * service also reads the values itself. */
+/* Time between two ticks in a service while no window is open. This time is longer than
+ * IDLE_NS, because the service also reads the values itself. */
 #define UNWATCHED_NS (30 * NS_PER_S)
 /* While no window is open, a service reads the counter less often by this factor. A reading
  * takes 3 to 14 ms. Between two readings, energy from the ring buffer differs from the counter
@@ -19,12 +19,13 @@
 #define UNWATCHED_ANCHORS 3
 /* If wall clock minus monotonic clock changes by more than this, the wall clock was set. */
 #define STEP_NS ((int64_t)NS_PER_MS)
-/* A ring buffer with a larger spacing is not used, because it does not show changes of power. */
+/* A ring buffer with a larger spacing than this is not used, because it does not show changes
+ * of power. */
 #define COARSE_S 0.5
-/* A sample is in the ring buffer at the latest this long after its timestamp. On an H200 the
+/* At the latest this long after its timestamp, a sample is in the ring buffer. On an H200 the
  * newest sample is 10 to 18 ms old. */
 #define RING_AGE_NS (20 * NS_PER_MS)
-/* A sample is in the ring buffer at the earliest this long after its timestamp. */
+/* At the earliest this long after its timestamp, a sample is in the ring buffer. */
 #define RING_YOUNG_NS (8 * NS_PER_MS)
 /* A read of the ring buffer is not repeated within this time. */
 #define FRESH_NS     (20 * NS_PER_MS)
@@ -128,8 +129,8 @@ static void choose_quantity(struct sampler *s)
 	const struct sensor *sensor = &s->setup.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT, file = s->r.provenance == GW_FROM_SYSFS;
 
-	/* The Intel backend computes power from the energy counter. The power is the mean since the
-	 * previous reading, and the first reading has none. */
+	/* The Intel backend computes power from the energy counter. The power is the mean since
+	 * the previous reading, and the first reading has none. */
 	if (s->r.vendor == GW_VENDOR_INTEL &&
 	    (report_has(&s->r, GW_Q_POWER) || s->r.why[GW_Q_POWER] == GW_ABSENT_FIRST_READING))
 		use_sysfs(s, 0.5e-9 * (double)s->opt.interval_ns);
@@ -147,7 +148,8 @@ static void choose_quantity(struct sampler *s)
 		s->setup.spacing_s = (double)s->opt.interval_ns * 1e-9;
 }
 
-/* Fills in the sensor of the GPU: the stored sensor, or the one that is assumed for its model. */
+/* Fills in the sensor of the GPU: the stored sensor, or the one that is assumed for its
+ * model. */
 static void find_sensor(struct sampler *s)
 {
 	char dir[512], why[256];
@@ -244,9 +246,10 @@ static int64_t clock_offset(const struct sampler *s)
 	return offset;
 }
 
-/* Returns how many of the n entries were processed before. ring.tail has the newest of them.
- * Searches for the last place at which ring.tail occurs: the entries up to there were
- * processed. Timestamps alone are not enough, because the wall clock may have been set back. */
+/* Returns how many of the n entries were processed before. ring.tail has the newest entries
+ * that were processed. Searches for the last place at which ring.tail occurs: the entries up to
+ * there were processed. Timestamps alone are not enough, because the wall clock may have been
+ * set back. */
 static unsigned already_taken(const struct sampler *s, int n)
 {
 	for (int end = n; end > 0 && s->ring.tail_count; end--) {
@@ -317,7 +320,7 @@ static void drain_ring(struct sampler *s)
 	s->ring.broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		sampler_note(s, now, GW_CODE_CLOCK_STEP);
-		/* the present time, by the wall clock as it is now set */
+		/* the present time, by the current setting of the wall clock */
 		s->use.newest_us = (uint64_t)((int64_t)now + offset) / NS_PER_US;
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
@@ -542,8 +545,8 @@ static void read_processes(struct sampler *s)
 							  why != GW_HAVE || s->setup.mig } });
 }
 
-/* Returns the next deadline of a periodic action. *ret_missed is the number of deadlines that were
- * missed; ret_missed may be NULL. */
+/* Returns the next deadline of a periodic action. *ret_missed is the number of deadlines that
+ * were missed; ret_missed may be NULL. */
 static uint64_t next_deadline(uint64_t due, uint64_t period, uint64_t now, unsigned *ret_missed)
 {
 	uint64_t late = now > due ? (now - due) / period : 0;
@@ -571,16 +574,16 @@ static void next_anchor(struct sampler *s)
 			   (uint64_t)(part * fmax(0, s->setup.sensor.tick_s) * 1e9);
 }
 
-/* Returns the longest possible time from a moment to the timestamp of the sample that covers this
- * moment. */
+/* Returns the longest possible time from a moment to the timestamp of the sample that covers
+ * this moment. */
 static uint64_t reach_ns(const struct sampler *s)
 {
 	return (uint64_t)((s->setup.lag_s + s->setup.spacing_s) * 1e9);
 }
 
-/* Computes when the sample that covers the end of a window is available: at the earliest, and at
- * the latest. Samples come at regular times, within a few ms, so the timestamp of that sample is
- * known in advance. */
+/* Computes when the sample that covers the end of a window is available: at the earliest, and
+ * at the latest. Samples come at regular times, within a few ms, so the timestamp of that
+ * sample is known in advance. */
 static void expect_sample(struct sampler *s, uint64_t end_ns)
 {
 	uint64_t step = (uint64_t)(s->setup.spacing_s * 1e9), stamp;
@@ -734,8 +737,8 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (active && !s->active)
 		s->due.anchor_ns = sampler_earliest(s->due.anchor_ns, now + s->opt.anchor_ns);
 	s->active = active;
-	/* Read the ring buffer first: its samples are available, and the first read of the values
-	 * takes 6 ms. */
+	/* Read the ring buffer first: its samples are available, and the first read of the
+	 * values takes 6 ms. */
 	if (ring)
 		step_ring(s, now, every);
 	step_values(s, now, every);

@@ -25,12 +25,13 @@ struct sampler_options {
 	bool processes;       /* read the processes on the GPU */
 	/* These three are as in struct meter_config. */
 	bool always, service, describe;
-	int64_t own_pid; /* this process and its descendants are not foreign */
+	int64_t own_pid; /* the process with this pid and its descendants are not foreign */
 	/* These processes and their descendants are not foreign, either. 0: the element is not
 	 * used. */
 	int64_t server_pid[METER_SERVERS];
 	const char *cache_dir; /* folder with the stored sensors; NULL: default; "": none */
-	/* The sensor to use; NULL: the stored or assumed sensor. Only sampler_init() reads it. */
+	/* The sensor to use; NULL: the stored or assumed sensor. Only sampler_init() reads
+	 * it. */
 	const struct sensor *sensor;
 };
 
@@ -51,7 +52,7 @@ struct sampler_ring {
 	uint64_t fetched_ns; /* when the unprocessed entries were read */
 	struct power_sample tail[SAMPLER_TAIL]; /* the newest processed entries, oldest first */
 	unsigned tail_count;
-	int64_t offset_ns; /* wall clock minus monotonic clock at the last drain */
+	int64_t offset_ns; /* wall clock minus monotonic clock when the ring was last read */
 	bool offset_known;
 	bool broken;         /* the driver no longer returns the ring buffer */
 	uint64_t last_ns;    /* monotonic time of the newest sample */
@@ -97,7 +98,7 @@ struct sampler {
 	struct sampler_counter counter;
 	struct sampler_use use;
 	struct usage_list usage;
-	double application_hz; /* application clock at the last boundary or anchor; NAN: unknown */
+	double application_hz;   /* clock at the last boundary or anchor; NAN: unknown */
 	uint64_t application_ns; /* when application_hz was read */
 };
 

@@ -60,7 +60,8 @@ static const struct generation {
 	{ 0, 999, 0, 0, 9999, NULL, { 0.1, 0.1, 0 }, { 0.1, 0.1, 0 }, NAN },
 };
 
-/* The ring buffer as measured on an H200: a low-pass filter of 13.5 ms with a delay of 3.5 ms. */
+/* The ring buffer as measured on an H200: a low-pass filter of 13.5 ms with a delay of 3.5
+ * ms. */
 #define RING_FILTER_S 0.0135
 #define RING_LAG_S    0.017
 #define RING_ENTRIES  119
@@ -108,15 +109,15 @@ static bool has_nvml(const struct report *r)
 	       (r->provenance == GW_FROM_DRIVER || r->provenance == GW_FROM_SIMULATOR);
 }
 
-/* Returns true if all GPUs of this architecture report every power value. It is then not necessary
- * to read a value in order to know that it exists. */
+/* Returns true if all GPUs of this architecture report every power value. It is then not
+ * necessary to read a value in order to know that it exists. */
 static bool kind_has_power(const struct report *r)
 {
 	return has_nvml(r) && sensor_number(r, GW_Q_ARCHITECTURE) >= HOPPER;
 }
 
-/* Returns GW_HAVE if the value exists, or why it does not. A value that was not read yet exists if
- * all GPUs of this architecture have it. */
+/* Returns GW_HAVE if the value exists, or the reason why the value does not exist. A value that
+ * was not read yet exists if all GPUs of this architecture have it. */
 static enum gw_absence value_absence(const struct report *r, unsigned quantity)
 {
 	enum gw_absence why = (enum gw_absence)r->why[quantity];
@@ -286,9 +287,9 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
 	return err ? err : sensor_learn(&sd, plan, ret, message, size);
 }
 
-/* The file of a sensor, so that a GPU is characterised only once. Its first line is a hash of
- * the other lines: a file that was truncated or edited, or that comes from a failing disk, is
- * ignored. */
+/* A sensor is stored in a file, so that a GPU is characterised only once. The first line of the
+ * file is a hash of the other lines: a file that was truncated or edited, or that comes from a
+ * failing disk, is ignored. */
 #define FILE_MAX 16384
 
 #define RATE(section, i, name) TOML_FIELD(REAL, section, #name, struct sensor, rate[i].name)

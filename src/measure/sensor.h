@@ -2,7 +2,8 @@
  *
  * It holds every number that is needed to compute joules from readings: the time between new
  * values, the time over which a value is averaged, its delay, and how the counter is updated. A
- * sensor is plain data. It is stored per uuid, driver and vbios, and is part of every result. */
+ * sensor is plain data. It is stored per uuid, driver and vbios, and is part of every
+ * result. */
 #ifndef GW_MEASURE_SENSOR_H
 #define GW_MEASURE_SENSOR_H
 
@@ -38,16 +39,16 @@ struct sensor_source {
 	enum sensor_model model;
 	double period_s; /* time between new values */
 	double window_s; /* averaging window of one value, or the time constant */
-	/* By how much the values are late; the times of samples are corrected for it. It is the
-	 * delay until a value appears, plus half the window of a boxcar or the time constant of
-	 * a low-pass filter. */
+	/* Delay of the values; the times of samples are corrected for it. It is the time until
+	 * a value appears, plus half the window of a boxcar or the time constant of a low-pass
+	 * filter. */
 	double lag_s;
 	/* number of observed changes from which period_s was computed; 0: it is assumed */
 	unsigned changes;
 	double call_p50_s, call_p99_s; /* duration of one read: median and 99th percentile */
 };
 
-/* The test of one rate of reading the counter. NAN: not tested, or no result. */
+/* The result of a test that reads the counter at one rate. NAN: not tested, or no result. */
 struct sensor_rate {
 	double every_s;     /* mean time between readings */
 	double counter_w;   /* mean power by the counter when it is read at this rate */
@@ -110,8 +111,8 @@ struct sensor {
  * without reading it. */
 void sensor_assume(struct sensor *ret, const struct report *r);
 
-/* Returns the quantity that sensor.average describes: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device
- * without it. */
+/* Returns the quantity that sensor.average describes: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a
+ * device without that quantity. */
 unsigned sensor_average_quantity(const struct report *r);
 
 /* Return the name of a model or of an origin in files and JSON, such as "boxcar" and
@@ -125,8 +126,8 @@ const char *sensor_origin_name(unsigned origin);
 const char *sensor_origin_words(enum sensor_origin origin);
 const char *sensor_origin_words_of(const char *name);
 
-/* Returns a phrase that explains why period_s is based on fewer than SENSOR_CHANGES changes of the
- * value. Returns NULL if it is based on at least that many. */
+/* Returns a phrase that explains why period_s is based on fewer than SENSOR_CHANGES changes of
+ * the value. Returns NULL if it is based on at least that many. */
 #define SENSOR_CHANGES 100
 const char *sensor_source_note(const struct sensor_source *s);
 
@@ -145,9 +146,10 @@ void sensor_add_uuid(struct buf *b, const char *uuid);
  * -GW_E_NOSUPPORT (no uuid) or -GW_E_SIZE. */
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
-/* sensor_compose() adds the content of a sensor file to out, with a hash in the first line. Returns
- * 0 or the error of out. sensor_parse() reads such a content; every number has the same bits as
- * before. Returns 0, or -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
+/* sensor_compose() adds the content of a sensor file to out, with a hash in the first line.
+ * Returns 0 or the error of out. sensor_parse() reads this content; every number has the same
+ * bits as in the struct that was written. Returns 0, or -GW_E_PARSE or -GW_E_NOMEM with a
+ * sentence in `why`. */
 int sensor_compose(struct buf *out, const struct sensor *s);
 int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
 
@@ -155,14 +157,14 @@ int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size
  * returns an error of sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. */
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size);
 
-/* Fills in s from the file for s->uuid, driver and vbios. Returns 0, or -GW_E_NOENT if there is no
- * such file. Every other error comes with a message: -GW_E_PARSE (the file is ignored, because
- * it is truncated, changed or of another version), -GW_E_ARG (it is not a regular file),
- * -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. After an error s is unchanged. */
+/* Fills in s from the file for s->uuid, driver and vbios. Returns 0, or -GW_E_NOENT if there is
+ * no such file. Every other error comes with a message: -GW_E_PARSE (the file is ignored,
+ * because it is truncated, changed or of another version), -GW_E_ARG (it is not a regular
+ * file), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM. After an error s is unchanged. */
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size);
 
-/* The functions that run our own load on the GPU. The load ends at its end time even if the program
- * is killed. The functions return 0 or a negative enum gw_error. */
+/* The functions that run our own load on the GPU. The load ends at its end time even if the
+ * program is killed. The functions return 0 or a negative enum gw_error. */
 struct sensor_drive {
 	/* Prepares the GPU with this PCI id; writes a message on failure. */
 	int (*open)(void *ctx, const char *pci, char *message, size_t size);
@@ -182,27 +184,29 @@ struct sensor_plan {
 };
 
 /* Measures the properties of the sensor, on the calling thread and on the device's clock. This
- * takes about half a minute, and about one more minute if plan->drive is given. For at most 35
- * s it reads the counter more often than other code may. Returns 0 and *ret, with origin
- * SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise leaves *ret unchanged, writes a message and
- * returns -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power), -GW_E_STATE (a drive
- * is given and another process is on the GPU), or the drive's error. */
+ * takes about half a minute, and about one more minute if plan->drive is given. During at most
+ * 35 s of this time, the function reads the counter more often than any other code is allowed
+ * to. Returns 0 and *ret, with origin SENSOR_PASSIVE or SENSOR_ACTIVE. Otherwise leaves *ret
+ * unchanged, writes a message and returns -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source
+ * of power), -GW_E_STATE (a drive is given and another process is on the GPU), or the drive's
+ * error. */
 int sensor_learn(struct sampler_device *sd, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size);
 
-/* Like sensor_learn(), for a device of a context, by its position in a snapshot. Also returns
- * -GW_E_NODEV. */
+/* Works like sensor_learn(), for a device of a context, by its position in a snapshot. Also
+ * returns -GW_E_NODEV. */
 int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sensor_plan *plan,
 			struct sensor *ret, char *message, size_t size);
 
 /* Gets the sensor of a device: the one that was stored below dir, or the assumed one. If dir is
- * NULL, no stored sensor is used. Reads the ring buffer once to see whether it exists. Returns 0,
- * with a sentence in note if a file was ignored, or -GW_E_NODEV. */
+ * NULL, no stored sensor is used. Reads the ring buffer once to see whether it exists. Returns
+ * 0, with a sentence in note if a file was ignored, or -GW_E_NODEV. */
 int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct sensor *ret,
 		 char *note, size_t size);
 
-/* Like sensor_known(), without reading the ring buffer. The caller reads it anyway and passes
- * the result (a number of samples or an error) to sensor_note_ring(). */
+/* Works like sensor_known(), but does not read the ring buffer. The caller reads the ring
+ * buffer anyway and passes the result (a number of samples or an error) to
+ * sensor_note_ring(). */
 int sensor_known_device(struct sampler_device *sd, const char *dir, struct sensor *ret,
 			char *note, size_t size);
 void sensor_note_ring(struct sensor *s, int n);

@@ -69,8 +69,8 @@ static void record_until(struct active *a, uint64_t until_ns)
 	}
 }
 
-/* Runs one burst at its planned time, or as soon as the readings allow, and plans the next burst
- * after a pause of off_s. Stores the actual times of the burst. */
+/* Runs one burst at its planned time, or as soon as the readings allow, and plans the next
+ * burst after a pause of off_s. Stores the actual times of the burst. */
 static int active_burst(struct active *a, double on_s, double off_s)
 {
 	const struct sensor_drive *d = a->l->plan->drive;

@@ -23,9 +23,9 @@ double fit_quantile(double *v, unsigned n, double share)
 	return v[i] + (at - i) * (v[i + 1] - v[i]);
 }
 
-/* Returns the start value of the period: the median of the intervals that can be single periods.
- * The shortest interval cannot be used, because a few intervals are too short: a value was read
- * while it was being updated. */
+/* Returns the start value of the period: the median of the intervals that can be single
+ * periods. The shortest interval cannot be used, because a few intervals are too short: a value
+ * was read while it was being updated. */
 static double single_interval(const double *t_s, unsigned n, double *work)
 {
 	double low;
@@ -125,8 +125,8 @@ static double low_pass(const struct problem *q, double tau, double t)
 	return t <= b->off_s[i] ? end : end * exp((b->off_s[i] - t) / tau);
 }
 
-/* Computes q->at[] at the start of each burst from the burst before: the time on so far (boxcar),
- * or the output of the filter (low-pass). */
+/* Computes q->at[] at the start of each burst from the burst before: the total time with load
+ * so far (boxcar), or the output of the filter (low-pass). */
 static void prepare_bursts(const struct problem *q, enum sensor_model model, double window_s)
 {
 	const struct fit_bursts *b = q->bursts;
@@ -190,8 +190,8 @@ static bool try_better(const struct problem *q, const struct fit_response *try,
 }
 
 /* Searches the minimum of the unexplained share from a start value. It tries each axis and both
- * diagonals, because a longer window can be balanced by a shorter delay. The steps become smaller
- * when no direction is better. */
+ * diagonals, because a longer window can be balanced by a shorter delay. The steps become
+ * smaller when no direction is better. */
 static void fit_descend(const struct problem *q, bool window_too, struct fit_response *best)
 {
 	static const double direction[][2] = {
@@ -239,7 +239,7 @@ static void search_grid(struct problem *q, enum sensor_model model, struct fit_r
 	fit_descend(q, true, best);
 }
 
-/* If the fit leaves a larger share unexplained, the points do not follow the load. */
+/* If the fit leaves a larger share than this unexplained, the points do not follow the load. */
 #define MISSED_MAX 0.3
 
 int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,

@@ -11,8 +11,8 @@ struct fit_point {
 	double t_s, w;
 };
 
-/* The times at which the load was on: from on_s[i] to off_s[i], in order of time, without
- * overlap. */
+/* A burst is a time in which the load was on: from on_s[i] to off_s[i]. The bursts are in order
+ * of time and do not overlap. */
 struct fit_bursts {
 	const double *on_s, *off_s;
 	unsigned n;
@@ -50,12 +50,12 @@ int fit_response(const struct fit_point *p, unsigned n, const struct fit_bursts 
 int fit_delay(const struct fit_point *p, unsigned n, const struct fit_bursts *bursts,
 	      double window_s, double *work, struct fit_response *ret);
 
-/* Returns by how much the values of a source are late: the delay plus half the window, or the delay
- * plus the time constant. */
+/* Returns the lag of the values of a source: the delay plus half the window, or the delay plus
+ * the time constant. */
 double fit_lag_s(const struct fit_response *f);
 
-/* Returns the mean of the readings from from_s to to_s, where each reading is valid until the next;
- * NAN if there is none. *ret_sd is their standard deviation. */
+/* Returns the mean of the readings from from_s to to_s, where each reading is valid until the
+ * next; NAN if there is none. *ret_sd is their standard deviation. */
 double fit_mean(const struct fit_point *p, unsigned n, double from_s, double to_s,
 		double *ret_sd);
 

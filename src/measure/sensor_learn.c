@@ -17,8 +17,8 @@
 #define PASSIVE_S (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
 /* Time between readings when the counter is read as fast as possible. A reading of a slow
- * counter takes 3 ms anyway. With a fast counter, or in simulated time, the time must still
- * advance. */
+ * counter takes 3 ms anyway. With a fast counter, or in simulated time, this pause makes the
+ * time advance. */
 #define FLAT_OUT_NS NS_PER_MS
 
 #define COSTS      8192u
@@ -218,8 +218,8 @@ static bool has_enough(const struct recorder_trace *t, const struct sensor_sourc
 
 /* Chooses the polling period. Some drivers update a value only when it is read. The measured
  * update period is then too long by up to one polling period. So a value that is cheap to read
- * is polled more often. Each read from nvidia-smi starts a program, so it is polled less
- * often. */
+ * is polled more often. Each read from nvidia-smi starts a program, so nvidia-smi is polled
+ * less often. */
 static void choose_poll(struct recorder *w)
 {
 	recorder_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
@@ -317,8 +317,8 @@ struct reference {
 	double lag_s;
 };
 
-/* Returns the power values with which the counter is compared: the ring buffer if its entries are
- * close together, otherwise the average, otherwise the instant value. */
+/* Returns the power values with which the counter is compared: the ring buffer if its entries
+ * are close together, otherwise the average, otherwise the instant value. */
 static struct reference reference_of(const struct learn *l)
 {
 	const struct sensor *s = &l->s;
@@ -340,8 +340,8 @@ static double tick_before(const struct fit_period *tick, double t_s)
 	return tick->phase_s + floor((t_s - tick->phase_s) / tick->period_s) * tick->period_s;
 }
 
-/* Returns the middle between two counter updates, where it is certain which update a reading
- * contains. */
+/* Returns the time in the middle between two counter updates. At this time, it is certain which
+ * update a reading contains. */
 static double between_ticks(const struct fit_period *tick, double t_s)
 {
 	return tick->changes ? tick_before(tick, t_s) + 1.5 * tick->period_s : t_s;
@@ -367,8 +367,8 @@ static void read_next(struct recorder *w, struct reading *r)
 	r->n++;
 }
 
-/* Reads the counter such that it is certain which update the reading contains. A reading that took
- * too long (90 ms occurred) is repeated one update later. */
+/* Reads the counter such that it is certain which update the reading contains. A reading that
+ * took too long (90 ms occurred) is repeated one update later. */
 static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t at_ns,
 		      struct reading *r)
 {
@@ -382,8 +382,8 @@ static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t a
 	}
 }
 
-/* Reads the counter at this interval for about length_s. Returns false if the counter failed or was
- * reset. */
+/* Reads the counter at this interval for about length_s. Returns false if the counter failed or
+ * was reset. */
 static bool try_rate(struct learn *l, const struct fit_period *tick, double every_s,
 		     double length_s, struct sensor_rate *ret, double *ret_unsteady)
 {

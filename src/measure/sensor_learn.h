@@ -1,5 +1,5 @@
-/* sensor_learn: declarations that sensor_learn.c and sensor_active.c share. The first file measures
- * a sensor without a load, the second one with our own load.
+/* sensor_learn: declarations that sensor_learn.c and sensor_active.c share. The first file
+ * measures a sensor without a load, the second one with our own load.
  *
  * The recorder reads and stores all power sources of one GPU at absolute deadlines. Everything
  * is allocated at the start; if the memory is full, further values are dropped. Times are
@@ -62,7 +62,8 @@ void recorder_drain(struct recorder *w);
 /* Reads the counter. *ret_t_s is the time at the middle of the call. */
 void recorder_counter(struct recorder *w, struct sampler_device_counter *ret, double *ret_t_s);
 
-/* Returns the next deadline after at_ns, in steps of step_ns. Skips deadlines that were missed. */
+/* Returns the next deadline after at_ns, in steps of step_ns. Skips deadlines that were
+ * missed. */
 uint64_t recorder_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns);
 
 /* The data of one call of sensor_learn(). */

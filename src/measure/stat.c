@@ -90,9 +90,10 @@ double run_mean_reach_own(const struct run_mean *m)
 	return student_factor(0.05, n - 1) * sqrt(moments_variance(&m->moments) / n);
 }
 
-/* Each part has its own factor, as in reach_of(). One factor from pooled degrees of freedom
- * (Welch-Satterthwaite) would be too small if two or three runs scatter little by chance: with
- * two runs, the interval would contain the true value in only 88 % of the cases. */
+/* The interval has two parts: the scatter of the runs and the shared error. Each part has its
+ * own factor, as in reach_of(). One factor from pooled degrees of freedom (Welch-Satterthwaite)
+ * would be too small if two or three runs scatter little by chance: with two runs, the interval
+ * would contain the true value in only 88 % of the cases. */
 double run_mean_reach(const struct run_mean *m)
 {
 	double own = run_mean_reach_own(m), shared = NORMAL_95 * run_mean_u_shared(m);
@@ -204,8 +205,8 @@ static double select_kth(double *x, size_t n, size_t k)
 				break;
 			stat_swap(&x[i++], &x[j--]);
 		}
-		/* Values before left_end are not above the pivot, values from right on are not
-		 * below it, and the values between equal it. */
+		/* Values before x[left_end] are not above the pivot. Values from x[right] on
+		 * are not below the pivot. The values in between equal the pivot. */
 		size_t left_end = i == j ? j : j + 1, right = i == j ? i + 1 : i;
 
 		if (k >= left_end && k < right)
@@ -359,8 +360,8 @@ static double resampled_mean(const double *x, size_t n, struct random *r)
 }
 
 /* Returns the position of the mean among the resampled means, as a normal quantile; half of the
- * equal means count as below the mean. The result is limited, because it would be infinite at
- * the ends. */
+ * resampled means that equal the mean count as below it. The result is limited, because it
+ * would be infinite at the ends. */
 static double bias_of(const double *means, size_t resamples, double mean)
 {
 	double below = 0;
@@ -373,8 +374,8 @@ static double bias_of(const double *means, size_t resamples, double mean)
 	return normal_quantile(fmin(fmax(share, edge), 1 - edge));
 }
 
-/* Returns the jackknife estimate of the acceleration; for a mean it is the skewness over 6
- * sqrt(n). */
+/* Returns the jackknife estimate of the acceleration; for a mean, this is the skewness divided
+ * by 6 sqrt(n). */
 static double acceleration_of(const double *x, size_t n, double mean)
 {
 	double square = 0, cube = 0;
@@ -491,10 +492,10 @@ static struct unknown unknown_of(const struct compare_arm *first, const struct m
 	return u;
 }
 
-/* Returns half the interval on logarithms. Each part has its own factor. A single factor from
- * pooled degrees of freedom would be too small if two or three runs scatter little by chance:
- * for two runs against one, the interval would contain the true value in 88 % of the cases
- * instead of 95 %. */
+/* Returns half the interval on logarithms. Each part of the uncertainty has its own factor. A
+ * single factor from pooled degrees of freedom would be too small if two or three runs scatter
+ * little by chance: for two runs against one, the interval would contain the true value in 88 %
+ * of the cases instead of 95 %. */
 static double reach_of(const struct unknown *u, double alpha)
 {
 	return hypot(student_factor(alpha, u->df) * sqrt(u->scatter2),

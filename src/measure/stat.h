@@ -12,13 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the standard uncertainty of an interval of 95 %. Uses the high end, because the low end
- * may be cut at 0. */
+/* Returns the standard uncertainty of an interval of 95 %. Uses the high end, because the low
+ * end may be cut at 0. */
 double interval_u(const struct gw_interval *v);
 
-/* Mean, variance and extremes of running values, by Welford's recurrence (with weights, West's). No
- * large sums are subtracted, so the variance of values near 700 W that differ by 1 mW stays exact
- * over days. */
+/* Mean, variance and extremes of running values, by Welford's recurrence (with weights,
+ * West's). No large sums are subtracted, so the variance of values near 700 W that differ by 1
+ * mW stays exact over days. */
 struct moments {
 	uint64_t count;
 	double weight; /* sum of the weights; equal to count without weights */
@@ -61,16 +61,16 @@ void run_mean_init(struct run_mean *m);
  * known, it counts as the whole uncertainty. */
 void run_mean_add(struct run_mean *m, double value, double u_own, double u_all);
 
-/* run_mean_u_own() returns the part of a run's standard uncertainty that differs from run to run,
- * as the root mean square over the runs. run_mean_u_shared() returns the part that is the same in
- * all runs. NAN: unknown. */
+/* run_mean_u_own() returns the part of a run's standard uncertainty that differs from run to
+ * run, as the root mean square over the runs. run_mean_u_shared() returns the part that is the
+ * same in all runs. NAN: unknown. */
 double run_mean_u_own(const struct run_mean *m);
 double run_mean_u_shared(const struct run_mean *m);
 
-/* Returns half the width of the 95 % interval without the shared error, for a comparison of runs
- * that all have this error. For two or more runs it is Student's t times the standard error; their own
- * uncertainty is not added, because the scatter of the runs contains it. For one run it is the
- * normal factor times the run's own uncertainty. */
+/* Returns half the width of the 95 % interval without the shared error, for a comparison of
+ * runs that all have this error. For two or more runs, this is Student's t times the standard
+ * error; the own uncertainty of each run is not added, because the scatter of the runs contains
+ * it. For one run, this is the normal factor times the run's own uncertainty. */
 double run_mean_reach_own(const struct run_mean *m);
 
 /* Returns half the width of the 95 % interval of the true value: run_mean_reach_own() and the
@@ -183,8 +183,8 @@ enum compare_basis {
 	COMPARE_TRIALS, /* the scatter of the runs of both arms: Welch's t on logarithms */
 	/* One arm has a single run. The scatter of the other arm is used for both arms. */
 	COMPARE_ONE_SIDE,
-	/* Both arms have a single run. Only their stated uncertainties are used, which are assumed
-	 * to be normal. */
+	/* Both arms have a single run. Only their stated uncertainties are used, which are
+	 * assumed to be normal. */
 	COMPARE_BUDGET,
 	/* Scatter and stated uncertainty are unknown, so the ratio has no interval. */
 	COMPARE_NONE,
@@ -231,9 +231,9 @@ enum compare_verdict {
 enum compare_verdict compare_verdict(const struct compare_change *c);
 
 /* Returns the uncertainty of ln(energy ratio) that comes from the sensor's offset; offset_w is
- * the standard uncertainty of the offset. It is 0 if both arms have the same mean power. The
- * value is the same for ratios of mean power and of the energy-delay product. A ratio of times
- * has no such uncertainty. */
+ * the standard uncertainty of the offset. The returned value is 0 if both arms have the same
+ * mean power. It is the same for ratios of mean power and of the energy-delay product. A ratio
+ * of times has no such uncertainty. */
 double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
 
 #endif

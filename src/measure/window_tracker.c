@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Throttling gives a code if it lasted for a larger share of the window. */
+/* Throttling gives a code if it lasted for a larger share of the window than this. */
 #define THROTTLE_SHARE 0.01
 /* Thermal throttling and the power brake make the window invalid above this share. */
 #define THROTTLE_INVALID 0.10
@@ -118,8 +118,8 @@ static void window_series_tick(struct window_series *s, const struct event *e)
 	v->tick_count++;
 }
 
-/* Removes readings after the end of the window, except the first power sample, because the end
- * may be in the past. */
+/* The end of a window may be in the past. Removes the readings after the end, except the first
+ * power sample. */
 static void window_series_close(struct window_series *s, const struct energy_window *w)
 {
 	struct gw_series *v = &s->view;

@@ -71,7 +71,7 @@ struct tracked_window {
 	struct energy_window e;
 	struct tracked_limits begin_limits, end_limits;
 	struct tracked_throttling throttling;
-	uint64_t ticks, missed; /* number of ticks that were read, and that were missed */
+	uint64_t ticks, missed; /* numbers of ticks that were read, and missed */
 	uint64_t last_tick_ns;  /* time of the last tick; 0: there was none */
 	struct tracked_temperature temp;
 	double memory_max;               /* maximum of the used memory in bytes; NAN: unknown */
@@ -115,8 +115,8 @@ struct window_tracker {
 void window_tracker_init(struct window_tracker *t, const struct energy_setup *set,
 			 double interval_s);
 
-/* Adds an event. For EVENT_OPEN, w is the caller's memory for the window, which the tracker uses
- * until window_tracker_forget(). For all other events w is NULL. */
+/* Adds an event. For EVENT_OPEN, w is the caller's memory for the window, which the tracker
+ * uses until window_tracker_forget(). For all other events w is NULL. */
 void window_tracker_feed(struct window_tracker *t, const struct event *e,
 			 struct tracked_window *w);
 
@@ -139,8 +139,8 @@ void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
 /* Removes the window from the list. Does nothing if it is not in the list. */
 void window_tracker_forget(struct window_tracker *t, struct tracked_window *w);
 
-/* Writes the evidence for a code, such as "3.1 s of 12.5 s (24.8 %)". Writes "" if there is nothing
- * to add to the sentence of the code. */
+/* Writes the evidence for a code, such as "3.1 s of 12.5 s (24.8 %)". Writes "" if there is
+ * nothing to add to the sentence of the code. */
 void window_tracker_evidence(const struct tracked_window *w, const struct gw_energy *r,
 			     unsigned code, char *out, size_t size);
 

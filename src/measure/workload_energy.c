@@ -55,8 +55,8 @@ static int row_find(const struct workload_energy *e, unsigned gpu, const struct 
 	return -1;
 }
 
-/* Returns the joules of the row that its series in the metrics contains. If the row has no
- * series, the series "other" contains these joules. */
+/* Returns the joules of the row that are in its series of the metrics. If the row has no
+ * series, these joules are in the series "other". */
 static double row_series_j(const struct workload_row *r)
 {
 	return r->joules - r->series_from_j;
@@ -67,7 +67,7 @@ static void row_remove(struct workload_energy *e, unsigned i)
 	e->row[i] = e->row[--e->count];
 }
 
-/* Frees row i and adds its joules to the rests of the GPU. */
+/* Frees row i and adds its joules to the rests of the GPU (enum workload_rest). */
 static void row_release(struct workload_energy *e, unsigned i)
 {
 	struct workload_gpu *g = &e->gpu[e->row[i].gpu];
@@ -303,7 +303,7 @@ void workload_energy_tick(struct workload_energy *e, unsigned i, const struct wo
 	if (n && !is_alone(uses, n))
 		count_shared(e, i, gain);
 	/* If processes ended since the last tick, they may have used a part of the remaining
-	 * energy. */
+	 * energy, so this energy is unattributed and not idle. */
 	g->rest_j[s->processes_known && s->still && n == 0 && g->was_empty
 			  ? WORKLOAD_IDLE
 			  : WORKLOAD_UNATTRIBUTED] += fmax(0, gain - charged);

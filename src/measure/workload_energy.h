@@ -1,10 +1,10 @@
 /* workload_energy: counts the energy, time and memory of each workload on each GPU.
  *
- * It sums the joules of the processes (process_energy.h) per GPU and workload, so a process that
- * moves to another control group is charged to the new workload from then on. The rows of a GPU
- * and its rests (enum workload_rest) always add up to the energy counter of the GPU. Memory is
- * bounded: the rows of a workload that ended some time ago are freed, and their joules are
- * added to WORKLOAD_FORMER. */
+ * It sums the joules of the processes (process_energy.h) per GPU and workload, so a process
+ * that moves to another control group is charged to the new workload from then on. The rows of
+ * a GPU and its rests (enum workload_rest) always add up to the energy counter of the GPU.
+ * Memory is bounded: the rows of a workload that ended some time ago are freed, and their
+ * joules are added to WORKLOAD_FORMER. */
 #ifndef GW_MEASURE_WORKLOAD_ENERGY_H
 #define GW_MEASURE_WORKLOAD_ENERGY_H
 
@@ -69,8 +69,8 @@ struct workload_gpu {
 	/* Energy that no row contains. WORKLOAD_FORMER has only energy that was in a series of
 	 * a row. */
 	double rest_j[WORKLOAD_RESTS];
-	/* Energy that was never in a series of a row: of rows that were freed without a series,
-	 * and of rows before they got one. */
+	/* Energy that was never in a series of a row: the energy of rows that were freed
+	 * without a series, and the energy that a row used before it got a series. */
 	double other_j;
 };
 
