@@ -12,9 +12,9 @@
 
 struct action;
 
-/* Creates an action. It borrows the policy, and writes to notify_fd (an eventfd; -1: none) when
- * an outcome is ready. Threads start with the first orders. Returns 0, -GW_E_NOMEM or
- * -GW_E_IO. */
+/* Creates an action. The action borrows the policy, and writes to notify_fd (an eventfd; -1:
+ * none) when an outcome is ready. Threads start with the first orders. Returns 0, -GW_E_NOMEM
+ * or -GW_E_IO. */
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
 /* Drops orders that have not begun. Waits for running orders at most timeout_ns, but without
@@ -45,17 +45,18 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes);
 
 /* If the service is killed while a worker unloads, the journal must say what to load again. So
  * the adapter first notes what it will unload. If the notes change, the order waits, and
- * notify_fd becomes readable. The caller then calls action_learnt(), which returns true and
- * writes the waiting order to *ret; writes the notes to the journal; and calls action_go_on().
- * If why_not is NULL, the order continues; otherwise it fails with why_not as its message. */
+ * notify_fd becomes readable. The caller then does three things. It calls action_learnt(),
+ * which returns true and writes the waiting order to *ret. It writes the notes to the journal.
+ * It calls action_go_on(). If why_not is NULL, the order continues; otherwise it fails with
+ * why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 
 /* Sets the callbacks of a WORKER_CALLBACK; NULL removes them. Returns -GW_E_STATE while an
  * order for this worker runs. */
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c);
-/* Passes on the GPU settings that decide whether a process can be checkpointed. They are
- * unknown until the first call. */
+/* Sets the facts about GPUs that decide whether a process can be checkpointed. Until the first
+ * call these facts are unknown. */
 void action_set_facts(struct action *a, const struct worker_facts *f);
 
 #endif

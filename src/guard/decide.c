@@ -276,8 +276,8 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Handles demand against a worker that is held active. The worker does not enter the state
- * suspect. A sure demand becomes contention, which the hold masks. */
+/* Handles a demand for the GPU of a worker that is held active. The worker does not enter the
+ * state suspect. A sure demand becomes contention, which the hold masks. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);

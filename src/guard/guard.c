@@ -199,8 +199,9 @@ static void convert_hold_times(struct guard *g)
 	}
 }
 
-/* Treats the orders of a dry run as done, because no worker gets them. Call it before the next
- * scene is read: the steps that follow need the pointers and figures of the last one. */
+/* Treats the orders of a dry run as done, because no worker gets them. The caller calls this
+ * function before the next scene is read, because the steps that follow need the pointers and
+ * figures of the last scene. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;

@@ -17,8 +17,8 @@ enum guard_dry {
 };
 const char *guard_dry_name(unsigned d); /* "mode", ...; NULL for DRY_NOT */
 
-/* Writes a decision as a sentence. A decision that is only reported begins with `dry` in
- * parentheses. */
+/* Writes a decision as a sentence. If a decision is only reported, its sentence begins with
+ * `dry` in parentheses. */
 #define GUARD_DECISION_TEXT 700
 void guard_decision_text(const struct guard_decision *d, const char *worker, const char *dry,
 			 char out[static GUARD_DECISION_TEXT]);
@@ -28,7 +28,7 @@ struct guard_mode_set {
 	const char *mode, *who, *time_utc;
 	const char *configured; /* the mode of the configuration */
 };
-/* Writes a sentence about this mode, and how to use the configured mode again. */
+/* Writes a sentence that names this mode and says how to use the configured mode again. */
 void guard_mode_text(const struct guard_mode_set *m, char *out, size_t size);
 
 struct guard_status { /* status of one worker, for the HTTP API and the page */
@@ -94,7 +94,7 @@ struct guard_relation {
 	unsigned kind; /* enum demand_kind; 0: the process is not a demand */
 	bool here;     /* the process is on a GPU of the worker */
 	bool against;  /* the last scene has a demand against the worker */
-	/* the most memory that its program ever held; UINT64_MAX: unknown */
+	/* the most memory that the process's program ever held; UINT64_MAX: unknown */
 	uint64_t most_bytes;
 	uint64_t min_vram_bytes; /* the worker's threshold for DEMAND_MEMORY */
 };
@@ -120,8 +120,8 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 /* Returns how long this user must wait before causing an eviction again; 0: no wait. */
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
 
-/* Returns the time at which the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
- * sleep, and only an event can change a worker. */
+/* Returns the time at which the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the
+ * workers' GPUs sleep, and only an event can change a worker. */
 uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns);
 /* True if the next scene should include utilisation. Reading it is expensive. */
 bool guard_wants_utilisation(const struct guard *g);
@@ -156,10 +156,10 @@ bool guard_unsettled(const struct guard *g, unsigned worker);
 
 /* what_if: finds what a guard would decide in a scene.
  *
- * It uses a separate guard in a dry run. This guard first observes an earlier scene once, so
- * that it finds the workers. Then it observes the scene itself for a while; processes that were
- * not in the earlier scene count as new. It does not have the holds, timers and history of the
- * running guard. */
+ * what_if uses a separate guard in a dry run. This guard first observes an earlier scene once,
+ * so that it finds the workers. Then it observes the scene itself for a while; processes that
+ * were not in the earlier scene count as new. This guard does not have the holds, timers and
+ * history of the running guard. */
 
 #define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 

@@ -63,7 +63,7 @@ struct health_memory {
 	double corrected_new, corrected_min;
 };
 
-/* An incident: events with less than SILENCE_NS between them. The worst of them counts. */
+/* An incident: events with less than SILENCE_NS between them. The worst event decides. */
 struct health_incident {
 	enum severity worst;
 	bool undecided;    /* the recovery action was not read yet, so worst is not final */
