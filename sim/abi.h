@@ -20,7 +20,8 @@ struct abi_violation {
 	uint64_t reference_us, violation_ns;
 };
 
-/* Calls that gpuward does not use but other NVML programs do, in addition to NVML_CALLS. */
+/* Calls that other NVML programs use and gpuward does not. The simulator has them in addition
+ * to NVML_CALLS. */
 #define SIM_CALLS(N)                                                                        \
 	N(_, nvmlInit, (void))                                                              \
 	N(_, nvmlInitWithFlags, (uint32_t))                                                 \
@@ -168,8 +169,9 @@ struct ctx {
 extern const char *const call_symbols[N_CALLS];
 int call_find(const char *symbol);
 
-/* The enter functions return 0 and hold the lock, or they return an error and do not hold it; the
- * caller must then return this error. abi_leave() releases the lock and returns code. */
+/* An enter function that succeeds returns 0 and holds the lock. An enter function that fails
+ * returns an error and does not hold the lock; the caller must then return this error.
+ * abi_leave() releases the lock and returns code. */
 abi_return abi_enter(struct ctx *c, enum call call);
 abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);

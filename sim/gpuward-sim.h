@@ -48,9 +48,9 @@ void gpuward_sim_step(uint64_t ns);
  * number of calls of all symbols. */
 uint64_t gpuward_sim_calls(const char *symbol);
 
-/* From now on, `symbol` returns `code` for `device` and leaves its outputs unchanged. If symbol is
- * NULL, this applies to every call except init and shutdown. If device is -1, it applies to all
- * devices. Code 0 ends the fault. */
+/* From now on, `symbol` returns `code` for `device` and leaves its outputs unchanged. If symbol
+ * is NULL, the fault applies to every call except init and shutdown. If device is -1, the fault
+ * applies to all devices. Code 0 ends the fault. */
 void gpuward_sim_fault(const char *symbol, int device, int code);
 
 /* From now on, `symbol` does not return for `device` (-1: for all devices). gpuward_sim_unhang()

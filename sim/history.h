@@ -1,4 +1,5 @@
-/* history: power as a function of time that is constant within each piece, with its integrals.
+/* history: stores power as a function of time, and its integrals. Time is divided into pieces,
+ * and the power is constant within each piece.
  *
  * Each piece stores the sums at its start, so the energy between two times is the difference of
  * two sums, without a loop. Moving means, the energy counter and the utilisation all come from
@@ -37,8 +38,8 @@ struct history {
 	double ambient_c, c_per_w;
 };
 
-/* Starts the history with one constant piece at time 0. All filters have already reached its power.
- * Returns 0 or -1 (out of memory). */
+/* Starts the history with one constant piece at time 0. All filters have already reached the
+ * power of this piece. Returns 0 or -1 (out of memory). */
 int history_init(struct history *h, double watts);
 void history_done(struct history *h);
 

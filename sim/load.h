@@ -1,7 +1,7 @@
 /* load: the load of a GPU as a function of time.
  *
- * Every kind of load returns the level at time t and until when it is valid. So code that
- * integrates a load goes from piece to piece and never samples it. */
+ * Every kind of load returns the level at time t, and the time until which this level is valid.
+ * So code that integrates a load goes from piece to piece and never samples the load. */
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H
 

@@ -151,8 +151,8 @@ uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 	uint64_t ready_ns = sensor_before(now_ns, s->p.ring.age_ms);
 	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring.gap_ms * 1e6)) + 2;
 
-	/* k can be too high by a few samples, because it ignores phase and jitter, each
-	 * less than one gap. */
+	/* k can be too high by a few samples, because its computation ignores phase and jitter.
+	 * Each of these is less than one gap. */
 	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
 		k--;
 	return k;

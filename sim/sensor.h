@@ -1,9 +1,9 @@
 /* sensor: converts the true power to the values that the driver publishes, with the errors of a
  * real sensor.
  *
- * It has a moving mean ("average") and a short mean ("instant"). Both are updated at most once
- * per period, and only when they are read. An energy counter advances at fixed times. A ring
- * buffer holds low-passed samples with wall-clock timestamps. */
+ * The sensor has a moving mean ("average") and a short mean ("instant"). Both are updated at
+ * most once per period, and only when they are read. An energy counter advances at fixed times.
+ * A ring buffer holds low-passed samples with wall-clock timestamps. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -18,15 +18,15 @@
  * - One first-order low-pass for both (Kepler and Maxwell).
  * - Samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled every
  *   20 ms at fixed times. Instant is the newest sample; average is the mean of the last fifty.
- *   For a slow load this looks like boxcars of 25 ms and 1 s. A load with a period near 20 ms
- *   aliases with the sampling, and then even the average is wrong.
+ *   For a slow load the result looks like boxcars of 25 ms and 1 s. A load with a period near
+ *   20 ms aliases with the sampling, and then even the average is wrong.
  *
  * Gain and offset simulate the calibration of the board and affect everything. On a module
  * (GH200) the instant value and the counter include the module's other parts. */
 struct sensor_params {
 	double period_ms; /* update period of average and instant */
-	/* true: both are updated at fixed times; false: the first read after the period updates
-	 * them */
+	/* true: average and instant are updated at fixed times; false: the first read after the
+	 * period updates both */
 	bool own_time;
 	/* Length of the boxcar, and the time from the end of the boxcar to the read. */
 	double average_ms, average_lag_ms;
@@ -64,7 +64,7 @@ struct sensor_params {
 struct sensor {
 	struct sensor_params p;
 	bool fresh;            /* average_w and instant_w are valid */
-	uint64_t refreshed_ns; /* when they were computed */
+	uint64_t refreshed_ns; /* when average_w and instant_w were computed */
 	double average_w, instant_w;
 	bool counter_read;        /* The counter was read before. */
 	uint64_t counter_read_ns; /* when the counter was last read */

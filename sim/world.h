@@ -50,7 +50,8 @@ struct mig {
 	char profile[16]; /* such as "1g.18gb" */
 };
 
-/* What can limit the clocks. The device counts the time of each. */
+/* What can limit the clocks. The device counts for how long each of these limited the
+ * clocks. */
 enum limited {
 	LIMITED_POWER,
 	LIMITED_THERMAL,
@@ -84,7 +85,8 @@ struct settings {
 	unsigned compute_mode;
 	double lock_sm_mhz[2], lock_memory_mhz[2]; /* lowest and highest clock; 0: not locked */
 	bool accounting;                           /* accounting mode is on */
-	uint64_t accounting_ns;                    /* when it was switched on or cleared */
+	/* when accounting was switched on or cleared */
+	uint64_t accounting_ns;
 };
 
 /* How the board limits its power now. */
@@ -144,7 +146,8 @@ enum action_kind {
 	ACTION_FREEZE,  /* The energy counter stops. */
 	ACTION_THAW,    /* The energy counter continues. */
 	ACTION_ECC, /* `data` corrected (type 1) or uncorrected (type 2) errors are added. */
-	/* The handles of MIG instances become invalid, and `data` instances are left. 0: all. */
+	/* The handles of MIG instances become invalid, and `data` instances are left; 0: all
+	 * are left. */
 	ACTION_MIG,
 	ACTION_RECOVERY, /* Field 230 gets the value `data`. */
 };

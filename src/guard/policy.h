@@ -1,8 +1,9 @@
 /* policy: the configuration of the guard, as plain data.
  *
  * A policy has the workers that may be evicted, the rules that classify processes, and times and
- * sizes ("knobs"). daemon/guard_config.h makes it from a configuration, and api.c makes it from
- * the options of a program; the guard never changes it. A policy owns its strings. */
+ * sizes ("knobs"). daemon/guard_config.h makes a policy from a configuration, and api.c makes
+ * one from the options of a program. The guard never changes a policy. A policy owns its
+ * strings. */
 #ifndef GW_GUARD_POLICY_H
 #define GW_GUARD_POLICY_H
 
@@ -40,7 +41,8 @@ extern const char *const guard_actions[]; /* "ignore", ...; NULL after the last 
 	unsigned count;
 #define POLICY_FIELDS(LIST) LIST(POLICY_V, POLICY_W, POLICY_S, POLICY_A)
 
-/* How a process is recognised: every member that is not NULL, 0 or negative must match. */
+/* How a process is recognised: every member that is set must match. A member that is NULL, 0 or
+ * negative is not set. */
 /* clang-format off */
 #define POLICY_MATCH(V, W, S, A) \
 	V(const char *, name)      /* name of the process (comm), with wildcards * and ?    */ \

@@ -31,7 +31,8 @@ struct pidfd_set {
 	struct pollfd fd[PIDFD_SET_MAX];
 	struct {
 		struct proc_id id;
-		/* pidfd_set_keep() was called for it since the last pidfd_set_poll() */
+		/* pidfd_set_keep() was called for this process since the last
+		 * pidfd_set_poll() */
 		bool wanted;
 	} of[PIDFD_SET_MAX];
 	unsigned count;
@@ -46,8 +47,8 @@ void pidfd_set_done(struct pidfd_set *a);
  * since the last call of this function. */
 void pidfd_set_poll(struct pidfd_set *a);
 
-/* Keeps the process in the set at the next pidfd_set_poll(). Returns true if it lived at the
- * last one; false also if it is not in the set. */
+/* Keeps the process in the set at the next pidfd_set_poll(). Returns true if the process lived
+ * at the last pidfd_set_poll(); false also if the process is not in the set. */
 bool pidfd_set_keep(struct pidfd_set *a, struct proc_id id);
 
 /* Adds a process, if possible. */
@@ -120,8 +121,8 @@ int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *re
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 
-/* proc_visibility: which facts about other users' processes this process can read, and which
- * parts of a policy need more privileges.
+/* proc_visibility: finds which facts about other users' processes the calling process can read,
+ * and which parts of a policy need more privileges.
  *
  * Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
@@ -134,7 +135,7 @@ enum proc_visibility {
 	PROC_VISIBILITY_ALL = 3
 };
 
-/* Returns a set of enum proc_visibility, by the current capabilities. */
+/* Returns a set of enum proc_visibility, computed from the current capabilities. */
 unsigned proc_visibility_now(void);
 
 /* Returns which part of the worker's match is not visible: "port" or "program"; NULL: all

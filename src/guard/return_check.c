@@ -70,8 +70,8 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 }
 
 /* True if only this worker uses the GPU: there is no other worker, and every process belongs to
- * this worker, to the desktop or to this program. If others have no reservation either, no
- * headroom is needed, so a worker that filled the whole GPU may return. */
+ * this worker, to the desktop or to this program. If other processes have no reservation
+ * either, no headroom is needed, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -92,8 +92,9 @@ static bool is_alone(const struct guard *g, const struct guard_worker *w, unsign
 	return true;
 }
 
-/* True if the free memory of the GPU may be unknown. A GPU that is asleep has no users, so what
- * the worker held there fits again. But other promised or returning memory could be too much. */
+/* True if the worker may return although the free memory of the GPU is unknown. A GPU that is
+ * asleep has no users, so the memory that the worker held there fits again. It may not fit if
+ * memory of the GPU is reserved, or if other workers return to the GPU. */
 static bool may_be_unknown(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -197,9 +198,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one, or if the worker leaves the state "reconcile"; otherwise only the status of the
- * worker gets the new figures and names. Waits for a new scene, because only a new scene shows
- * whether there is room; but does not wait when the service ends. */
+ * last one, or if the worker leaves the state "reconcile"; otherwise the new figures and names
+ * appear only in the status of the worker. Waits for a new scene, because only a new scene
+ * shows whether there is room; but does not wait when the service ends. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -282,7 +283,8 @@ static void back_off(struct guard *g, struct guard_worker *w)
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
  * it left, it probably still runs; then only its memory is checked. If the service ends, such a
- * worker is ordered to admit new work, because a failed resume does not make it do that. */
+ * worker is ordered to admit new work, because after a failed resume it may still refuse new
+ * work. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -304,8 +306,9 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Handles a worker that does not answer an order to resume (row 32 of GUARD-MACHINE.md). This
- * counts as a failed check before the return, although only the order shows it. */
+/* Handles a worker that does not answer an order to resume (row 32 of GUARD-MACHINE.md). The
+ * missing answer counts as a failed check before the return, although it was found only when
+ * the order was carried out. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -328,7 +331,7 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 /* Doubles the quiet time after a flap. A flap is an eviction for contention that begins less
  * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The longer
  * quiet time delays the next return, but never an eviction, because a contender cannot wait. A
- * quiet time of 0 stays 0: it is the way to switch this delay off. */
+ * quiet time of 0 stays 0, so this value switches the delay off. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;

@@ -12,11 +12,12 @@
 
 struct buf;
 
-#define SCENE_GPUS         64
-#define SCENE_PROCESSES    1024
-#define SCENE_ANCESTORS    12
-#define SCENE_ROOTS        128
-#define SCENE_BLIND_ERRORS 10 /* after more failed readings in a row, a GPU is blind */
+#define SCENE_GPUS      64
+#define SCENE_PROCESSES 1024
+#define SCENE_ANCESTORS 12
+#define SCENE_ROOTS     128
+/* after more than this many failed readings in a row, a GPU is blind */
+#define SCENE_BLIND_ERRORS 10
 #define SCENE_NAME_BYTES   15 /* longest name of a process (comm) in the kernel */
 
 enum scene_health {
@@ -41,7 +42,7 @@ struct scene_gpu {
 	uint64_t total_bytes, free_bytes;
 	uint64_t used_bytes;  /* used memory, without the memory that the driver reserves */
 	double temperature_c; /* NAN: unknown */
-	/* degrees below the temperature limit, only for display; NAN: unknown */
+	/* degrees below the temperature limit, only to show to people; NAN: unknown */
 	double margin_c;
 	unsigned errors; /* failed readings in a row */
 };
@@ -139,7 +140,8 @@ static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 	return r->worker == worker && r->how != ROOT_FORMER;
 }
 
-/* True if p is the process of this root. A start time of 0 is unknown and fits any other. */
+/* True if p is the process of this root. A start time of 0 is unknown and fits any start
+ * time. */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
 {
 	const uint64_t a = p->id.start_ticks, b = r->id.start_ticks;

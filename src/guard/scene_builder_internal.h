@@ -102,13 +102,13 @@ struct scene_builder {
 /* Fills b->full.gpu from the snapshot. */
 void scene_builder_gpus(struct scene_builder *b);
 /* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.
- * scene_builder_add_light() sets b->draft.changed and adds nothing more as soon as anything
- * differs from the last full scene. */
+ * As soon as anything differs from the last full scene, scene_builder_add_light() sets
+ * b->draft.changed and adds nothing more. */
 void scene_builder_add_full(void *arg, const struct gpu_usage *u);
 void scene_builder_add_light(void *arg, const struct gpu_usage *u);
 void scene_builder_keep_use(struct scene_builder *b);
-/* True if the driver lists pids of the host while this process is in a namespace. Such pids
- * mean nothing here, or belong to other processes. */
+/* True if the driver lists pids of the host although the calling process is in a namespace. In
+ * the namespace, such a pid names no process, or the wrong process. */
 bool scene_builder_lists_foreign_pids(const struct scene_builder *b);
 /* Makes processes from the rows, and then marks the processes of this program. */
 void scene_builder_add_processes(struct scene_builder *b);

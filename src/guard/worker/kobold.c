@@ -37,8 +37,8 @@ static int kobold_get(struct worker_call *c, const char *path, struct json_doc *
 	return kobold_result(c, worker_get_json(c, path, ret));
 }
 
-/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode it is true
- * even if the models of the configuration are not loaded. */
+/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode, *ret_loaded
+ * is true even if the models of the configuration are not loaded. */
 static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin *ret_admin)
 {
 	static const char *const types[] = { "llm", "txt2img",    "transcribe",
@@ -215,8 +215,8 @@ static bool kobold_is_for(const char *option, size_t suffix_len, const char *mod
 	return !*model;
 }
 
-/* Writes the last option with this suffix; if model is not NULL, the last one that is a file
- * for this model. Returns the number of such options. */
+/* Writes the last option with this suffix; if model is not NULL, the last such option that is a
+ * file for this model. Returns the number of such options. */
 static unsigned kobold_find(const struct json_doc *r, const char *suffix, const char *model,
 			    char *out, size_t size)
 {
@@ -286,7 +286,7 @@ static int kobold_load(struct worker_call *c, const char *filename, const char *
 }
 
 /* If the start configuration has loaded another model than the noted one, loads the noted
- * model. This happens if someone changed the model after the start. */
+ * model. The two models differ if someone changed the model after the start. */
 static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 			  const char *model)
 {

@@ -12,8 +12,8 @@
  *         ok 2 text                                    number of handled processes
  *         no 4 text                                    an enum gw_error
  *
- * A request can be written in only one way: wire_write() of what wire_read() returned gives the
- * same text. */
+ * A request can be written in only one way: if wire_read() accepts a text, wire_write() writes
+ * the same text again. */
 #ifndef GW_GUARD_WORKER_WIRE_H
 #define GW_GUARD_WORKER_WIRE_H
 
