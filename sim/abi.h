@@ -1,8 +1,8 @@
 /* abi: what the files with the exported NVML functions share.
  *
  * Every function is defined with one of the ..._CALL macros below. The defined function counts
- * the call, applies the scenario's faults, resolves the handle and holds the lock while the body
- * runs. The lock is never held while a call waits, sleeps or hangs. */
+ * the call, applies the scenario's faults, resolves the handle and holds the lock while the
+ * body runs. The lock is never held while a call waits, sleeps or hangs. */
 #ifndef SIM_ABI_H
 #define SIM_ABI_H
 
@@ -250,8 +250,8 @@ abi_return abi_ready(const struct ctx *c);
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
 
-/* Returns a handle. A handle is a number, not a pointer, and contains the generation, the device
- * and the MIG instance. mig_plus_1 is 0 for the whole board. */
+/* Returns a handle. A handle is a number, not a pointer, and contains the generation, the
+ * device and the MIG instance. mig_plus_1 is 0 for the whole board. */
 abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1);
 
 /* Return v, or the value that a fault of the scenario sets instead. */

@@ -82,8 +82,8 @@ static int read_bursts(struct rows *r, const struct toml_node *node, void *targe
 	return 0;
 }
 
-/* Reads a trace file; a relative path begins in the folder of the scenario. The lines of the file
- * are "seconds,watts", or "ON start end" for bursts; all other lines are ignored. */
+/* Reads a trace file; a relative path begins in the folder of the scenario. The lines of the
+ * file are "seconds,watts", or "ON start end" for bursts; all other lines are ignored. */
 static int read_file(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct load_words *words = target;

@@ -31,8 +31,8 @@ struct load {
 	uint64_t
 		on_ns; /* for square: how long the load is on at the beginning of each period */
 	uint64_t ramp_ns; /* for ramp: its length */
-	/* For steps and bursts: the points, sorted by time. For bursts, level 1 starts a burst and
-	 * level 0 ends it. */
+	/* For steps and bursts: the points, sorted by time. For bursts, level 1 starts a burst
+	 * and level 0 ends it. */
 	struct load_point *points;
 	size_t n_points;
 	size_t hint; /* index of the point that the last query found */

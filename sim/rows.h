@@ -1,5 +1,5 @@
-/* rows: reads TOML tables into structs. A struct key describes one key of a table: its name, the
- * kind of its value, the allowed range, and where the value is stored. */
+/* rows: reads TOML tables into structs. A struct key describes one key of a table: its name,
+ * the kind of its value, the allowed range, and where the value is stored. */
 #ifndef SIM_ROWS_H
 #define SIM_ROWS_H
 

@@ -80,8 +80,8 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 	s->instant_w = sensor_calibrated(s, s->instant_w + s->p.module_w);
 }
 
-/* Adds to lost_j the energy that this read removes from the counter because it follows another
- * read too soon. */
+/* Adds to lost_j the energy that this read removes from the counter because this read follows
+ * another read too soon. */
 static void apply_read_loss(struct sensor *s, double joules, uint64_t now_ns)
 {
 	double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;

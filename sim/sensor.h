@@ -16,7 +16,8 @@
 /* A sensor makes the two means in one of three ways:
  * - Boxcars (means over a window of fixed length), as published for most chips.
  * - One first-order low-pass for both (Kepler and Maxwell).
- * - Samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled every
+ * - Samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled
+ * every
  *   20 ms at fixed times. Instant is the newest sample; average is the mean of the last fifty.
  *   For a slow load the result looks like boxcars of 25 ms and 1 s. A load with a period near
  *   20 ms aliases with the sampling, and then even the average is wrong.
@@ -32,7 +33,8 @@ struct sensor_params {
 	double average_ms, average_lag_ms;
 	double instant_ms, instant_lag_ms;
 	struct {
-		double gap_ms; /* time between two samples; 0: the means are not made from samples */
+		/* time between two samples; 0: the means are not made from samples */
+		double gap_ms;
 		double phase_ms, age_ms, filter_ms;
 	} sample;
 	/* Time constant of the low-pass. Average and instant are then the low-passed power as

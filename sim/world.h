@@ -71,8 +71,8 @@ struct identity {
 /* Error counts and flags that show the health of the hardware. */
 struct errors {
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	/* Number of errors when the counter was last cleared. First index: 0 volatile, 1 aggregate
-	 * counter. Second index: 0 corrected, 1 uncorrected errors. */
+	/* Number of errors when the counter was last cleared. First index: 0 volatile, 1
+	 * aggregate counter. Second index: 0 corrected, 1 uncorrected errors. */
 	unsigned ecc_cleared[2][2];
 	unsigned replays;         /* PCIe replays */
 	unsigned recovery_action; /* value of field 230 */
@@ -213,8 +213,8 @@ struct world {
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many GPUs or if
- * there is no memory. Pointers to other devices may become invalid. */
+/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many GPUs or
+ * if there is no memory. Pointers to other devices may become invalid. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* Sorts the actions and starts the devices and the time. Call it when the world is complete. */
@@ -243,8 +243,8 @@ void device_changed(struct device *d);
 bool process_alive(const struct process *p, uint64_t t_ns);
 uint64_t process_bytes(const struct process *p, uint64_t t_ns);
 
-/* Returns the number of used bytes of the board (mig is NULL) or of one MIG instance, without the
- * memory that the driver reserves. */
+/* Returns the number of used bytes of the board (mig is NULL) or of one MIG instance, without
+ * the memory that the driver reserves. */
 uint64_t device_used_bytes(const struct device *d, const struct mig *mig);
 uint64_t device_total_bytes(const struct device *d);
 uint64_t device_reserved_bytes(const struct device *d);

@@ -271,8 +271,8 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	return learn_and_do(c, kept, out);
 }
 
-/* Wakes the owner of the action through notify_fd. Needs the lock. Call it after the outcome was
- * stored in the slot. */
+/* Wakes the owner of the action through notify_fd. Needs the lock. Call it after the outcome
+ * was stored in the slot. */
 static void notify(const struct action *a)
 {
 	uint64_t one = 1;
@@ -577,7 +577,7 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* True if an order runs that must not be interrupted. An interrupted checkpoint would break its
+/* True if a running order must not be interrupted. An interrupted checkpoint would break its
  * process. */
 static bool must_wait(const struct action *a)
 {

@@ -2,8 +2,8 @@
  *
  * Each worker has one order at a time, and orders run on at most eight threads. If eight
  * workers hang, other workers wait until one of the eight deadlines has passed. An action
- * touches only processes that the policy names, never a contender, and only if the policy's mode
- * is enforce. */
+ * touches only processes that the policy names, never a contender, and only if the policy's
+ * mode is enforce. */
 #ifndef GW_GUARD_ACTION_H
 #define GW_GUARD_ACTION_H
 
@@ -26,7 +26,7 @@ int action_free(struct action *a, uint64_t timeout_ns);
  * from[i] of the old policy; from[i] is -1 for a new worker. Returns 0, or -GW_E_STATE if the
  * action is not idle. */
 int action_policy(struct action *a, const struct policy *p, const int *from);
-/* True if no order is queued or runs, and no outcome waits to be fetched. */
+/* True if no order is queued, no order runs, and no outcome waits to be fetched. */
 bool action_idle(struct action *a);
 
 /* Queues a copy of an order; its deadline_ns is on CLOCK_MONOTONIC. Returns 0; -GW_E_STATE: the

@@ -89,9 +89,9 @@ bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
 /* True if path is the control group of this unit, or a group below it. "ollama" means
- * "ollama.service". The unit belongs to the system or, if `user` is true, to the service manager
- * of a user. A group that a unit creates below itself does not count as a unit, whatever its
- * name is. */
+ * "ollama.service". The unit belongs to the system or, if `user` is true, to the service
+ * manager of a user. A group that a unit creates below itself does not count as a unit,
+ * whatever its name is. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
 /* Writes a sentence of at most 200 bytes about a process that belongs to two workers

@@ -23,8 +23,8 @@ const char *demand_kind_name(unsigned k);
 
 struct demand_case {
 	enum demand_kind kind; /* the strongest kind */
-	/* the demand comes from a contend-now rule, a game or a graphics process, so it does not
-	 * have to wait */
+	/* the demand comes from a contend-now rule, a game or a graphics process, so it does
+	 * not have to wait */
 	bool urgent;
 	/* bytes that the contenders are expected to allocate in addition; UINT64_MAX: unknown,
 	 * or the demand is not about memory */

@@ -40,9 +40,9 @@ static bool display_is_unsafe(const struct guard *g, const struct guard_worker *
 	       (g->p->any || !w->knobs.min_vram_bytes) && !has_ignore_rule(g->p);
 }
 
-/* True if the demand does not evict the worker, because it may come from the desktop. Two kinds
- * of demand never count as the desktop: a registered game, and a process with a contend-now
- * rule. */
+/* True if the demand does not evict the worker, because the demand may come from the desktop.
+ * Two kinds of demand never count as the desktop: a registered game, and a process with a
+ * contend-now rule. */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c)
 {

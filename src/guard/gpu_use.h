@@ -1,6 +1,6 @@
-/* gpu_use: checks over time how a GPU is used. budget_update() finds whether the GPU exceeds its
- * power cap or its energy cap for the day. unattributed_use_update() finds a GPU that is used
- * although no listed process uses it. Pure. */
+/* gpu_use: checks over time how a GPU is used. budget_update() finds whether the GPU exceeds
+ * its power cap or its energy cap for the day. unattributed_use_update() finds a GPU that is
+ * used although no listed process uses it. Pure. */
 #ifndef GW_GUARD_GPU_USE_H
 #define GW_GUARD_GPU_USE_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 /* The power cap is exceeded when the power has been above it for five seconds, so that a short
- * peak does not count. The energy cap is exceeded when the energy of the day is used up, until
- * the next day. The state "exceeded" ends when power and energy have stayed within their caps
- * for one minute. If a cap is exceeded again soon, because workers returned, this time is
- * doubled, up to ten minutes. */
+ * peak does not count. The energy cap is exceeded when the energy of the day reaches it, and
+ * stays exceeded until the next day. The state "exceeded" ends when power and energy have
+ * stayed within their caps for one minute. If a cap is exceeded again soon, because workers
+ * returned, this time is doubled, up to ten minutes. */
 
 struct budget_options {
 	double power_w;  /* power cap; 0: none */

@@ -48,10 +48,10 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* If a reason other than idle applied when the record was made, the eviction may
-		 * have been incomplete, so STAGE_STUCK checks the memory again. Otherwise the
-		 * worker counts as evicted. A worker that was only idle loads its model when a
-		 * client requests it. */
+		/* If a reason other than idle applied when the record was made, the eviction
+		 * may have been incomplete, so STAGE_STUCK checks the memory again. Otherwise
+		 * the worker counts as evicted. A worker that was only idle loads its model
+		 * when a client requests it. */
 		i->stage = r->mask & ~BIT(REASON_IDLE) ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;

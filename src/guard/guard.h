@@ -243,10 +243,10 @@ struct guard_reservation {
 
 /* guard_pump: carries out what a guard decided.
  *
- * The pump reports decisions and stores records. It starts an order only after the record of the
- * order's worker is stored. Both the service and the library use the pump, with different
- * functions in struct guard_pump: the service writes records to its journal, and the library has
- * no journal. */
+ * The pump reports decisions and stores records. It starts an order only after the record of
+ * the order's worker is stored. Both the service and the library use the pump, with different
+ * functions in struct guard_pump: the service writes records to its journal, and the library
+ * has no journal. */
 
 /* Whether the fetched records are on the disk. */
 enum guard_stored {
@@ -264,8 +264,8 @@ struct guard_pump {
 	void (*store)(void *ctx, const struct guard_record *r);
 	enum guard_stored (*stored)(void *ctx);
 	bool (*next_order)(void *ctx, struct guard_order *ret);
-	/* Starts an order. If it cannot start, returns false and fills the ending and the message
-	 * of its outcome: ENDING_BUSY if the last order of this worker still runs. */
+	/* Starts an order. If it cannot start, returns false and fills the ending and the
+	 * message of its outcome: ENDING_BUSY if the last order of this worker still runs. */
 	bool (*start)(void *ctx, const struct guard_order *o, struct guard_outcome *out);
 	void (*outcome)(void *ctx, const struct guard_outcome *o);
 };

@@ -23,9 +23,9 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 /* Makes the ids of orders and reservations begin after last_id. A guard that continues the work
  * of another guard needs this. Call it before the first scene. */
 void guard_set_last_id(struct guard *g, uint64_t last_id);
-/* Marks the order of a worker, without its record, as fetched or as not fetched. A replay needs
- * this, because an order that was not fetched is cancelled or given again. Has no effect on a
- * dry run. */
+/* Marks the order of a worker as fetched or as not fetched, and does not mark the worker's
+ * record. A replay needs this, because an order that was not fetched is cancelled or given
+ * again. Has no effect on a dry run. */
 void guard_set_fetched(struct guard *g, unsigned worker, bool fetched);
 
 void guard_observe(struct guard *g, const struct scene *s);
@@ -67,9 +67,9 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
 
-/* Uses a lost GPU again at once, because a person requests this. Without this call, the GPU must
- * first answer for a minute. Returns 0, also if the GPU was not lost; -GW_E_STATE: the GPU does
- * not answer. */
+/* Uses a lost GPU again at once, because a person requests this. Without this call, the GPU
+ * must first answer for a minute. Returns 0, also if the GPU was not lost; -GW_E_STATE: the GPU
+ * does not answer. */
 int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 
 /* Sets how warm a GPU is: a set of enum guard_heat. The value is used from the next scene

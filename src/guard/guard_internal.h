@@ -2,8 +2,8 @@
  *
  * From each scene, the guard finds what every worker does. From demand, holds, health and
  * schedules it finds the reasons why a worker may not run. If a worker runs although a reason
- * holds, or does not run although none holds, the guard changes the worker's intent and gives at
- * most one order.
+ * holds, or does not run although none holds, the guard changes the worker's intent and gives
+ * at most one order.
  *
  *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         finds the GPUs, the processes and the bytes of each worker in a scene
@@ -337,7 +337,8 @@ struct guard_worker {
 	unsigned conditions; /* set of enum worker_condition */
 	struct worker_report report;
 	bool record_due; /* the record of the worker must be fetched before the next order */
-	bool unsettled; /* the service ends, and the worker still needs an order or an outcome */
+	/* the service ends, and the worker still needs an order or an outcome */
+	bool unsettled;
 };
 
 /* The members have the meanings of struct guard_reservation. */

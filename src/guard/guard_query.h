@@ -52,8 +52,9 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	 * DRY_NOT */
 	bool stays_evicted;
 	enum guard_decision_kind decided; /* kind of the last decision */
-	bool storm;    /* clients load the worker again and again while it is evicted */
-	char why[240]; /* rule and evidence of the last decision, and reasons that a hold masks */
+	bool storm; /* clients load the worker again and again while it is evicted */
+	/* rule and evidence of the last decision, and reasons that a hold masks */
+	char why[240];
 	/* why demand does not evict the worker, and what to do; "": no limit applies */
 	char limit[240];
 };
@@ -149,8 +150,9 @@ unsigned guard_game_count(const struct guard *g, struct scene_game *ret_game);
 uint32_t guard_orders_underway(const struct guard *g);
 /* Returns the highest id of an order or a reservation so far. */
 uint64_t guard_last_id(const struct guard *g);
-/* After guard_stop(): return how many workers still need an order or an outcome before the
- * service may end, and whether this worker is one of them. */
+/* For use after guard_stop(). guard_unsettled_count() returns how many workers still need an
+ * order or an outcome before the service may end. guard_unsettled() returns whether this worker
+ * is one of them. */
 unsigned guard_unsettled_count(const struct guard *g);
 bool guard_unsettled(const struct guard *g, unsigned worker);
 
@@ -183,9 +185,9 @@ const struct guard *what_if_guard(const struct what_if *t);
 unsigned what_if_scenes(const struct what_if *t);
 uint64_t what_if_span_ns(const struct what_if *t); /* simulated time that has passed */
 
-/* Makes an earlier scene for an invented scene s. The earlier scene has the processes of
- * workers, of this program, of the system, and those that a rule ignores. All other processes
- * are left out, and their memory is free. */
+/* Makes an earlier scene for an invented scene s. The earlier scene has only these processes of
+ * s: processes of workers, of this program and of the system, and processes that a rule
+ * ignores. All other processes are left out, and their memory is free. */
 void what_if_before(const struct policy *p, const struct scene *s, struct scene *out);
 
 #endif

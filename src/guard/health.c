@@ -133,8 +133,9 @@ static void find_margin(struct health *h, const struct gw_device *d)
 		h->heat.source = MARGIN_UNKNOWN;
 }
 
-/* Returns the margin at which a trip begins; NAN: there is no such trip. If the limit is a fixed
- * temperature (MARGIN_OVERRIDE, MARGIN_FALLBACK), there are only TRIP_EVICT and TRIP_RETURN. */
+/* Returns the margin at which a trip begins; NAN: there is no such trip. If the limit is a
+ * fixed temperature (MARGIN_OVERRIDE, MARGIN_FALLBACK), there are only TRIP_EVICT and
+ * TRIP_RETURN. */
 static double trip_at(const struct health *h, unsigned i)
 {
 	const double own[TRIPS_ALL] = { h->o.warn_c, h->o.throttle_c, h->o.evict_c,

@@ -85,9 +85,10 @@ void health_set_options(struct health *h, const struct health_options *o);
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
-/* Adds an Xid that occurred before the service started. Such Xids are counted separately. If the
- * driver reports recovery actions, the recovery action decides whether the Xid still matters. If
- * the driver reports none, the Xid counts like a new one until it is three minutes old. */
+/* Adds an Xid that occurred before the service started. Such Xids are counted separately. If
+ * the driver reports recovery actions, the recovery action decides whether the Xid still
+ * matters. If the driver reports none, the Xid counts like a new one until it is three minutes
+ * old. */
 void health_past(struct health *h, const struct health_event *e);
 
 /* Returns the class of an Xid: from the options of h, or from the table if the options do not

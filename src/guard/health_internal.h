@@ -1,7 +1,7 @@
-/* Data that two files share: health.c, which has the options, heat and the table of rules, and
- * health_fault.c, which has Xids, other events, recovery actions, memory and quarantine. No
- * other file includes this header. A recovery action is what the driver asks a person to do,
- * such as to reset the GPU. */
+/* Data that two files share. health.c has the options, heat and the table of rules.
+ * health_fault.c has Xids, other events, recovery actions, memory and quarantine. No other file
+ * includes this header. A recovery action is what the driver asks a person to do, such as to
+ * reset the GPU. */
 #ifndef GW_GUARD_HEALTH_INTERNAL_H
 #define GW_GUARD_HEALTH_INTERNAL_H
 

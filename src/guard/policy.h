@@ -1,8 +1,8 @@
 /* policy: the configuration of the guard, as plain data.
  *
- * A policy has the workers that may be evicted, the rules that classify processes, and times and
- * sizes ("knobs"). daemon/guard_config.h makes a policy from a configuration, and api.c makes
- * one from the options of a program. The guard never changes a policy. A policy owns its
+ * A policy has the workers that may be evicted, the rules that classify processes, and times
+ * and sizes ("knobs"). daemon/guard_config.h makes a policy from a configuration, and api.c
+ * makes one from the options of a program. The guard never changes a policy. A policy owns its
  * strings. */
 #ifndef GW_GUARD_POLICY_H
 #define GW_GUARD_POLICY_H
@@ -127,8 +127,8 @@ uint64_t policy_kind_stop_ns(unsigned kind);
 bool policy_kind_is(unsigned kind, enum policy_trait traits);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 
-/* How an evicted worker returns: the guard loads its models again; the worker loads a model with
- * the next request of a client; or it returns only if a person requests it. */
+/* How an evicted worker returns: the guard loads its models again; the worker loads a model
+ * with the next request of a client; or it returns only if a person requests it. */
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
 /* A part of the week in which a worker is evicted: "Fri-Sun 18:00-23:00". */
@@ -186,7 +186,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
 #define POLICY_ALL(V, W, S, A) \
 	V(enum guard_mode, mode) \
-	V(bool, any)               /* every other process is a contender */ \
+	V(bool, any)               /* a process without a rule contends, even the desktop's */ \
 	V(bool, unknown_contends)  /* profile desktop: a process without a rule is a contender */ \
 	V(bool, by_unattributed)   /* profile container: memory without a process is a demand */ \
 	V(uint64_t, unattributed_bytes) \

@@ -78,7 +78,8 @@ struct cached_process {
 	uint64_t read_ns;             /* when the process was last read; 0: never */
 	uint64_t missing_ns; /* since when the process is not in /proc; 0: it is there */
 	uint64_t first_seen_ns, last_seen_ns; /* when the driver first and last listed it */
-	/* the worker that the process descends from, even if its parents have ended; -1: none */
+	/* the worker that the process descends from, even if its parents have ended; -1:
+	 * none */
 	int worker;
 	int next; /* next entry in the hash chain; -1: the end */
 };
@@ -116,8 +117,8 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
  * is ending. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret);
 
-/* Returns whether the process with this pid and start time still exists, has ended, or has ended
- * and another process has its pid. */
+/* Returns whether the process with this pid and start time still exists, has ended, or has
+ * ended and another process has its pid. */
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 

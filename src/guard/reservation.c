@@ -110,8 +110,8 @@ static bool movable(const struct guard_worker *w, unsigned slot)
 	return (w->observed.held[slot] || guard_loading_bytes(w, slot)) && may_leave(w);
 }
 
-/* Returns the bytes that returning workers will still allocate on the GPU of r, without those of
- * r's own worker. */
+/* Returns the bytes that returning workers will still allocate on the GPU of r, without those
+ * of r's own worker. */
 static uint64_t loading_bytes(const struct guard *g, const struct reservation *r)
 {
 	uint64_t sum = 0;

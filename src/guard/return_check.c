@@ -141,8 +141,8 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	return bad;
 }
 
-/* Returns the host memory that loading needs; 0 if the eviction moved the worker's memory to the
- * host (a checkpoint, or vLLM asleep at level 1). */
+/* Returns the host memory that loading needs; 0 if the eviction moved the worker's memory to
+ * the host (a checkpoint, or vLLM asleep at level 1). */
 static uint64_t host_need(const struct guard_worker *w)
 {
 	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
@@ -267,8 +267,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Sets how long the worker waits after a failed return: twice as long as after the last one, but
- * at least RECHECK_NS, because the quiet time can be 0. */
+/* Sets how long the worker waits after a failed return: twice as long as after the last one,
+ * but at least RECHECK_NS, because the quiet time can be 0. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -329,9 +329,9 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 }
 
 /* Doubles the quiet time after a flap. A flap is an eviction for contention that begins less
- * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The longer
- * quiet time delays the next return, but never an eviction, because a contender cannot wait. A
- * quiet time of 0 stays 0, so this value switches the delay off. */
+ * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The
+ * longer quiet time delays the next return, but never an eviction, because a contender cannot
+ * wait. A quiet time of 0 stays 0, so this value switches the delay off. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;

@@ -91,7 +91,8 @@ struct scene_game {
 enum scene_how {
 	ROOT_FOUND, /* the match of the worker finds it */
 	ROOT_KEPT,  /* a descendant of a root that ended */
-	/* was a root of this worker; it still runs, but the worker's match no longer finds it */
+	/* was a root of this worker; it still runs, but the worker's match no longer finds
+	 * it */
 	ROOT_FORMER,
 };
 
@@ -170,8 +171,8 @@ void scene_write(struct buf *out, const struct scene *s);
 
 /* Writes how s differs from last, as one line, and then copies s to last. Most lines are short,
  * because most scenes differ from the one before only in their time. Writes the whole scene if
- * last->whole is not set, if there are more or fewer GPUs, processes or roots, or if the changes
- * do not fit on one line. The caller zeroes last before the first call. */
+ * last->whole is not set, if there are more or fewer GPUs, processes or roots, or if the
+ * changes do not fit on one line. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
 /* Reads the next line, without its newline. The caller zeroes ret before the first line and

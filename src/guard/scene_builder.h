@@ -31,9 +31,9 @@ void scene_builder_free(struct scene_builder *b);
  * -GW_E_NOMEM nothing changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
-/* Root processes that the workers had in an earlier run. While such a process lives and no match
- * finds it, scenes contain it as a former root. Call scene_builder_recall() before the first
- * scene that must contain it. */
+/* Root processes that the workers had in an earlier run. While such a process lives and no
+ * match finds it, scenes contain it as a former root. Call scene_builder_recall() before the
+ * first scene that must contain it. */
 #define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
 struct scene_builder_formers {
 	struct {

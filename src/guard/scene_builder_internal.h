@@ -1,5 +1,5 @@
-/* Data that two files share: scene_builder.c, which builds a scene and reads the machine, and
- * scene_builder_rows.c, which reads what drivers report and finds the processes. No other file
+/* Data that two files share. scene_builder.c builds a scene and reads the machine.
+ * scene_builder_rows.c reads what drivers report and finds the processes. No other file
  * includes this header. */
 #ifndef GW_GUARD_SCENE_BUILDER_INTERNAL_H
 #define GW_GUARD_SCENE_BUILDER_INTERNAL_H
@@ -45,7 +45,8 @@ struct scene_builder_draft {
 	int instance[SCENE_PROCESSES];  /* row.instance of each process of the scene */
 	bool memory_failed[SCENE_GPUS]; /* the memory of the GPU could not be read */
 	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
-	bool changed; /* something differs from the last full scene, so a full scene is needed */
+	/* something differs from the last full scene, so a full scene is needed */
+	bool changed;
 	enum use_source use_from;
 };
 

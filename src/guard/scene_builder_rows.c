@@ -112,8 +112,9 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 	       (major == TRANSLATES_MAJOR && minor < TRANSLATES_MINOR);
 }
 
-/* True if the driver never reports the process list, or if this program may not read it. This
- * does not count as a failed reading, but the GPU may have processes that are not visible. */
+/* True if the driver never reports the process list, or if this program may not read it. Such a
+ * missing list does not count as a failed reading, but the GPU may have processes that are not
+ * visible. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||

@@ -24,7 +24,8 @@ struct worker_callbacks {
 	void *ctx;
 };
 
-/* GPU settings that decide whether a process can be checkpointed. 1: on; 0: off; -1: unknown. */
+/* GPU settings that decide whether a process can be checkpointed. 1: on; 0: off; -1:
+ * unknown. */
 struct worker_facts {
 	int persistence, mps, mig;
 };
@@ -50,7 +51,8 @@ struct worker_call {
 	const char *companion; /* socket of the companion; NULL: act without it */
 	/* true: end the order soon with a failure; NULL: the order cannot be cancelled */
 	const atomic_bool *cancelled;
-	bool listed; /* set by resume(): the server's own list says that the models are loaded */
+	/* set by resume(): the server's own list says that the models are loaded */
+	bool listed;
 };
 
 /* Returns the program or the script of a hook (evict_command, resume_command) that other users
@@ -91,9 +93,10 @@ struct worker_ops {
 	int (*open)(struct worker_call *c);
 	int (*alive)(struct worker_call *c); /* returns 0 if the worker answers */
 
-	/* An HTTP server can have fixed requests instead of functions. posts: per verb, the POST
-	 * requests that carry out the order, sent one after the other until one fails; a NULL
-	 * path ends a list. alive_path: GET on this path answers 2xx while the server is alive.
+	/* An HTTP server can have fixed requests instead of functions. posts: per verb, the
+	 * POST requests that carry out the order, sent one after the other until one fails; a
+	 * NULL path ends a list. alive_path: GET on this path answers 2xx while the server is
+	 * alive.
 	 *
 	 * A request that only queries the server (in drain, learn or alive) must not load or
 	 * wake a model, must not generate, and must not wait until other requests end, because

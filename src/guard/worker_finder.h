@@ -37,8 +37,8 @@ void worker_finder_inherit(struct worker_finder *f, const struct worker_finder *
  * it, it is a former root. */
 void worker_finder_recall(struct worker_finder *f, unsigned worker, struct proc_id id);
 
-/* Adds the living roots and the former roots to a scene that already has its GPUs and processes.
- * appeared: a process is new on a GPU, so search for missing workers sooner. */
+/* Adds the living roots and the former roots to a scene that already has its GPUs and
+ * processes. appeared: a process is new on a GPU, so search for missing workers sooner. */
 void worker_finder_add_roots(struct worker_finder *f, struct scene *s, bool appeared);
 
 /* Returns how often /proc was searched. */

@@ -1,5 +1,5 @@
-/* checkpoint: makes the driver move the GPU memory of a CUDA process into host memory, and back.
- * The program need not help.
+/* checkpoint: makes the driver move the GPU memory of a CUDA process into host memory, and
+ * back. The program need not help.
  *
  * libcuda.so.1 is loaded at the first use. A checkpoint that fails half way is undone at once,
  * because a process that stays locked hangs. The adapter in checkpoint.c first checks whether a
@@ -35,8 +35,8 @@ int checkpoint_create(const struct root *root, const struct proc_id *id, unsigne
 int checkpoint_restore(const struct root *root, const struct proc_id *id, unsigned n,
 		       char *message, size_t size);
 
-/* The functions below read /proc and /sys to find whether host memory can hold a checkpoint, and
- * whether the checkpoint will be fast. */
+/* The functions below read /proc and /sys to find whether host memory can hold a checkpoint,
+ * and whether the checkpoint will be fast. */
 
 /* Returns the mode of transparent_hugepage. */
 enum host_pages host_memory_pages(const struct root *root);

@@ -1,5 +1,5 @@
-/* common: the sets of adapters (worker.h), and functions that the adapters share: HTTP requests,
- * notes, lists of models, and the check that a process still belongs to its worker.
+/* common: the sets of adapters (worker.h), and functions that the adapters share: HTTP
+ * requests, notes, lists of models, and the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -32,7 +32,8 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
-/* Reads the document at worker_ops.busy_path. Sets *ret_busy to whether requests are running. */
+/* Reads the document at worker_ops.busy_path. Sets *ret_busy to whether requests are
+ * running. */
 int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
 
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
@@ -64,8 +65,8 @@ void worker_note_process(struct worker_call *c, struct proc_id id);
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
-/* Adds a note "model": the resume of the worker loads this model again. If the note does not fit,
- * adds the note "unrecorded" instead, and the resume reports this. */
+/* Adds a note "model": the resume of the worker loads this model again. If the note does not
+ * fit, adds the note "unrecorded" instead, and the resume reports this. */
 void worker_note_model(struct worker_call *c, const char *name);
 /* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
  * note "model". */

@@ -242,8 +242,8 @@ int companion_recover(const char *path, const struct root *root, const struct pr
 	return checkpoint_restore(root, id, n, message, size);
 }
 
-/* Restores the processes of a checkpoint after the companion ended, because a process that stays
- * locked hangs for ever. */
+/* Restores the processes of a checkpoint after the companion ended, because a process that
+ * stays locked hangs for ever. */
 static void undo(const char *path, const struct wire_request *r)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;

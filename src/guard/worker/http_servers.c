@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* AUTOMATIC1111's Stable Diffusion web UI. It must be started with --api. After an eviction, its
- * CUDA context stays on the GPU. */
+/* AUTOMATIC1111's Stable Diffusion web UI. It must be started with --api. After an eviction,
+ * its CUDA context stays on the GPU. */
 
 static bool a1111_busy(const struct json_doc *r)
 {

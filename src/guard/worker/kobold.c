@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* File names with a special meaning in reload_config: no model, and the configuration with which
- * KoboldCpp was started. */
+/* File names with a special meaning in reload_config: no model, and the configuration with
+ * which KoboldCpp was started. */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
 #define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with this */

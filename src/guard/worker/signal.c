@@ -305,9 +305,9 @@ static void add_roots(const struct worker_call *c, struct guard_order *order)
 							   .print = order->root[i].print });
 }
 
-/* Signals the processes that were signalled to leave. Also signals the worker's processes on the
- * GPU, because some may have kept memory. If neither kind of process exists, because the notes
- * were lost, signals the worker's roots. */
+/* Signals the processes that were signalled to leave. Also signals the worker's processes on
+ * the GPU, because some may have kept memory. If neither kind of process exists, because the
+ * notes were lost, signals the worker's roots. */
 static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;

@@ -1,7 +1,7 @@
 /* wire: the protocol between the guard and its companion, a small program with privileges.
  *
- * Each connection has one request, of one line. The companion replies with the line "taken" when
- * it accepts the request, and with one more line when the request is done:
+ * Each connection has one request, of one line. The companion replies with the line "taken"
+ * when it accepts the request, and with one more line when the request is done:
  *
  *         checkpoint 30000 1234:98765 1235:98770       milliseconds to lock, PID:START_TICKS
  *         restore 30000 1234:98765
