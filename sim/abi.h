@@ -89,8 +89,8 @@ struct abi_violation {
 	N(_, nvmlDeviceGetConfComputeProtectedMemoryUsage, (abi_device, struct abi_memory *))
 
 /* Calls about features that no simulated GPU has: vGPU, NVLink, info ROM, clock offsets and
- * more. They return code 3 (not supported), as a driver does. The real calls may have more
- * parameters than these declarations; the parameters are not read. */
+ * more. These calls return code 3 (not supported), as a driver does. The real calls may have
+ * more parameters than these declarations; the parameters are not read. */
 #define SIM_ABSENT_CALLS(N)                                                   \
 	N(_, nvmlDeviceGetAdaptiveClockInfoStatus, (abi_device, void *))      \
 	N(_, nvmlDeviceGetAutoBoostedClocksEnabled, (abi_device, void *))     \

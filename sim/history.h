@@ -4,8 +4,9 @@
  * Each piece stores the sums at its start, so the energy between two times is the difference of
  * two sums, without a loop. Moving means, the energy counter and the utilisation all come from
  * these sums. First-order filters (the sensor's low-pass, the temperature) are computed in
- * closed form per piece. Only the latest HISTORY_PIECES pieces are kept. They cover far more
- * time than the longest sensor window; the oldest piece extends infinitely into the past. */
+ * closed form per piece. Only the latest HISTORY_PIECES pieces are kept. These pieces cover far
+ * more time than the longest sensor window; the oldest piece extends infinitely into the
+ * past. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
@@ -44,7 +45,7 @@ int history_init(struct history *h, double watts);
 void history_done(struct history *h);
 
 /* Adds a piece: these values are valid from t on. t must not be before the start of the last
- * piece; if both are equal, the new piece replaces the last one. */
+ * piece. If t is equal to that start, the new piece replaces the last piece. */
 void history_add(struct history *h, uint64_t t_ns, double watts, double load, double clock);
 
 const struct piece *history_last(const struct history *h);

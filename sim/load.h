@@ -25,8 +25,8 @@ struct load {
 	 * For ramp: low is the first level, high the last. For constant: high is the level. For
 	 * steps: low is the level before the first point. */
 	double low, high;
-	/* For square: its period. For steps: the time after which they repeat; 0: they do not
-	 * repeat. */
+	/* For square: the period. For steps: the time after which the points repeat; 0: the
+	 * points do not repeat. */
 	uint64_t period_ns;
 	uint64_t
 		on_ns; /* for square: how long the load is on at the beginning of each period */

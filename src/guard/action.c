@@ -230,10 +230,10 @@ static enum guard_ending ending_of(const struct worker_call *c, int rc,
 	}
 }
 
-/* Carries out an order. An eviction first notes what it will unload. kept: the notes in the
- * journal, from earlier orders; NULL: the journal already has the notes of this order. Returns
- * true if the notes changed: nothing was carried out, and the caller must call this function
- * again after it has written the notes to the journal. */
+/* Carries out an order. An eviction first notes what it will unload. kept: the notes of earlier
+ * orders, which the journal has; NULL: the journal already has the notes of this order. Returns
+ * true if the notes changed. Then the order was not carried out: the caller must write the
+ * notes to the journal and call this function again. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;

@@ -47,8 +47,8 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes);
  * the adapter first notes what it will unload. If the notes change, the order waits, and
  * notify_fd becomes readable. The caller then does three things. It calls action_learnt(),
  * which returns true and writes the waiting order to *ret. It writes the notes to the journal.
- * It calls action_go_on(). If why_not is NULL, the order continues; otherwise it fails with
- * why_not as its message. */
+ * It calls action_go_on(). If why_not is NULL, the order continues; otherwise the order fails
+ * with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 

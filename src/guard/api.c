@@ -54,7 +54,8 @@ const char *gw_worker_reason_name(unsigned reason)
 
 #define POLL_LEAST_NS NS_PER_MS /* least value of the option poll_ns */
 
-/* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
+/* Copies the given options and sets defaults for the options that were not given. Returns 0 or
+ * -GW_E_ARG. */
 static int guard_api_options(struct gw_ctx *ctx, const struct gw_guard_options *given,
 			     struct gw_guard_options *ret)
 {

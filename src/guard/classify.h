@@ -75,8 +75,8 @@ void classifier_match_command(const struct classifier *c, struct scene_process *
 
 /* Returns why an extended regular expression is refused, as the end of a sentence; NULL: the
  * expression is accepted. Back-references are refused, because a match could take hours.
- * Without them, the time for one match grows with the length of the command line (at most 159
- * bytes) and with the square of the number of atoms that are repeated or match several
+ * Without them, the time for one match grows with two numbers: the length of the command line
+ * (at most 159 bytes), and the square of the number of atoms that are repeated or match several
  * characters. With at most 48 such atoms, the slowest match took 15 ms (test_classify.c). */
 #define CLASSIFY_PATTERN_MAX  1000
 #define CLASSIFY_PATTERN_WIDE 48

@@ -2,8 +2,9 @@
  * and its memory has a fixed size.
  *
  * The module remembers for each contender when the contender appeared, when it last grew and
- * how busy it was. It also remembers the most memory that each program ever held: this predicts
- * the need when the program runs again. The guard decides whether a worker must leave. */
+ * how busy it was. It also remembers the most memory that each program ever held: this memory
+ * predicts what the program needs when it runs again. The guard decides whether a worker must
+ * leave. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 

@@ -256,7 +256,7 @@ enum guard_stored {
 };
 
 struct guard_pump {
-	/* Fetch and report decisions. NULL: the caller does that itself. */
+	/* Fetch and report decisions. NULL: the caller fetches and reports decisions itself. */
 	bool (*next_decision)(void *ctx, struct guard_decision *ret);
 	void (*report)(void *ctx, const struct guard_decision *d);
 	/* Fetch and store records. store and stored are NULL if there is no journal. */

@@ -2,8 +2,8 @@
  *
  * From each scene, the guard finds what every worker does. From demand, holds, health and
  * schedules it finds the reasons why a worker may not run. If a worker runs although a reason
- * holds, or does not run although none holds, the guard changes the worker's intent and gives
- * at most one order.
+ * holds, or does not run although no reason holds, the guard changes the worker's intent and
+ * gives at most one order.
  *
  *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         finds the GPUs, the processes and the bytes of each worker in a scene

@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* clang-format off */
-/* The names of enums that only recordings use. decision_text.c has the others. */
+/* The names of enums that only recordings use. decision_text.c has the names of the other
+ * enums. */
 static const char *const verbs[] = { [ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",
 	[ORDER_EVICT] = "evict", [ORDER_OPEN] = "open", [ORDER_RESUME] = "resume",
 	NULL };

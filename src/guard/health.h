@@ -47,8 +47,8 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 struct health_options {
 	/* the trips begin at these margins; defaults 10, 5, 2 */
 	double warn_c, throttle_c, evict_c;
-	/* a trip ends when the GPU has been at least clear_c degrees (default 5) below the
-	 * temperature at which the trip begins, for clear_ns (default 30 s) */
+	/* a trip begins at a temperature; it ends when the GPU has been at least clear_c
+	 * degrees (default 5) below that temperature for clear_ns (default 30 s) */
 	double clear_c;
 	uint64_t clear_ns;
 	/* workers leave after this many readings in a row with a margin of evict_c or less

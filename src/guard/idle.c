@@ -1,8 +1,8 @@
 /* Unloads idle workers if that saves energy (GUARD.md, Models that idle).
  *
- * Unloads only workers that load their model again when a client requests it. They continue to
- * admit new work; if their memory grows, a client made a request, and the worker runs again.
- * The eviction uses only the first level, so it stops no unit. */
+ * Unloads only workers that load their model again when a client requests it. An unloaded
+ * worker continues to admit new work. If its memory grows, a client made a request, and the
+ * worker runs again. The eviction uses only the first level, so it stops no unit. */
 #include "idle.h"
 
 #include "guard_internal.h"

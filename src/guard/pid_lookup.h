@@ -9,10 +9,10 @@
 
 /* The content of a pidfile. The guard may signal the process that the file names, so a user who
  * can write the file must not be able to name a process of another user. Therefore a file is
- * trusted only if the file and all its folders belong to root, to the user of the calling
- * process or to the owner of the named process, and if no other user can write them. The group
- * root and the group of the calling process may write them. Links are not followed, except that
- * /var/run is /run. */
+ * trusted only if two conditions hold. The file and all its folders belong to root, to the user
+ * of the calling process or to the owner of the named process. No other user can write them.
+ * The group root and the group of the calling process may write them. Links are not followed,
+ * except that /var/run is /run. */
 struct pidfile {
 	int64_t pid;
 	struct timespec written; /* when the file was last written */

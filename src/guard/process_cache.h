@@ -3,8 +3,9 @@
  *
  * To read a process, eight files of /proc are read. To check that a pid still belongs to the
  * same process, one file is read, or none if there is a pidfd. A listed pid that is not in
- * /proc counts at first as a process that has just ended, because a driver lists a process for
- * 0.12 to 0.17 s after its end. After a second, the process counts as an orphan. */
+ * /proc counts at first as a process that has just ended, because a driver still lists a
+ * process for 0.12 to 0.17 s after the end of the process. After a second, the process counts
+ * as an orphan. */
 #ifndef GW_GUARD_PROCESS_CACHE_H
 #define GW_GUARD_PROCESS_CACHE_H
 

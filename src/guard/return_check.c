@@ -267,8 +267,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Sets how long the worker waits after a failed return: twice as long as after the last one,
- * but at least RECHECK_NS, because the quiet time can be 0. */
+/* Sets how long the worker waits after a failed return: twice as long as after the last failed
+ * return, but at least RECHECK_NS, because the quiet time can be 0. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;

@@ -77,8 +77,8 @@ struct worker_ops {
 	 * -GW_E_STATE (busy; try again), -GW_E_NOSUPPORT (the worker was started without this
 	 * feature) or -GW_E_PERM. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* makes the worker refuse new work */
-	/* Waits for running requests, if the worker can do that. *ret_busy: whether some still
-	 * run. */
+	/* Waits until the running requests end, if the worker supports such waiting. Sets
+	 * *ret_busy to whether requests still run. */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
 	/* Notes the state that evict() will destroy and that resume() needs; changes nothing in
 	 * the worker. The notes are in the journal before evict() is called. evict() may add

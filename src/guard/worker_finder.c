@@ -488,8 +488,8 @@ static bool owners_unchanged(const struct worker_finder *f, unsigned worker, str
 	return same;
 }
 
-/* True if the socket tables must be read. They need not be read while a root still has the
- * socket open. */
+/* True if the socket tables must be read. The tables need not be read while a root still has
+ * the socket open. */
 static bool port_is_due(const struct worker_finder *f, unsigned worker, struct target *t)
 {
 	if (!t->roots || !t->at.count)

@@ -1,10 +1,10 @@
 /* Adapter for KoboldCpp, written from the source of version 1.122 (November 2026).
  *
  * KoboldCpp answers a request to load or to unload (reload_config) at once; then its manager
- * process ends the server process, which holds the models, and starts another one. Until the
- * new server process has loaded, the port is closed or, with --routermode, answers 502. The
- * queries in this file are GET requests: they neither wake an unloaded model of --routermode
- * nor count as use for --adminunloadtimeout. */
+ * process ends the server process, which holds the models, and starts another server process.
+ * Until the new server process has loaded, the port is closed or, with --routermode, answers
+ * 502. The queries in this file are GET requests: they neither wake an unloaded model of
+ * --routermode nor count as use for --adminunloadtimeout. */
 #include "guard/worker/common.h"
 
 #include "base/json.h"
@@ -305,8 +305,8 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
  * configuration with which KoboldCpp was started. If an older version (1.102) refuses that
- * configuration or does not list it, the guard loads the only configuration (.kcpps) or
- * template (.kcppt), or the file for the model. */
+ * configuration or does not list it, the guard loads another file: the only configuration
+ * (.kcpps), the only template (.kcppt), or the file for the model. */
 static int kobold_load_noted(struct worker_call *c, const struct json_doc *options,
 			     const char *model)
 {
