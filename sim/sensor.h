@@ -70,7 +70,7 @@ struct sensor {
 	double average_w, instant_w;
 	bool counter_read;        /* The counter was read before. */
 	uint64_t counter_read_ns; /* when the counter was last read */
-	double counter_read_j;    /* true energy at that time */
+	double counter_read_j;    /* true energy when the counter was last read */
 	double lost_j;     /* energy that the counter lacks because of reads and resets */
 	uint64_t epoch_ns; /* start of the driver */
 	uint64_t counter_epoch_ns; /* last reset of the counter */

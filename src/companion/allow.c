@@ -20,7 +20,7 @@
 
 static const char *const kinds[] = { "client", "unit", "checkpoint", "signal" };
 
-/* Returns the uid in text, or NO_SUCH if it is not a valid uid. */
+/* Returns the uid in text, or NO_SUCH if text is not a valid uid. */
 static int64_t uid_number(const char *text)
 {
 	char *end;

@@ -21,7 +21,7 @@ struct serve_options {
  * error. A request that has started continues if the client closes the connection. */
 void serve(int fd, uid_t uid, const struct serve_options *o);
 
-/* Replies with a refusal and writes it to standard error. */
+/* Replies with a refusal, and writes the refusal to standard error. */
 void serve_refuse(int fd, uid_t uid, int rc, const char *why);
 
 #endif

@@ -13,7 +13,7 @@ struct capacity;
 /* Creates a history and allocates all its memory, 96 KiB. Returns 0 or -GW_E_NOMEM. */
 int capacity_new(struct capacity **ret);
 void capacity_free(struct capacity *c);
-/* Adds a value. Ignores a value that is not later than the one before. */
+/* Adds a value. Ignores a value that is not later than the previous value. */
 void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes);
 
 struct capacity_past {

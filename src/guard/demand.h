@@ -36,7 +36,8 @@ struct demand_case {
 	char evidence[200]; /* the process, its bytes and its GPU, as text */
 };
 
-/* A contender on one GPU, while it lives. */
+/* A contender on one GPU, while it lives. In the comments of this struct, "it" is the
+ * contender. */
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks;

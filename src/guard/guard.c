@@ -154,7 +154,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 }
 
 /* True if both scenes have the same GPUs, processes and roots, and therefore the same verdicts.
- * This is true for most scenes, and comparing is much cheaper than classifying. */
+ * Most scenes are equal to the scene before in this way, and comparing is much cheaper than
+ * classifying. */
 static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -333,7 +334,8 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	r->level = w->intent.level;
 	r->evicted = worker_owes(w);
 	if (r->evicted && stage_leaves(w->intent.stage) && !r->mask)
-		/* restore_worker() must know that the eviction may be incomplete */
+		/* with this reason, restore_worker() checks the memory again, because the
+		 * eviction may be incomplete */
 		r->mask = BIT(REASON_CONTENTION);
 	r->need_bytes = w->observed.need_bytes;
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {

@@ -186,12 +186,13 @@ enum worker_stage {
  * return is complete, this value stays. At other times the value is FROM_RUN; or FROM_ABSENT if
  * the worker was started and has no process yet. */
 enum worker_from {
-	FROM_RUN,     /* during a return: it was being evicted, but probably never left */
+	/* during a return: the worker was being evicted, but probably never left */
+	FROM_RUN,
 	FROM_RETURN,  /* only in old recordings, for any of the following */
-	FROM_OUT,     /* it was evicted */
-	FROM_STUCK,   /* it did not free its memory */
-	FROM_ABSENT,  /* it had no process, and the guard starts it */
-	FROM_STARTED, /* as FROM_ABSENT, and its new process has been found */
+	FROM_OUT,     /* the worker was evicted */
+	FROM_STUCK,   /* the worker did not free its memory */
+	FROM_ABSENT,  /* the worker had no process, and the guard starts it */
+	FROM_STARTED, /* as FROM_ABSENT, and the worker's new process has been found */
 };
 /* What the worker reported about the last order to evict or to resume. */
 enum worker_claim {
@@ -205,7 +206,7 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;            /* an order was given; false: none, or only in a dry run */
+	bool real;            /* an order was given; false: no order, or only a dry run */
 	unsigned level;       /* level of the eviction */
 	unsigned tries;       /* failed attempts at this level */
 	uint64_t deadline_ns; /* when the stage must end */

@@ -49,7 +49,8 @@ struct listening_socket {
 	unsigned long long inode;
 };
 
-/* Reads a line of /proc/net/tcp or tcp6. Returns false if it is not a listening socket. */
+/* Reads a line of /proc/net/tcp or tcp6. Returns false if the line is not about a listening
+ * socket. */
 bool listening_socket_parse(const char *line, struct listening_socket *ret);
 
 /* Finds the sockets that listen on the port. The caller zeroes ret. Takes 3 ms. Returns 0, or

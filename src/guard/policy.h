@@ -80,8 +80,8 @@ enum guard_level {
 	LEVEL_UNLOAD,     /* the worker frees its memory */
 	LEVEL_CHECKPOINT, /* the driver moves the worker's memory to the host */
 	LEVEL_STOP,       /* the worker's unit or container is stopped */
-	LEVEL_TERM,       /* its processes get SIGTERM */
-	LEVEL_KILL,       /* its processes get SIGTERM, and then SIGKILL */
+	LEVEL_TERM,       /* the worker's processes get SIGTERM */
+	LEVEL_KILL,       /* the worker's processes get SIGTERM, and then SIGKILL */
 	GUARD_LEVELS
 };
 
@@ -91,7 +91,8 @@ enum policy_kind {
 	WORKER_KINDS
 };
 
-/* Properties of a kind, in addition to its address and its level. */
+/* Properties of a kind, in addition to its address and its level. In the comments of this enum,
+ * "it" is a worker of the kind. */
 enum policy_trait {
 	KIND_LOADS_ON_REQUEST =
 		1, /* it loads its model again with the next request of a client */
@@ -255,7 +256,7 @@ static inline bool policy_match_searches(const struct policy_match *m)
 
 /* Returns the worker's own value; if it is not set (UINT64_MAX), returns the standard value. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
-/* Fills in the values of k that are not set: they become the values in standard. */
+/* Gives each value of k that is not set the value in standard. */
 void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
 
 /* Reads spans such as "Fri-Sun 18:00-23:00", separated by ';'. Days are Mon to Sun, ranges of
@@ -271,7 +272,8 @@ struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
 /* Returns how many seconds after local_s the worker's span ends; -1: not within a week. */
 int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
-/* Writes the span that contains local_s, such as "Fri,Sat 18:00-23:00"; "" if none does. */
+/* Writes the span that contains local_s, such as "Fri,Sat 18:00-23:00"; "" if no span contains
+ * local_s. */
 void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
 			  size_t size);
 

@@ -55,7 +55,7 @@ bool pidfd_set_keep(struct pidfd_set *a, struct proc_id id);
 /* Adds a process, if possible. */
 void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
-/* A process that the driver lists but /proc does not is an orphan after this time. */
+/* A process that the driver lists, but that is not in /proc, is an orphan after this time. */
 #define PROCESS_CACHE_ORPHAN_NS NS_PER_S
 /* A process stays in the cache for this time after the driver last listed it, because reading
  * the driver's list may fail for a while. */
@@ -78,7 +78,8 @@ struct cached_process {
 	struct scene_process process; /* from /proc; the members about the GPU are not set */
 	uint64_t read_ns;             /* when the process was last read; 0: never */
 	uint64_t missing_ns; /* since when the process is not in /proc; 0: it is there */
-	uint64_t first_seen_ns, last_seen_ns; /* when the driver first and last listed it */
+	/* when the driver first and last listed the process */
+	uint64_t first_seen_ns, last_seen_ns;
 	/* the worker that the process descends from, even if its parents have ended; -1:
 	 * none */
 	int worker;

@@ -295,7 +295,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 			worker_set_running(g, w);
 		else
 			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
-		w->unsettled = g->stopping; /* it must still get the order to admit new work */
+		/* the worker must still get the order to admit new work */
+		w->unsettled = g->stopping;
 		guard_report(g, w, "resume failed", "it probably never left its GPU: %.170s",
 			     message);
 		return;

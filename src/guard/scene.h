@@ -22,10 +22,11 @@ struct buf;
 
 enum scene_health {
 	SCENE_OK,
-	SCENE_BLIND,  /* more than SCENE_BLIND_ERRORS readings in a row failed */
-	SCENE_HUNG,   /* a driver call has not returned */
-	SCENE_LOST,   /* the driver reports that the GPU is gone */
-	SCENE_ASLEEP, /* the kernel suspended the GPU; it is not read, because that wakes it */
+	SCENE_BLIND, /* more than SCENE_BLIND_ERRORS readings in a row failed */
+	SCENE_HUNG,  /* a driver call has not returned */
+	SCENE_LOST,  /* the driver reports that the GPU is gone */
+	/* the kernel suspended the GPU; it is not read, because a reading would wake it */
+	SCENE_ASLEEP,
 };
 const char *scene_health_name(enum scene_health h); /* "ok", "blind", ... */
 

@@ -56,7 +56,7 @@ struct worker_call {
 };
 
 /* Returns the program or the script of a hook (evict_command, resume_command) that other users
- * can change although it runs as root; NULL: other users can change neither. */
+ * can change although it runs as root; NULL: there is no such file. */
 const char *worker_hook_unsafe(const char *const *argv);
 #define WORKER_HOOK_REMEDY "put it into a folder that only root can write"
 

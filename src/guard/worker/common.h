@@ -108,7 +108,8 @@ enum model_state {
 	MODEL_LOADING,
 	MODEL_LOADED,
 	MODEL_SLEEPING, /* llama.cpp after --sleep-idle-seconds: its weights are not on the GPU */
-	MODEL_SINGLE,   /* llama.cpp with a single model: it is loaded and cannot be unloaded */
+	/* llama.cpp with a single model, which is loaded and cannot be unloaded */
+	MODEL_SINGLE,
 };
 
 /* One entry of a list. The strings belong to the document. */

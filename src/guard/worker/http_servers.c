@@ -363,7 +363,7 @@ static int ollama_each(struct worker_call *c, bool unload, size_t *ret_count)
 		ollama_note(c, m.entry, m.name);
 		if (unload)
 			rc = ollama_request(c, "/api/generate", m.name, true);
-		if (rc == -GW_E_NOSUPPORT) /* 404: it is already unloaded */
+		if (rc == -GW_E_NOSUPPORT) /* 404: the model is already unloaded */
 			rc = 0;
 		*ret_count += rc == 0;
 	}

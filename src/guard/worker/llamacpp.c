@@ -118,7 +118,7 @@ static int unload_model(struct worker_call *c, const char *model, enum model_sta
 
 	(void)state;
 	if (rc && (worker_said(c, "not running") || worker_said(c, "not found")))
-		return 0; /* it is already unloaded */
+		return 0; /* the model is already unloaded */
 	*(unsigned *)ctx += rc == 0;
 	return rc;
 }

@@ -73,8 +73,9 @@ static int vllm_learn(struct worker_call *c)
 	return 0;
 }
 
-/* Checks whether the server sleeps, because a request to sleep or to wake can succeed without
- * effect. Returns 0 if the server cannot report it. */
+/* Checks that the server sleeps (or does not sleep, if `asleep` is false), because a request to
+ * sleep or to wake can succeed without effect. Returns 0 also if the server cannot report
+ * this. */
 static int vllm_check(struct worker_call *c, bool asleep)
 {
 	struct json_doc *r;

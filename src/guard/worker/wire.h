@@ -36,7 +36,7 @@ struct wire_request {
 	enum wire_verb verb;
 	unsigned timeout_ms; /* 1 to WIRE_TIMEOUT_MS; not used for signal */
 	unsigned signal;     /* 1 to 64 */
-	bool start;          /* for unit: true starts it, false stops it */
+	bool start;          /* for unit: true starts the unit, false stops it */
 	char unit[WIRE_UNIT];
 	unsigned targets; /* 1 to WIRE_TARGETS; not used for unit */
 	struct proc_id target[WIRE_TARGETS];
