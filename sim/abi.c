@@ -193,7 +193,8 @@ static void abi_hang(struct ctx *c, abi_device handle)
 	}
 }
 
-/* Applies the hangs and delays of the scenario to this call. Releases the lock while it waits. */
+/* Applies the hangs and delays of the scenario to this call. Releases the lock while it
+ * waits. */
 static void apply_faults(struct ctx *c, abi_device handle)
 {
 	uint64_t delay_ns = 0;

@@ -1,8 +1,8 @@
 /* abi: what the files with the exported NVML functions share.
  *
  * Every function is defined with one of the ..._CALL macros below. The defined function counts
- * the call, applies the scenario's faults, resolves the handle and holds the lock while the body
- * runs. The lock is never held while a call waits, sleeps or hangs. */
+ * the call, applies the scenario's faults, resolves the handle and holds the lock while the
+ * body runs. The lock is never held while a call waits, sleeps or hangs. */
 #ifndef SIM_ABI_H
 #define SIM_ABI_H
 
@@ -20,7 +20,8 @@ struct abi_violation {
 	uint64_t reference_us, violation_ns;
 };
 
-/* Calls that gpuward does not use but other NVML programs do, in addition to NVML_CALLS. */
+/* Calls that other NVML programs use and gpuward does not. The simulator has them in addition
+ * to NVML_CALLS. */
 #define SIM_CALLS(N)                                                                        \
 	N(_, nvmlInit, (void))                                                              \
 	N(_, nvmlInitWithFlags, (uint32_t))                                                 \
@@ -88,8 +89,8 @@ struct abi_violation {
 	N(_, nvmlDeviceGetConfComputeProtectedMemoryUsage, (abi_device, struct abi_memory *))
 
 /* Calls about features that no simulated GPU has: vGPU, NVLink, info ROM, clock offsets and
- * more. They return code 3 (not supported), as a driver does. The real calls may have more
- * parameters than these declarations; the parameters are not read. */
+ * more. These calls return code 3 (not supported), as a driver does. The real calls may have
+ * more parameters than these declarations; the parameters are not read. */
 #define SIM_ABSENT_CALLS(N)                                                   \
 	N(_, nvmlDeviceGetAdaptiveClockInfoStatus, (abi_device, void *))      \
 	N(_, nvmlDeviceGetAutoBoostedClocksEnabled, (abi_device, void *))     \
@@ -168,8 +169,9 @@ struct ctx {
 extern const char *const call_symbols[N_CALLS];
 int call_find(const char *symbol);
 
-/* The enter functions return 0 and hold the lock, or they return an error and do not hold it; the
- * caller must then return this error. abi_leave() releases the lock and returns code. */
+/* An enter function that succeeds returns 0 and holds the lock. An enter function that fails
+ * returns an error and does not hold the lock; the caller must then return this error.
+ * abi_leave() releases the lock and returns code. */
 abi_return abi_enter(struct ctx *c, enum call call);
 abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
@@ -248,8 +250,8 @@ abi_return abi_ready(const struct ctx *c);
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
 
-/* Returns a handle. A handle is a number, not a pointer, and contains the generation, the device
- * and the MIG instance. mig_plus_1 is 0 for the whole board. */
+/* Returns a handle. A handle is a number, not a pointer, and contains the generation, the
+ * device and the MIG instance. mig_plus_1 is 0 for the whole board. */
 abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1);
 
 /* Return v, or the value that a fault of the scenario sets instead. */

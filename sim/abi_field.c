@@ -202,8 +202,8 @@ DEVICE_CALL(nvmlDeviceGetFieldValues, (int n, struct abi_field_value *values), n
 	return ABI_SUCCESS;
 }
 
-/* The sample buffers. Power comes from the sensor's ring. Utilisation and clocks have SLOW_ENTRIES
- * entries that are SLOW_GAP_NS apart. */
+/* The sample buffers. Power comes from the sensor's ring. Utilisation and clocks have
+ * SLOW_ENTRIES entries that are SLOW_GAP_NS apart. */
 #define SLOW_ENTRIES 71
 #define SLOW_GAP_NS  UINT64_C(200000000)
 

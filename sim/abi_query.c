@@ -146,7 +146,7 @@ DEVICE_CALL(nvmlDeviceGetBAR1MemoryInfo, (struct abi_bar1 * out), out)
 		return ABI_INVALID_ARGUMENT;
 	if (c->d->p.bar1_mib == 0)
 		return ABI_NOT_SUPPORTED;
-	/* An instance has the same share of the BAR as of the memory. */
+	/* An instance's share of the BAR is the same as its share of the memory. */
 	total = c->mig == NULL ? c->d->p.bar1_mib << 20
 			       : (c->d->p.bar1_mib << 20) / 8 * c->mig->slices;
 	*out = (struct abi_bar1){ abi_u64(c, total), abi_u64(c, total - (UINT64_C(1) << 20)),
@@ -435,7 +435,7 @@ DEVICE_CALL(nvmlDeviceGetMemoryErrorCounter,
 	return ABI_SUCCESS;
 }
 
-/* Cards that remap rows do not retire pages. The others have not retired any. */
+/* Cards that remap rows do not retire pages. On the other cards, no page has been retired. */
 static abi_return no_retired_pages(const struct ctx *c, uint32_t cause, uint32_t *count)
 {
 	if (count == NULL || cause > 1)

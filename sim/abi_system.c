@@ -174,8 +174,8 @@ SYSTEM_CALL(nvmlSystemGetProcessName, (uint32_t pid, char *out, uint32_t size), 
 	return ABI_NOT_FOUND;
 }
 
-/* Returns a handle, even for a lost GPU. The next call with the handle then returns that the GPU
- * is lost. */
+/* Returns a handle, even for a lost GPU. The next call with the handle then returns that the
+ * GPU is lost. */
 static abi_return return_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
 	struct fault f = world_fault(c->w, (int)c->call, false, (int)device, 0, c->now_ns);
@@ -318,14 +318,15 @@ DEVICE_CALL(nvmlDeviceGetPciInfoExt, (struct abi_pci_ext * out), out)
 	get_pci(c->d, &full);
 	memcpy(&out->domain, &full.domain, 5 * sizeof(uint32_t));
 	memcpy(out->bus_id, full.bus_id, sizeof(out->bus_id));
-	/* Base class 3 is a display controller. Subclass 0 is VGA, subclass 2 has no display. */
+	/* Base class 3 is a display controller. Subclass 0 is VGA, subclass 2 has no
+	 * display. */
 	out->base_class = 3;
 	out->sub_class = c->d->p.traits & TRAIT_DISPLAY ? 0 : 2;
 	return ABI_SUCCESS;
 }
 
-/* From Turing on, a processor on the board (GSP) runs a part of the driver. Its firmware has the
- * version of the driver. */
+/* From Turing on, a processor on the board (GSP) runs a part of the driver. Its firmware has
+ * the version of the driver. */
 #define GSP_ARCHITECTURE 6
 PAIR_CALL(nvmlDeviceGetGspFirmwareMode, uint32_t, true,
 	  c->d->p.chip.architecture >= GSP_ARCHITECTURE,

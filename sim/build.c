@@ -34,7 +34,7 @@ static int add_point(struct rows *r, const struct toml_node *node, struct load *
 	if (l->n_points == TRACE_POINTS_MAX)
 		return rows_fail(r, node, "a load has at most %u points; remove some",
 				 TRACE_POINTS_MAX);
-	/* Double the capacity when it is full, because a trace can be long. */
+	/* Double the capacity when the array is full, because a trace can be long. */
 	if ((l->n_points & (l->n_points - 1)) == 0) {
 		size_t room = l->n_points == 0 ? 1 : 2 * l->n_points;
 		struct load_point *grown = reallocarray(l->points, room, sizeof(*grown));
@@ -82,8 +82,8 @@ static int read_bursts(struct rows *r, const struct toml_node *node, void *targe
 	return 0;
 }
 
-/* Reads a trace file; a relative path begins in the folder of the scenario. The lines of the file
- * are "seconds,watts", or "ON start end" for bursts; all other lines are ignored. */
+/* Reads a trace file; a relative path begins in the folder of the scenario. The lines of the
+ * file are "seconds,watts", or "ON start end" for bursts; all other lines are ignored. */
 static int read_file(struct rows *r, const struct toml_node *node, void *target)
 {
 	struct load_words *words = target;

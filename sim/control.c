@@ -17,8 +17,8 @@
 
 #define FILE_MAX (1u << 20)
 
-/* gpuward-sim.h is for users of the library, so its declarations do not export the symbols.
- * These declarations export them. */
+/* gpuward-sim.h is for users of the library, so its declarations do not export the symbols. The
+ * declarations below export them. */
 extern __typeof__(gpuward_simulator) gpuward_simulator SIM_EXPORT;
 extern __typeof__(gpuward_sim_load) gpuward_sim_load SIM_EXPORT;
 extern __typeof__(gpuward_sim_load_text) gpuward_sim_load_text SIM_EXPORT;

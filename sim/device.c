@@ -132,8 +132,9 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 
 /* Runs once per control step. The power limit applies to the mean of several steps: an H200
  * draws 780 W for a while before it is limited to 700 W, and short bursts are allowed. From the
- * slowdown temperature on, heat reduces the power range gradually; 3 degrees above it, the
- * factor is 0.5 at once. */
+ * slowdown temperature on, heat lowers thermal_factor gradually; 3 degrees above that
+ * temperature, thermal_factor becomes 0.5 at once. thermal_factor is the share of the power
+ * range that is left. */
 static void control_step(struct device *d, const struct demand *q, uint64_t t_ns)
 {
 	double celsius = history_celsius(&d->history, t_ns);
@@ -161,7 +162,8 @@ static double clock_at(const struct device *d, const struct demand *q, double sh
 	return round(mhz / 15) * 15;
 }
 
-/* Computes power, clock and throttle reasons from t on. Returns until when they are valid. */
+/* Computes power, clock and throttle reasons from t on. Returns the time until which these
+ * values are valid. */
 static uint64_t device_evaluate(struct device *d, uint64_t t_ns)
 {
 	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;

@@ -31,8 +31,9 @@ int gpuward_sim_load_text(const char *name, const char *text, char *error, size_
 const char *const *gpuward_sim_scenarios(void);
 const char *gpuward_sim_describe(const char *scenario);
 
-/* Return the time of the simulated world in ns: the time since its start, and its wall clock,
- * which includes the clock steps of the scenario. */
+/* Return a time of the simulated world in ns. gpuward_sim_now_ns() returns the time since the
+ * start of the world. gpuward_sim_wall_ns() returns the world's wall clock, which includes the
+ * clock steps of the scenario. */
 uint64_t gpuward_sim_now_ns(void);
 uint64_t gpuward_sim_wall_ns(void);
 
@@ -48,13 +49,13 @@ void gpuward_sim_step(uint64_t ns);
  * number of calls of all symbols. */
 uint64_t gpuward_sim_calls(const char *symbol);
 
-/* From now on, `symbol` returns `code` for `device` and leaves its outputs unchanged. If symbol is
- * NULL, this applies to every call except init and shutdown. If device is -1, it applies to all
- * devices. Code 0 ends the fault. */
+/* From now on, `symbol` returns `code` for `device` and leaves its outputs unchanged. If symbol
+ * is NULL, the fault applies to every call except init and shutdown. If device is -1, the fault
+ * applies to all devices. Code 0 ends the fault. */
 void gpuward_sim_fault(const char *symbol, int device, int code);
 
-/* From now on, `symbol` does not return for `device` (-1: for all devices). gpuward_sim_unhang()
- * ends all hangs. */
+/* From now on, `symbol` does not return for `device` (-1: for all devices).
+ * gpuward_sim_unhang() ends all hangs. */
 void gpuward_sim_hang(const char *symbol, int device);
 void gpuward_sim_unhang(void);
 

@@ -1,7 +1,7 @@
 /* Hides symbols, to simulate a driver that is older than its client: dlsym() must fail in every
- * client for the symbols that the driver lacks. The dynamic linker ignores a symbol with value 0,
- * so this file writes 0 into the library's own table of dynamic symbols. The pages of the table
- * are writable only during this write. */
+ * client for the symbols that the driver lacks. The dynamic linker ignores a symbol with value
+ * 0, so this file writes 0 into the library's own table of dynamic symbols. The pages of the
+ * table are writable only during this write. */
 #include "hide.h"
 
 #include <elf.h>

@@ -121,8 +121,8 @@ double history_celsius(const struct history *h, uint64_t t_ns)
 				seconds_since(p, t_ns), h->thermal_s);
 }
 
-/* Returns the mean over a window. For the part of the window before the start of the world it
- * uses the value of the first piece. */
+/* Returns the mean over a window. For the part of the window before the start of the world, the
+ * value of the first piece is used. */
 static double window_mean(double then, double now, uint64_t t_ns, uint64_t window_ns,
 			  double first)
 {

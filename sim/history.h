@@ -1,10 +1,12 @@
-/* history: power as a function of time that is constant within each piece, with its integrals.
+/* history: stores power as a function of time, and its integrals. Time is divided into pieces,
+ * and the power is constant within each piece.
  *
  * Each piece stores the sums at its start, so the energy between two times is the difference of
  * two sums, without a loop. Moving means, the energy counter and the utilisation all come from
  * these sums. First-order filters (the sensor's low-pass, the temperature) are computed in
- * closed form per piece. Only the latest HISTORY_PIECES pieces are kept. They cover far more
- * time than the longest sensor window; the oldest piece extends infinitely into the past. */
+ * closed form per piece. Only the latest HISTORY_PIECES pieces are kept. These pieces cover far
+ * more time than the longest sensor window; the oldest piece extends infinitely into the
+ * past. */
 #ifndef SIM_HISTORY_H
 #define SIM_HISTORY_H
 
@@ -37,13 +39,13 @@ struct history {
 	double ambient_c, c_per_w;
 };
 
-/* Starts the history with one constant piece at time 0. All filters have already reached its power.
- * Returns 0 or -1 (out of memory). */
+/* Starts the history with one constant piece at time 0. All filters have already reached the
+ * power of this piece. Returns 0 or -1 (out of memory). */
 int history_init(struct history *h, double watts);
 void history_done(struct history *h);
 
 /* Adds a piece: these values are valid from t on. t must not be before the start of the last
- * piece; if both are equal, the new piece replaces the last one. */
+ * piece. If t is equal to that start, the new piece replaces the last piece. */
 void history_add(struct history *h, uint64_t t_ns, double watts, double load, double clock);
 
 const struct piece *history_last(const struct history *h);

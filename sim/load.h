@@ -1,7 +1,7 @@
 /* load: the load of a GPU as a function of time.
  *
- * Every kind of load returns the level at time t and until when it is valid. So code that
- * integrates a load goes from piece to piece and never samples it. */
+ * Every kind of load returns the level at time t, and the time until which this level is valid.
+ * So code that integrates a load goes from piece to piece and never samples the load. */
 #ifndef SIM_LOAD_H
 #define SIM_LOAD_H
 
@@ -25,14 +25,14 @@ struct load {
 	 * For ramp: low is the first level, high the last. For constant: high is the level. For
 	 * steps: low is the level before the first point. */
 	double low, high;
-	/* For square: its period. For steps: the time after which they repeat; 0: they do not
-	 * repeat. */
+	/* For square: the period. For steps: the time after which the points repeat; 0: the
+	 * points do not repeat. */
 	uint64_t period_ns;
 	uint64_t
 		on_ns; /* for square: how long the load is on at the beginning of each period */
 	uint64_t ramp_ns; /* for ramp: its length */
-	/* For steps and bursts: the points, sorted by time. For bursts, level 1 starts a burst and
-	 * level 0 ends it. */
+	/* For steps and bursts: the points, sorted by time. For bursts, level 1 starts a burst
+	 * and level 0 ends it. */
 	struct load_point *points;
 	size_t n_points;
 	size_t hint; /* index of the point that the last query found */

@@ -34,7 +34,7 @@ struct profile {
 	} chip;
 	uint32_t device_id, subsystem_id;
 	uint64_t memory_mib, reserved_kib, bar1_mib;
-	/* Power when the GPU is idle, has an open context, and is fully busy. */
+	/* Power in three cases: the GPU is idle; a context is open; the GPU is fully busy. */
 	double idle_w, context_w, max_w;
 	struct {
 		double min_w, max_w, default_w;

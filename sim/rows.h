@@ -1,5 +1,5 @@
-/* rows: reads TOML tables into structs. A struct key describes one key of a table: its name, the
- * kind of its value, the allowed range, and where the value is stored. */
+/* rows: reads TOML tables into structs. A struct key describes one key of a table: its name,
+ * the kind of its value, the allowed range, and where the value is stored. */
 #ifndef SIM_ROWS_H
 #define SIM_ROWS_H
 
@@ -50,11 +50,12 @@ int rows_fail(struct rows *r, const struct toml_node *node, const char *format, 
 /* Fails with "'KEY' must be WHAT, not TYPE". */
 int rows_want(struct rows *r, const struct toml_node *node, const char *what);
 
-/* Reads every member of the table by its row; a member without a row is an error. */
+/* Reads every member of the table as its struct key in keys[] says; a member without a struct
+ * key is an error. */
 int rows_table(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
 	       void *target);
 
-/* Reads only the members that have a row. */
+/* Reads only the members that have a struct key in keys[]. */
 int rows_some(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
 	      void *target);
 

@@ -119,8 +119,8 @@ static int read_fault(struct rows *r, const struct toml_node *table)
 	return 0;
 }
 
-/* The actions of a timeline: the name, what the action does, and which event it sends (0: none, or
- * the event that the key `type` names). */
+/* The actions of a timeline: the name, what the action does, and which event it sends (0: none,
+ * or the event that the key `type` names). */
 static const struct {
 	const char *word;
 	enum action_kind kind;

@@ -80,8 +80,8 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 	s->instant_w = sensor_calibrated(s, s->instant_w + s->p.module_w);
 }
 
-/* Adds to lost_j the energy that this read removes from the counter because it follows another
- * read too soon. */
+/* Adds to lost_j the energy that this read removes from the counter because this read follows
+ * another read too soon. */
 static void apply_read_loss(struct sensor *s, double joules, uint64_t now_ns)
 {
 	double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;
@@ -151,8 +151,8 @@ uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 	uint64_t ready_ns = sensor_before(now_ns, s->p.ring.age_ms);
 	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring.gap_ms * 1e6)) + 2;
 
-	/* k can be too high by a few samples, because it ignores phase and jitter, each
-	 * less than one gap. */
+	/* k can be too high by a few samples, because its computation ignores phase and jitter.
+	 * Each of these is less than one gap. */
 	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
 		k--;
 	return k;

@@ -1,9 +1,9 @@
 /* sensor: converts the true power to the values that the driver publishes, with the errors of a
  * real sensor.
  *
- * It has a moving mean ("average") and a short mean ("instant"). Both are updated at most once
- * per period, and only when they are read. An energy counter advances at fixed times. A ring
- * buffer holds low-passed samples with wall-clock timestamps. */
+ * The sensor has a moving mean ("average") and a short mean ("instant"). Both are updated at
+ * most once per period, and only when they are read. An energy counter advances at fixed times.
+ * A ring buffer holds low-passed samples with wall-clock timestamps. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -16,23 +16,25 @@
 /* A sensor makes the two means in one of three ways:
  * - Boxcars (means over a window of fixed length), as published for most chips.
  * - One first-order low-pass for both (Kepler and Maxwell).
- * - Samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled every
+ * - Samples, as measured on an H200: power passes a low-pass of about 10 ms and is sampled
+ * every
  *   20 ms at fixed times. Instant is the newest sample; average is the mean of the last fifty.
- *   For a slow load this looks like boxcars of 25 ms and 1 s. A load with a period near 20 ms
- *   aliases with the sampling, and then even the average is wrong.
+ *   For a slow load the result looks like boxcars of 25 ms and 1 s. A load with a period near
+ *   20 ms aliases with the sampling, and then even the average is wrong.
  *
  * Gain and offset simulate the calibration of the board and affect everything. On a module
  * (GH200) the instant value and the counter include the module's other parts. */
 struct sensor_params {
 	double period_ms; /* update period of average and instant */
-	/* true: both are updated at fixed times; false: the first read after the period updates
-	 * them */
+	/* true: average and instant are updated at fixed times; false: the first read after the
+	 * period updates both */
 	bool own_time;
 	/* Length of the boxcar, and the time from the end of the boxcar to the read. */
 	double average_ms, average_lag_ms;
 	double instant_ms, instant_lag_ms;
 	struct {
-		double gap_ms; /* time between two samples; 0: the means are not made from samples */
+		/* time between two samples; 0: the means are not made from samples */
+		double gap_ms;
 		double phase_ms, age_ms, filter_ms;
 	} sample;
 	/* Time constant of the low-pass. Average and instant are then the low-passed power as
@@ -64,11 +66,11 @@ struct sensor_params {
 struct sensor {
 	struct sensor_params p;
 	bool fresh;            /* average_w and instant_w are valid */
-	uint64_t refreshed_ns; /* when they were computed */
+	uint64_t refreshed_ns; /* when average_w and instant_w were computed */
 	double average_w, instant_w;
 	bool counter_read;        /* The counter was read before. */
 	uint64_t counter_read_ns; /* when the counter was last read */
-	double counter_read_j;    /* true energy at that time */
+	double counter_read_j;    /* true energy when the counter was last read */
 	double lost_j;     /* energy that the counter lacks because of reads and resets */
 	uint64_t epoch_ns; /* start of the driver */
 	uint64_t counter_epoch_ns; /* last reset of the counter */

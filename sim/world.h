@@ -50,7 +50,8 @@ struct mig {
 	char profile[16]; /* such as "1g.18gb" */
 };
 
-/* What can limit the clocks. The device counts the time of each. */
+/* What can limit the clocks. The device counts for how long each of these limited the
+ * clocks. */
 enum limited {
 	LIMITED_POWER,
 	LIMITED_THERMAL,
@@ -70,8 +71,8 @@ struct identity {
 /* Error counts and flags that show the health of the hardware. */
 struct errors {
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
-	/* Number of errors when the counter was last cleared. First index: 0 volatile, 1 aggregate
-	 * counter. Second index: 0 corrected, 1 uncorrected errors. */
+	/* Number of errors when the counter was last cleared. First index: 0 volatile, 1
+	 * aggregate counter. Second index: 0 corrected, 1 uncorrected errors. */
 	unsigned ecc_cleared[2][2];
 	unsigned replays;         /* PCIe replays */
 	unsigned recovery_action; /* value of field 230 */
@@ -84,7 +85,8 @@ struct settings {
 	unsigned compute_mode;
 	double lock_sm_mhz[2], lock_memory_mhz[2]; /* lowest and highest clock; 0: not locked */
 	bool accounting;                           /* accounting mode is on */
-	uint64_t accounting_ns;                    /* when it was switched on or cleared */
+	/* when accounting was switched on or cleared */
+	uint64_t accounting_ns;
 };
 
 /* How the board limits its power now. */
@@ -144,7 +146,8 @@ enum action_kind {
 	ACTION_FREEZE,  /* The energy counter stops. */
 	ACTION_THAW,    /* The energy counter continues. */
 	ACTION_ECC, /* `data` corrected (type 1) or uncorrected (type 2) errors are added. */
-	/* The handles of MIG instances become invalid, and `data` instances are left. 0: all. */
+	/* The handles of MIG instances become invalid, and `data` instances are left; 0: all
+	 * are left. */
 	ACTION_MIG,
 	ACTION_RECOVERY, /* Field 230 gets the value `data`. */
 };
@@ -210,8 +213,8 @@ struct world {
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many GPUs or if
- * there is no memory. Pointers to other devices may become invalid. */
+/* Adds n GPUs of this profile. Returns the first of them, or NULL if there are too many GPUs or
+ * if there is no memory. Pointers to other devices may become invalid. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* Sorts the actions and starts the devices and the time. Call it when the world is complete. */
@@ -240,8 +243,8 @@ void device_changed(struct device *d);
 bool process_alive(const struct process *p, uint64_t t_ns);
 uint64_t process_bytes(const struct process *p, uint64_t t_ns);
 
-/* Returns the number of used bytes of the board (mig is NULL) or of one MIG instance, without the
- * memory that the driver reserves. */
+/* Returns the number of used bytes of the board (mig is NULL) or of one MIG instance, without
+ * the memory that the driver reserves. */
 uint64_t device_used_bytes(const struct device *d, const struct mig *mig);
 uint64_t device_total_bytes(const struct device *d);
 uint64_t device_reserved_bytes(const struct device *d);

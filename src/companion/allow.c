@@ -20,7 +20,7 @@
 
 static const char *const kinds[] = { "client", "unit", "checkpoint", "signal" };
 
-/* Returns the uid in text, or NO_SUCH if it is not a valid uid. */
+/* Returns the uid in text, or NO_SUCH if text is not a valid uid. */
 static int64_t uid_number(const char *text)
 {
 	char *end;
@@ -190,7 +190,7 @@ int allow_load(struct allow *ret, const char *path, char *message, size_t size)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 	const char *why = fd < 0 ? strerror(errno) : refuse_file(fd);
-	/* This may be static, because the companion has no threads. */
+	/* The buffer may be static, because the companion has no threads. */
 	static char text[FILE_MAX];
 	ssize_t n = -1;
 

@@ -1,5 +1,5 @@
-/* allow: reads the file of rules: what the companion may do, and for which users. Only root may
- * have the right to write this file.
+/* allow: reads the file of rules. The rules say what the companion may do, and for which users.
+ * No user except root may be able to write this file.
  *
  *     client gpuward                                   a user's name or number
  *     unit ollama.service                              may be stopped and started
@@ -35,10 +35,11 @@ struct allow {
 	unsigned rules;
 };
 
-/* Reads a file. Returns 0, or a negative gw_error with a sentence: the file is missing, a user
- * other than root can write it, or a line is invalid. */
+/* Reads a file. Returns 0. Returns a negative gw_error and writes a sentence if the file is
+ * missing, if a user other than root can write the file, or if a line is invalid. */
 int allow_load(struct allow *ret, const char *path, char *message, size_t size);
-/* Reads the rules from `text`, which it changes. path is used in messages only. */
+/* Reads the rules from `text`, and changes `text` while reading. path is used in messages
+ * only. */
 int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size);
 
 /* Check whether a rule allows the client, the unit or the process; root is always an allowed

@@ -86,8 +86,8 @@ static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
 	return n;
 }
 
-/* Reads the request. Returns 0 or an error. Returns 1 if there is no request, because the
- * client only checked that the companion exists, or sent nothing in time. */
+/* Reads the request. Returns 0 or an error. Returns 1 if there is no request: the client only
+ * checked that the companion exists, or the client sent nothing in time. */
 static int read_request(struct serving *s)
 {
 	char text[WIRE_SIZE] = "";
@@ -119,8 +119,8 @@ static bool has_ended(int pidfd)
 	return poll(&p, 1, 0) != 0;
 }
 
-/* Locks a process for this request, because only one request at a time may work on a
- * process. The lock is released when this process exits. */
+/* Locks the process `pid` for this request, because only one request at a time may work on a
+ * process. The lock is released when the process that serves the request exits. */
 static bool lock_process(const struct serving *s, int64_t pid)
 {
 	struct flock l = {
@@ -181,8 +181,8 @@ static int hold_target(struct serving *s, unsigned i, enum allow_kind kind)
 }
 
 /* Removes targets that have ended, and targets with a pid that was reused. Returns 0, or the
- * error of the first other target that cannot be used, for example because it is not
- * allowed. */
+ * error of the first remaining target that cannot be used, for example because no rule allows
+ * it. */
 static int hold_running_targets(struct serving *s, enum allow_kind kind)
 {
 	struct wire_request *r = &s->request;
@@ -328,7 +328,7 @@ static void describe_request(const struct wire_request *r, char *out, size_t siz
 
 void serve(int fd, uid_t uid, const struct serve_options *o)
 {
-	/* Each process serves only one request, so this may be static. */
+	/* Each process of the companion serves only one request, so s may be static. */
 	static struct serving s;
 	char what[WIRE_UNIT + 32] = "request";
 	int rc;

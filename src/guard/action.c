@@ -14,7 +14,7 @@ enum slot_state {
 	FREE,    /* there is no order */
 	QUEUED,  /* the order waits for a thread */
 	RUNNING, /* a thread carries out the order */
-	LEARNT,  /* the order continues after its notes were written to the journal */
+	LEARNT,  /* the order waits until its notes are in the journal */
 	DONE,    /* the outcome waits to be fetched */
 };
 
@@ -40,7 +40,7 @@ struct action {
 	 * a worker is called. */
 	struct mailbox box;
 	unsigned idle; /* number of threads that wait for an order */
-	uint64_t turn; /* slot.turn of the last order */
+	uint64_t turn; /* slot.turn of the order that was queued last */
 	struct worker_facts facts;
 	struct slot slot[POLICY_WORKERS];
 };
@@ -92,9 +92,9 @@ static int do_drain(struct worker_call *c, struct guard_outcome *out)
 	return rc;
 }
 
-/* Notes the state that the eviction will destroy and that resume must restore. ops->learn is
- * called only at the level of the worker's kind, which is tried first; at higher levels the
- * notes already exist. */
+/* Notes the state that the eviction will destroy and that the resume order must restore.
+ * ops->learn is called only at the level of the worker's kind. This level is tried first, so at
+ * higher levels the notes already exist. */
 static int learn(struct worker_call *c)
 {
 	const struct worker_ops *ops = adapter_of(c);
@@ -105,8 +105,9 @@ static int learn(struct worker_call *c)
 	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
-/* Evicts at the level of the order. At level 4 (LEVEL_STOP), the stopper stops the unit or
- * container of a worker of any kind, and resume starts it again. */
+/* Evicts at the level of the order. At level 4 (LEVEL_STOP), the stopper stops the worker's
+ * unit or container, whatever the worker's kind is. The resume order starts the unit or
+ * container again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c), *stopper;
@@ -164,7 +165,8 @@ static bool must_start(const struct worker_call *c)
 }
 
 /* If `start` is true, starts the worker and waits until it answers. Otherwise checks that the
- * worker answers, unless its evictions may end its process. */
+ * worker answers. The check is skipped for a kind of worker with a process that an eviction may
+ * end. */
 static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
 {
 	int rc = 0;
@@ -209,8 +211,8 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume,
 };
 
-/* Returns how the order ended. The function in verbs[] has already set `ending` if it knows more
- * than rc says. */
+/* Returns how the order ended. If the function in verbs[] knows more than rc says, it has
+ * already set `ending`. */
 static enum guard_ending ending_of(const struct worker_call *c, int rc,
 				   enum guard_ending ending)
 {
@@ -228,10 +230,10 @@ static enum guard_ending ending_of(const struct worker_call *c, int rc,
 	}
 }
 
-/* Carries out an order. An eviction first notes what it will unload. kept: the notes in the
- * journal, from earlier orders; NULL: the journal already has the notes of this order. Returns
- * true if the notes changed: nothing was carried out, and the caller must call this function
- * again after the notes were written. */
+/* Carries out an order. An eviction first notes what it will unload. kept: the notes of earlier
+ * orders, which the journal has; NULL: the journal already has the notes of this order. Returns
+ * true if the notes changed. Then the order was not carried out: the caller must write the
+ * notes to the journal and call this function again. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -269,8 +271,8 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	return learn_and_do(c, kept, out);
 }
 
-/* Wakes the owner of the action through notify_fd. Needs the lock. Call it after the outcome was
- * stored in the slot. */
+/* Wakes the owner of the action through notify_fd. Needs the lock. Call it after the outcome
+ * was stored in the slot. */
 static void notify(const struct action *a)
 {
 	uint64_t one = 1;
@@ -352,8 +354,8 @@ static unsigned count_queued(const struct action *a)
 	return n;
 }
 
-/* Adds the order to the end of the queue. Starts a thread, up to a limit, if every idle thread
- * already has an order in the queue. Fails only if no thread exists. */
+/* Adds the order to the end of the queue. Starts a thread, up to a limit, if the queue already
+ * has an order for every idle thread. Fails only if no thread exists. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
@@ -575,7 +577,7 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* True if an order runs that must not be interrupted. An interrupted checkpoint would break its
+/* True if a running order must not be interrupted. An interrupted checkpoint would break its
  * process. */
 static bool must_wait(const struct action *a)
 {

@@ -2,8 +2,8 @@
  *
  * Each worker has one order at a time, and orders run on at most eight threads. If eight
  * workers hang, other workers wait until one of the eight deadlines has passed. An action
- * touches only processes that the policy names, never a contender, and only if the policy's mode
- * is enforce. */
+ * touches only processes that the policy names, never a contender, and only if the policy's
+ * mode is enforce. */
 #ifndef GW_GUARD_ACTION_H
 #define GW_GUARD_ACTION_H
 
@@ -12,9 +12,9 @@
 
 struct action;
 
-/* Creates an action. It borrows the policy, and writes to notify_fd (an eventfd; -1: none) when
- * an outcome is ready. Threads start with the first orders. Returns 0, -GW_E_NOMEM or
- * -GW_E_IO. */
+/* Creates an action. The action borrows the policy, and writes to notify_fd (an eventfd; -1:
+ * none) when an outcome is ready. Threads start with the first orders. Returns 0, -GW_E_NOMEM
+ * or -GW_E_IO. */
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
 	       struct action **ret);
 /* Drops orders that have not begun. Waits for running orders at most timeout_ns, but without
@@ -26,7 +26,7 @@ int action_free(struct action *a, uint64_t timeout_ns);
  * from[i] of the old policy; from[i] is -1 for a new worker. Returns 0, or -GW_E_STATE if the
  * action is not idle. */
 int action_policy(struct action *a, const struct policy *p, const int *from);
-/* True if no order is queued or runs, and no outcome waits to be fetched. */
+/* True if no order is queued, no order runs, and no outcome waits to be fetched. */
 bool action_idle(struct action *a);
 
 /* Queues a copy of an order; its deadline_ns is on CLOCK_MONOTONIC. Returns 0; -GW_E_STATE: the
@@ -45,17 +45,18 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes);
 
 /* If the service is killed while a worker unloads, the journal must say what to load again. So
  * the adapter first notes what it will unload. If the notes change, the order waits, and
- * notify_fd becomes readable. The caller then calls action_learnt(), which returns true and
- * writes the waiting order to *ret; writes the notes to the journal; and calls action_go_on().
- * If why_not is NULL, the order continues; otherwise it fails with why_not as its message. */
+ * notify_fd becomes readable. The caller then does three things. It calls action_learnt(),
+ * which returns true and writes the waiting order to *ret. It writes the notes to the journal.
+ * It calls action_go_on(). If why_not is NULL, the order continues; otherwise the order fails
+ * with why_not as its message. */
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
 void action_go_on(struct action *a, unsigned worker, const char *why_not);
 
 /* Sets the callbacks of a WORKER_CALLBACK; NULL removes them. Returns -GW_E_STATE while an
  * order for this worker runs. */
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c);
-/* Passes on the GPU settings that decide whether a process can be checkpointed. They are
- * unknown until the first call. */
+/* Sets the facts about GPUs that decide whether a process can be checkpointed. Until the first
+ * call these facts are unknown. */
 void action_set_facts(struct action *a, const struct worker_facts *f);
 
 #endif

@@ -54,7 +54,8 @@ const char *gw_worker_reason_name(unsigned reason)
 
 #define POLL_LEAST_NS NS_PER_MS /* least value of the option poll_ns */
 
-/* Copies the given options and sets defaults for the others. Returns 0 or -GW_E_ARG. */
+/* Copies the given options and sets defaults for the options that were not given. Returns 0 or
+ * -GW_E_ARG. */
 static int guard_api_options(struct gw_ctx *ctx, const struct gw_guard_options *given,
 			     struct gw_guard_options *ret)
 {
@@ -136,7 +137,8 @@ static int take_gpus(struct gw_ctx *ctx, const char *const *gpus, struct policy_
 	return 0;
 }
 
-/* Returns a length that no matching name is shorter than. Does not count what follows a '['. */
+/* Returns a minimum length: every name that matches the pattern is at least this long. Does not
+ * count the pattern from the first '[' on. */
 static size_t shortest_match(const char *pattern)
 {
 	size_t n = 0;
@@ -327,7 +329,8 @@ static void run(void *arg)
 		guard_api_wait(g, guard_api_round(g));
 }
 
-/* The lock keeps the thread from calling the program before guard_api_is_caller() knows it. */
+/* Holds the lock, so that the thread cannot call the program before guard_api_is_caller() can
+ * recognise the thread. */
 static int start_thread(struct gw_guard *g)
 {
 	int err;

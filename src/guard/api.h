@@ -1,8 +1,8 @@
-/* api: implements gw_guard_*, a guard inside the program that it guards.
+/* api: implements gw_guard_*: a guard that runs inside the program that it guards.
  *
- * The only worker is this process. The module takes scenes, uses guard_pump() as the service
- * does, and calls the program's callbacks. There is no journal, because the GPU memory of a
- * process is free when the process ends. */
+ * The process of this program is the only worker. The module takes scenes, uses guard_pump() as
+ * the service does, and calls the program's callbacks. There is no journal, because the GPU
+ * memory of a process is free when the process ends. */
 #ifndef GW_GUARD_API_H
 #define GW_GUARD_API_H
 
@@ -35,7 +35,7 @@ struct guard_api_observer {
 	struct scene_builder *builder;
 	struct scene *scene;
 	struct gw_snapshot *snap;        /* used to explain why no GPU was found */
-	struct guard_api_health *health; /* NULL: not requested */
+	struct guard_api_health *health; /* NULL: the program did not request health */
 	uint64_t due_ns;                 /* when the next scene is due */
 	/* scenes are taken often until this time, because a program opened a GPU */
 	uint64_t often_until_ns;
@@ -57,9 +57,9 @@ struct gw_guard {
 	struct guard_api_observer observer;
 	atomic_int allowed; /* what gw_guard_allowed() returns */
 
-	/* The thread. It is woken for an outcome and for a request, and it notifies when
-	 * `allowed` changes. The lock protects the members below, and is never held during a
-	 * driver call or a callback. */
+	/* The guard's thread. An outcome or a request wakes it. When `allowed` changes, it
+	 * wakes the callers of gw_guard_wait(). The lock protects the members below, and is
+	 * never held during a driver call or a callback. */
 	struct mailbox box;
 	struct guard *guard;
 	bool closed;      /* the last order about admission was ORDER_CLOSE */

@@ -94,8 +94,8 @@ static void read_device(struct guard_api_health *h, struct gpu_health *p, uint64
 	}
 }
 
-/* Returns the entry of a GPU, and adds it if it is missing. NULL: the GPU is not due, or
- * health_of_gpu() returned NULL. */
+/* Returns the entry of a GPU if the GPU is due, and adds the entry if it is missing. NULL: the
+ * GPU is not due, or health_of_gpu() returned NULL. */
 static struct gpu_health *get_due(struct guard_api_health *h, const char *uuid, uint64_t now_ns)
 {
 	struct gpu_health *p = health_of_gpu(h, uuid);

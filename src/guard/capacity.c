@@ -22,7 +22,7 @@ struct bucket {
 };
 
 /* Numbers of buckets: seconds for ten minutes, minutes for a day, and tens of minutes for a
- * week. Each tier has one more bucket, because the oldest one is only partly in the span. */
+ * week. Each tier has one more bucket, because the oldest bucket is only partly in the span. */
 enum { SECONDS = 601, MINUTES = 1441, TENS = 1009 };
 static const struct tier {
 	uint64_t width_ns;

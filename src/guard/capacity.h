@@ -13,7 +13,7 @@ struct capacity;
 /* Creates a history and allocates all its memory, 96 KiB. Returns 0 or -GW_E_NOMEM. */
 int capacity_new(struct capacity **ret);
 void capacity_free(struct capacity *c);
-/* Adds a value. Ignores a value that is not later than the one before. */
+/* Adds a value. Ignores a value that is not later than the previous value. */
 void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes);
 
 struct capacity_past {
@@ -59,16 +59,17 @@ struct capacity_answer {
 	double seconds; /* time until the bytes fit; 0: they fit now; NAN: never, or unknown */
 	char why[240];  /* explains the answer */
 };
-/* Returns free memory less headroom and reservations; 0 if the memory is unknown. */
+/* Returns the free memory minus headroom and reservations; 0 if the memory is unknown. */
 uint64_t capacity_available(const struct capacity_gpu *g);
 /* Computes whether the bytes fit, and which workers must be evicted for that, the lowest
  * priority first. ret->seconds is a sum, because workers leave one after the other. */
 void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_answer *ret);
 /* Sorts the GPUs, the best first: order[i] is a position in g, and answers[i] belongs to g[i].
  * GPUs where the bytes fit now are better than GPUs where workers must be evicted. In each of
- * the two groups, a GPU with fewer bytes left over is better, then a GPU with a larger thermal
- * margin. Returns the number of GPUs that can take the bytes. Other GPUs, and GPUs that are in
- * quarantine, blind or warm, follow in order[]; their answers say why. */
+ * the two groups, a GPU with fewer bytes left over is better. If these are equal, a GPU with a
+ * larger thermal margin is better. Returns the number of GPUs that can take the bytes. Other
+ * GPUs, and GPUs that are in quarantine, blind or warm, follow in order[]; their answers say
+ * why. */
 unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,
 			unsigned *order, struct capacity_answer *answers);
 

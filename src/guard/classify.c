@@ -242,9 +242,9 @@ static bool cgroup_fits(const char *pattern, const char *path)
 	return false;
 }
 
-/* True if a user may have chosen the name of the control group: user 1000 can create groups with
- * any name below user@1000.service. False if the match names this user, by uid or by the user's
- * socket in url. */
+/* True if a user may have chosen the name of the control group: user 1000 can create groups
+ * with any name below user@1000.service. False if the match names this user, by uid or by the
+ * user's socket in url. */
 static bool container_is_pretended(const struct policy_match *m, const char *url,
 				   const char *cgroup)
 {

@@ -1,10 +1,9 @@
 /* classify: finds the class of each process of a scene: this program, a worker, a contender and
  * others (GUARD-MACHINE.md, Classes of processes). Pure.
  *
- * A process belongs to the first of these that fits: this program, a worker, orphans, a rule of
- * the user, programs of the desktop (system.def). The profile decides about all others. With
- * policy.any every other process is a contender, even a program of the desktop, except one that
- * may be a worker. */
+ * The first of these that fits decides: this program, a worker, orphans, a rule of the user,
+ * processes that may be a worker, programs of the desktop (system.def). The profile decides
+ * about all others. With policy.any, programs of the desktop and all others are contenders. */
 #ifndef GW_GUARD_CLASSIFY_H
 #define GW_GUARD_CLASSIFY_H
 
@@ -74,11 +73,11 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
  * matches. */
 void classifier_match_command(const struct classifier *c, struct scene_process *p);
 
-/* Returns why an extended regular expression is refused, as the end of a sentence; NULL: it is
- * accepted. Without back-references, the time for one match grows with the length of the command
- * line (at most 159 bytes) and with the square of the number of atoms that are repeated or match
- * several characters. With at most 48 such atoms, the slowest match took 15 ms
- * (test_classify.c). */
+/* Returns why an extended regular expression is refused, as the end of a sentence; NULL: the
+ * expression is accepted. Back-references are refused, because a match could take hours.
+ * Without them, the time for one match grows with two numbers: the length of the command line
+ * (at most 159 bytes), and the square of the number of atoms that are repeated or match several
+ * characters. With at most 48 such atoms, the slowest match took 15 ms (test_classify.c). */
 #define CLASSIFY_PATTERN_MAX  1000
 #define CLASSIFY_PATTERN_WIDE 48
 const char *classify_pattern_fault(const char *pattern);
@@ -90,9 +89,9 @@ bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
 /* True if path is the control group of this unit, or a group below it. "ollama" means
- * "ollama.service". The unit belongs to the system or, if `user` is true, to the service manager
- * of a user. A group that a unit creates below itself does not count as a unit, whatever its
- * name is. */
+ * "ollama.service". The unit belongs to the system or, if `user` is true, to the service
+ * manager of a user. A group that a unit creates below itself does not count as a unit,
+ * whatever its name is. */
 bool classify_in_unit(const char *path, const char *unit, bool user);
 
 /* Writes a sentence of at most 200 bytes about a process that belongs to two workers

@@ -93,7 +93,8 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* True if the worker was stuck (had not freed its memory) before its presence became unknown. */
+/* True if the worker was stuck (had not freed its memory) before its presence became
+ * unknown. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;
@@ -193,8 +194,8 @@ static void lost_with_gpu(struct guard *g, struct guard_worker *w)
 		guard_count_flap(g, w);
 }
 
-/* True if the guard may decide without readings. Only an eviction that a person requested, or
- * that is due because the GPU is blind, continues. */
+/* True if the guard may decide without readings. Only two kinds of eviction continue: one that
+ * a person requested, and one that is due because the GPU is blind. */
 static bool may_decide_when_blind(const struct guard_worker *w)
 {
 	const enum guard_state s = worker_state(w);
@@ -276,8 +277,8 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* Handles demand against a worker that is held active. The worker does not enter the state
- * suspect. A sure demand becomes contention, which the hold masks. */
+/* Handles a demand for the GPU of a worker that is held active. The worker does not enter the
+ * state suspect. A sure demand becomes contention, which the hold masks. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
 	const bool suspected = worker_is_suspected(w);
@@ -441,7 +442,7 @@ static void extend_verify(struct guard *g, struct guard_worker *w)
 		i->deadline_ns = until_ns;
 }
 
-/* Evicts a worker again if a reason or a demand requires it, and returns true. */
+/* If a reason or a demand requires this, evicts the worker again and returns true. */
 static bool turn_back(struct guard *g, struct guard_worker *w)
 {
 	if (g->stopping)

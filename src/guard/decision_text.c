@@ -1,6 +1,6 @@
-/* The names of states, reasons and results, sentences about decisions and modes, the queue of
- * decisions, and the time of a worker's next change. If too many decisions are not fetched, the
- * oldest are dropped. */
+/* This file has the names of states, reasons and results, the sentences about decisions and
+ * modes, the queue of decisions, and the time of a worker's next change. If the queue is full,
+ * a new decision replaces the oldest one. */
 #include "guard_internal.h"
 
 #include <math.h>

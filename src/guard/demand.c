@@ -7,7 +7,7 @@
 #define NEW_NS (10 * NS_PER_S) /* how long a contender counts as new or grown */
 /* a program that never held more than this does not count for DEMAND_PRESSURE */
 #define SMALL_BYTES (256 * MIB)
-#define SURE_SCENES 3        /* a demand is sure after this many scenes and debounce_ns */
+#define SURE_SCENES 3        /* a sure demand lasted this many scenes, and debounce_ns */
 #define BUSY_SURE   NS_PER_S /* a demand by utilisation is sure after this time */
 
 const char *demand_kind_name(unsigned k)
@@ -76,8 +76,9 @@ static uint64_t expected_bytes(const struct demand *d, enum demand_kind kind,
 
 	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
 		return UINT64_MAX;
-	/* Two runs of the same work differ by less than a tenth in memory. If a process takes
-	 * more, it does other work, and its earlier peak predicts nothing. */
+	/* Two runs of the same work differ by less than a tenth in memory. A process that
+	 * already holds more than that does other work, so the earlier peak predicts
+	 * nothing. */
 	if (p->bytes > e->peak_bytes + e->peak_bytes / 10)
 		return UINT64_MAX;
 	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;

@@ -2,8 +2,9 @@
  * and its memory has a fixed size.
  *
  * The module remembers for each contender when the contender appeared, when it last grew and
- * how busy it was. It also remembers the most memory that each program ever held: this predicts
- * the need when the program runs again. The guard decides whether a worker must leave. */
+ * how busy it was. It also remembers the most memory that each program ever held: this memory
+ * predicts what the program needs when it runs again. The guard decides whether a worker must
+ * leave. */
 #ifndef GW_GUARD_DEMAND_H
 #define GW_GUARD_DEMAND_H
 
@@ -23,8 +24,8 @@ const char *demand_kind_name(unsigned k);
 
 struct demand_case {
 	enum demand_kind kind; /* the strongest kind */
-	/* the demand comes from a contend-now rule, a game or a graphics process, so it does not
-	 * have to wait */
+	/* the demand comes from a contend-now rule, a game or a graphics process, so it does
+	 * not have to wait */
 	bool urgent;
 	/* bytes that the contenders are expected to allocate in addition; UINT64_MAX: unknown,
 	 * or the demand is not about memory */
@@ -35,7 +36,8 @@ struct demand_case {
 	char evidence[200]; /* the process, its bytes and its GPU, as text */
 };
 
-/* A contender on one GPU, while it lives. */
+/* A contender on one GPU, while it lives. In the comments of this struct, "it" is the
+ * contender. */
 struct demand_life {
 	int64_t pid;
 	uint64_t start_ticks;

@@ -1,5 +1,5 @@
-/* The history that demand needs: contenders on each GPU, and the most memory that each program
- * ever held. */
+/* Keeps the history that demand.c needs: the contenders on each GPU, and the most memory that
+ * each program ever held. */
 #include "demand.h"
 
 #include "base/number.h"

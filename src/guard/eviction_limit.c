@@ -40,9 +40,9 @@ static bool display_is_unsafe(const struct guard *g, const struct guard_worker *
 	       (g->p->any || !w->knobs.min_vram_bytes) && !has_ignore_rule(g->p);
 }
 
-/* True if the demand does not evict the worker, because it may come from the desktop. Two kinds
- * of demand never count as the desktop: a registered game, and a process with a contend-now
- * rule. */
+/* True if the demand does not evict the worker, because the demand may come from the desktop.
+ * Two kinds of demand never count as the desktop: a registered game, and a process with a
+ * contend-now rule. */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c)
 {
@@ -162,10 +162,10 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 			     left, w->demand.strongest.evidence);
 }
 
-/* Damps a demand that must wait (row 11 of GUARD-MACHINE.md), and returns true. A demand waits
- * if it is not urgent and its contender fits next to the worker. It waits until post_action_s
- * after the last eviction on the worker's GPUs. If it is not about memory, it also waits until
- * min_resident_s after the worker's return. */
+/* If the demand must wait, damps it (row 11 of GUARD-MACHINE.md) and returns true. A demand
+ * waits if it is not urgent and its contender fits next to the worker. It waits until
+ * post_action_s after the last eviction on the worker's GPUs. If it is not about memory, it
+ * also waits until min_resident_s after the worker's return. */
 bool guard_damp(struct guard *g, struct guard_worker *w)
 {
 	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;
@@ -203,7 +203,8 @@ bool guard_take_eviction(struct guard *g, struct guard_worker *w)
 }
 
 /* If the user of demand c must wait, replaces c with the strongest demand of the users who need
- * not wait, so that c does not hide it. If those users have no demand, c stays as it is. */
+ * not wait. Otherwise c would hide that demand. If those users have no demand, c stays as it
+ * is. */
 void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 			    struct demand_case *c)
 {
@@ -311,8 +312,8 @@ unsigned guard_level_next(const struct guard_worker *w, unsigned level)
 	return 0;
 }
 
-/* Corrects the level after a change of the policy. If the worker is evicted or returns, the
- * level is kept, because it says how the worker was evicted. */
+/* Corrects the level after a change of the policy. If the worker is evicted or is returning,
+ * the level is kept, because it says how the worker was evicted. */
 void guard_level_fit(struct guard_worker *w)
 {
 	const unsigned first = guard_level_first(w), level = w->intent.level;

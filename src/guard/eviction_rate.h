@@ -3,11 +3,11 @@
 
 #include <stdint.h>
 
-/* Counts how often each user caused evictions, by a process or by a request. This is limited per
- * hour, so that a program that restarts all the time cannot make workers unload and load all
- * day. All workers that leave at the same time count once: if only some of them left, a request
- * for all of them, a game or a large reservation would not get its memory. Root and unknown
- * users are not limited. */
+/* Counts how often each user caused evictions, by a process or by a request. The number per
+ * hour is limited, so that a program that restarts all the time cannot make workers unload and
+ * load all day. Workers that leave at the same time count as one eviction. Otherwise the limit
+ * could let only some of them leave, and a game or a large reservation would not get its
+ * memory. Root and unknown users are not limited. */
 #define RATE_USERS 64
 #define RATE_MOST  64 /* the largest possible limit per hour */
 
@@ -22,10 +22,11 @@ struct rate { /* begins zeroed */
 	unsigned users;
 };
 
-/* Returns the time until this user may cause evictions, if that is allowed `most` times per
- * hour; 0: now. most 0: no limit. */
+/* Returns how long this user must wait before causing another eviction; 0: no wait. most: how
+ * many evictions are allowed per hour; 0: no limit. */
 uint64_t rate_wait_ns(const struct rate *r, int64_t uid, unsigned most, uint64_t now_ns);
-/* Counts an eviction caused by this user, unless one at the same time was already counted. */
+/* Counts an eviction caused by this user, unless an eviction at the same time was already
+ * counted. */
 void rate_take(struct rate *r, int64_t uid, uint64_t now_ns);
 
 #endif

@@ -12,8 +12,8 @@
 #define AGAIN_NS (900 * NS_PER_S)
 #define WH       3600.0 /* joules per watt-hour */
 
-/* Returns the energy since the day began; if the service started or the energy counter fell
- * later on that day, since then. NAN: unknown. */
+/* Returns the energy since the latest of three times: the day began, the service started, the
+ * energy counter fell. NAN: unknown. */
 static double energy_today_j(struct budget *b, const struct budget_input *in)
 {
 	if (isnan(in->energy_j))
@@ -92,7 +92,8 @@ bool budget_update(struct budget *b, const struct budget_options *o,
 #define BUSY_RATIO         0.99             /* utilisation from which a GPU counts as busy */
 #define UNATTRIBUTED_BYTES (512. * 1048576) /* drivers and consoles use less than this */
 
-/* Updates since when a condition holds. Returns true if it has lasted for LASTS_NS. */
+/* Sets *since_ns to the time since which a condition holds; 0: the condition does not hold.
+ * Returns true if the condition has lasted for LASTS_NS. */
 static bool update_lasting(uint64_t *since_ns, bool now, uint64_t now_ns)
 {
 	if (!now)

@@ -1,6 +1,6 @@
-/* gpu_use: checks over time how a GPU is used. budget_update() finds whether the GPU exceeds its
- * power cap or its energy cap for the day. unattributed_use_update() finds a GPU that is used
- * although no listed process uses it. Pure. */
+/* gpu_use: checks over time how a GPU is used. budget_update() finds whether the GPU exceeds
+ * its power cap or its energy cap for the day. unattributed_use_update() finds a GPU that is
+ * used although no listed process uses it. Pure. */
 #ifndef GW_GUARD_GPU_USE_H
 #define GW_GUARD_GPU_USE_H
 
@@ -9,10 +9,10 @@
 #include <stdint.h>
 
 /* The power cap is exceeded when the power has been above it for five seconds, so that a short
- * peak does not count. The energy cap is exceeded when the energy of the day is used up, until
- * the next day. The state "exceeded" ends when power and energy have stayed within their caps
- * for one minute. If a cap is exceeded again soon, because workers returned, this minute is
- * doubled, up to ten minutes. */
+ * peak does not count. The energy cap is exceeded when the energy of the day reaches it, and
+ * stays exceeded until the next day. The state "exceeded" ends when power and energy have
+ * stayed within their caps for one minute. If a cap is exceeded again soon, because workers
+ * returned, this time is doubled, up to ten minutes. */
 
 struct budget_options {
 	double power_w;  /* power cap; 0: none */
@@ -32,9 +32,10 @@ struct budget {        /* state of one GPU; begins zeroed */
 	bool over;     /* a cap is exceeded, or was exceeded less than wait_ns ago */
 	int64_t day;   /* day of the last input */
 	double base_j; /* energy_j when the day began, or when the service started */
-	/* since when the power is above its cap; 0: it is not above it */
+	/* since when the power is above its cap; 0: the power is not above its cap */
 	uint64_t high_ns;
-	/* while `over`: since when no cap is exceeded; 0: one is exceeded, or it is unknown */
+	/* while `over`: since when no cap is exceeded; 0: a cap is exceeded, or this is
+	 * unknown */
 	uint64_t under_ns;
 	uint64_t cleared_ns; /* when `over` last became false; 0: never */
 	uint64_t wait_ns;    /* `over` ends after no cap was exceeded for this time */
@@ -57,7 +58,7 @@ struct unattributed_use_facts {
 
 struct unattributed_use {   /* state of one GPU; begins zeroed */
 	uint64_t busy_ns;   /* since when the GPU is busy without a process; 0: it is not */
-	uint64_t memory_ns; /* since when much memory belongs to no process; 0: it does not */
+	uint64_t memory_ns; /* since when much memory belongs to no process; 0: none does */
 };
 
 /* Adds one reading. Writes a sentence if one of the two conditions has lasted for ten seconds;

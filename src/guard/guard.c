@@ -48,10 +48,10 @@ static void restore_worker(struct guard *g, struct guard_worker *w,
 	struct worker_intent *i = &w->intent;
 
 	if (r->evicted) {
-		/* If a reason other than idle applied when the record was made, the eviction may
-		 * have been incomplete, so STAGE_STUCK checks the memory again. Otherwise the
-		 * worker counts as evicted. A worker that was only idle loads its model when a
-		 * client requests it. */
+		/* If a reason other than idle applied when the record was made, the eviction
+		 * may have been incomplete, so STAGE_STUCK checks the memory again. Otherwise
+		 * the worker counts as evicted. A worker that was only idle loads its model
+		 * when a client requests it. */
 		i->stage = r->mask & ~BIT(REASON_IDLE) ? STAGE_STUCK : STAGE_OUT;
 		i->real = true;
 		w->admission = ADMISSION_UNVERIFIED;
@@ -154,7 +154,8 @@ static bool same_gpu(const struct scene_gpu *a, const struct scene_gpu *b)
 }
 
 /* True if both scenes have the same GPUs, processes and roots, and therefore the same verdicts.
- * This is true for most scenes, and comparing is much cheaper than classifying. */
+ * Most scenes are equal to the scene before in this way, and comparing is much cheaper than
+ * classifying. */
 static bool same_processes(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
@@ -199,8 +200,9 @@ static void convert_hold_times(struct guard *g)
 	}
 }
 
-/* Treats the orders of a dry run as done, because no worker gets them. Call it before the next
- * scene is read: the steps that follow need the pointers and figures of the last one. */
+/* Treats the orders of a dry run as done, because no worker gets them. The caller calls this
+ * function before the next scene is read, because the steps that follow need the pointers and
+ * figures of the last scene. */
 static void answer_dry(struct guard *g)
 {
 	uint64_t last = g->next_id;
@@ -332,7 +334,8 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	r->level = w->intent.level;
 	r->evicted = worker_owes(w);
 	if (r->evicted && stage_leaves(w->intent.stage) && !r->mask)
-		/* restore_worker() must know that the eviction may be incomplete */
+		/* with this reason, restore_worker() checks the memory again, because the
+		 * eviction may be incomplete */
 		r->mask = BIT(REASON_CONTENTION);
 	r->need_bytes = w->observed.need_bytes;
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {

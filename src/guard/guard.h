@@ -107,9 +107,9 @@ struct guard_record {
 	unsigned roots;
 };
 
-/* Returns the time that is left at wall_ns until until_wall_ns. until_wall_ns comes from a
- * record that was made at record_wall_ns (0: unknown). If the clock is now behind
- * record_wall_ns, it was set back, and the time counts from record_wall_ns. */
+/* Returns how much time is left from wall_ns (now) to until_wall_ns. The end until_wall_ns
+ * comes from a record that was made at record_wall_ns (0: unknown). If wall_ns is before
+ * record_wall_ns, the clock was set back; then the time is counted from record_wall_ns. */
 uint64_t guard_time_left(uint64_t until_wall_ns, uint64_t record_wall_ns, uint64_t wall_ns);
 
 enum guard_verb {
@@ -176,8 +176,8 @@ static inline bool guard_outcome_ok(const struct guard_outcome *o)
 	return o->ending == ENDING_DONE || o->ending == ENDING_LISTED;
 }
 
-/* What a decision reports, as far as a program must know it: the rule and the evidence are for
- * people. Recordings contain these numbers. */
+/* What a decision reports, for programs; the rule and the evidence are for people. Recordings
+ * contain the numbers of this enum. */
 enum guard_decision_kind {
 	DECISION_OTHER,
 	/* the evicted process lives, but no match finds it, so it cannot be resumed */
@@ -227,7 +227,7 @@ enum guard_heat {
 	HEAT_THROTTLE = 1, /* workers get no new work */
 	HEAT_WARM = 2,     /* evicted workers do not return yet */
 };
-extern const char *const guard_heats[]; /* "throttle", ...: a word per bit; NULL ends them */
+extern const char *const guard_heats[]; /* "throttle", ...: one word per bit, then NULL */
 
 /* GPU memory that is kept free for one process. */
 struct guard_reservation {
@@ -235,19 +235,18 @@ struct guard_reservation {
 	char gpu[96];        /* UUID */
 	uint64_t bytes;      /* bytes that are reserved */
 	uint64_t left_bytes; /* the part that the owner has not allocated yet */
-	uint64_t
-		most_bytes; /* most bytes that the owner can get: if all movable workers leave */
-	uint64_t until_ns;  /* end of the reservation; UINT64_MAX: until it is released */
-	int64_t pid;        /* process that owns the reservation; 0: no process */
-	int64_t uid;        /* user whose evictions are limited; -1: not limited */
+	uint64_t most_bytes; /* bytes that the owner can get if all movable workers leave */
+	uint64_t until_ns;   /* end of the reservation; UINT64_MAX: until it is released */
+	int64_t pid;         /* process that owns the reservation; 0: no process */
+	int64_t uid;         /* user whose evictions are limited; -1: not limited */
 };
 
 /* guard_pump: carries out what a guard decided.
  *
- * The pump reports decisions and stores records. It starts an order only after the record of the
- * order's worker is stored. Both the service and the library use the pump, with different
- * functions in struct guard_pump: the service writes records to its journal, and the library has
- * no journal. */
+ * The pump reports decisions and stores records. It starts an order only after the record of
+ * the order's worker is stored. Both the service and the library use the pump, with different
+ * functions in struct guard_pump: the service writes records to its journal, and the library
+ * has no journal. */
 
 /* Whether the fetched records are on the disk. */
 enum guard_stored {
@@ -257,7 +256,7 @@ enum guard_stored {
 };
 
 struct guard_pump {
-	/* Fetch and report decisions. NULL: the caller does that itself. */
+	/* Fetch and report decisions. NULL: the caller fetches and reports decisions itself. */
 	bool (*next_decision)(void *ctx, struct guard_decision *ret);
 	void (*report)(void *ctx, const struct guard_decision *d);
 	/* Fetch and store records. store and stored are NULL if there is no journal. */
@@ -265,8 +264,8 @@ struct guard_pump {
 	void (*store)(void *ctx, const struct guard_record *r);
 	enum guard_stored (*stored)(void *ctx);
 	bool (*next_order)(void *ctx, struct guard_order *ret);
-	/* Starts an order. If it cannot start, returns false and fills the ending and the message
-	 * of its outcome: ENDING_BUSY if the last order of this worker still runs. */
+	/* Starts an order. If it cannot start, returns false and fills the ending and the
+	 * message of its outcome: ENDING_BUSY if the last order of this worker still runs. */
 	bool (*start)(void *ctx, const struct guard_order *o, struct guard_outcome *out);
 	void (*outcome)(void *ctx, const struct guard_outcome *o);
 };

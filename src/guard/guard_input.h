@@ -23,38 +23,38 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 /* Makes the ids of orders and reservations begin after last_id. A guard that continues the work
  * of another guard needs this. Call it before the first scene. */
 void guard_set_last_id(struct guard *g, uint64_t last_id);
-/* Marks the order of a worker, without its record, as fetched or as not fetched. A replay needs
- * this, because an order that was not fetched is cancelled or given again. Has no effect on a
- * dry run. */
+/* Marks the order of a worker as fetched or as not fetched, and does not mark the worker's
+ * record. A replay needs this, because an order that was not fetched is cancelled or given
+ * again. Has no effect on a dry run. */
 void guard_set_fetched(struct guard *g, unsigned worker, bool fetched);
 
 void guard_observe(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
 /* Sets the user who makes the next guard_request(), guard_reserve() or guard_set_games(); the
- * calls after that one have no user. Processes and requests of one user may cause evictions
+ * calls after that call have no user. Processes and requests of one user may cause evictions
  * policy.user_evictions times per hour. -1: the call is not limited. */
 void guard_set_requester(struct guard *g, int64_t uid);
 
 /* Applies a person's request. worker -1: all workers; if the request is refused for one worker,
  * nothing changes. ttl_ns is the duration of a hold or of REQUEST_EVICT. For a hold, UINT64_MAX
- * means without end; for REQUEST_EVICT, 0 means until the worker is resumed. Returns 0, or with
- * a sentence: -GW_E_NOENT, -GW_E_ARG (a hold without a duration), -GW_E_STATE (a hold forbids
- * it) or -GW_E_PERM (this user caused too many evictions). The guard decides about a return
- * with the next scene, so build a scene at once. */
+ * means without end; for REQUEST_EVICT, 0 means until the worker is resumed. Returns 0. On an
+ * error, writes a sentence and returns -GW_E_NOENT, -GW_E_ARG (a hold without a duration),
+ * -GW_E_STATE (a hold forbids the request) or -GW_E_PERM (this user caused too many evictions).
+ * The guard decides about a return with the next scene, so build a scene at once. */
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
 		  uint64_t now_ns, char *message, size_t size);
 
 /* Reserves memory for a process, and evicts as many workers as necessary. gpu NULL: the GPU
  * where the most memory can become free. ttl_ns 0: until guard_release(). The caller must also
- * call guard_release() when the process exits. Returns 0 and *ret_id, -GW_E_NODEV (no such GPU),
- * -GW_E_SIZE (too many reservations) or -GW_E_PERM (an eviction is necessary, and this user
- * caused too many evictions). */
+ * call guard_release() when the process exits. Sets *ret_id and returns 0; or returns
+ * -GW_E_NODEV (no such GPU), -GW_E_SIZE (too many reservations) or -GW_E_PERM (an eviction is
+ * necessary, and this user caused too many evictions). */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 /* Adds a reservation of an earlier run, with its id and end. Call it before the first scene, so
- * that no worker returns into the reserved memory. Its user is the one that
+ * that no worker returns into the reserved memory. The reservation's user is the one that
  * guard_set_requester() has set. Returns 0, or -GW_E_STATE: there are too many reservations, or
  * a scene was already observed. */
 int guard_reserve_restore(struct guard *g, const struct guard_reservation *room);
@@ -67,22 +67,23 @@ void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, boo
 void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
 
-/* Uses a lost GPU again at once, because a person requests this. Without this call, the GPU must
- * first answer for a minute. Returns 0, also if the GPU was not lost; -GW_E_STATE: the GPU does
- * not answer. */
+/* Uses a lost GPU again at once, because a person requests this. Without this call, the GPU
+ * must first answer for a minute. Returns 0, also if the GPU was not lost; -GW_E_STATE: the GPU
+ * does not answer. */
 int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns);
 
 /* Sets how warm a GPU is: a set of enum guard_heat. The value is used from the next scene
  * on. */
 void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char *why);
 
-/* Sets that another service acts on this GPU. Then workers on this GPU are only observed.
- * holder: the name of that service for messages; NULL: that service ended. */
+/* Notes that another service (holder) acts on this GPU. Then workers on this GPU are only
+ * observed. holder is the name of that service for messages; NULL: that service ended. */
 void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
 
 /* Sets the number of registered games, in addition to the games that scenes contain. The number
- * is used from the next scene on. If it grows, this counts as a request of the user of
- * guard_set_requester() to evict all workers. latest: the game that was registered last. */
+ * is used from the next scene on. If the number grows, this counts as a request to evict all
+ * workers, by the user that guard_set_requester() has set. latest: the game that was registered
+ * last. */
 void guard_set_games(struct guard *g, unsigned count, const struct scene_game *latest);
 
 /* Sets after_ns: a worker with idle economy is unloaded when it has idled for this time
@@ -91,8 +92,8 @@ void guard_set_games(struct guard *g, unsigned count, const struct scene_game *l
 void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j);
 
-/* Prepares for the end of the service. Without policy.restore_on_stop it does nothing and
- * returns 0. Otherwise, it first waits for orders under way. Then evicted workers without a
+/* Prepares for the end of the service. Without policy.restore_on_stop the function does nothing
+ * and returns 0. Otherwise, it first waits for orders under way. Then evicted workers without a
  * reason get an order to return, if all checks pass and the workers fit together. A worker that
  * was not unloaded yet admits new work again. No further eviction begins. Returns the number of
  * unsettled workers; wait while guard_unsettled_count() is not 0. */
@@ -103,8 +104,8 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns);
 /* Returns the next order. A worker's order waits until the worker's record was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);
 bool guard_next_decision(struct guard *g, struct guard_decision *ret);
-/* Returns the next record. The caller must write it to the disk before it carries out an order
- * that it fetches later. */
+/* Returns the next record. The caller must write the record to the disk before it carries out
+ * any order that is fetched after the record. */
 bool guard_next_record(struct guard *g, struct guard_record *ret);
 
 #endif

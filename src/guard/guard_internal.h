@@ -2,12 +2,12 @@
  *
  * From each scene, the guard finds what every worker does. From demand, holds, health and
  * schedules it finds the reasons why a worker may not run. If a worker runs although a reason
- * holds, or does not run although none holds, the guard changes the worker's intent and gives at
- * most one order.
+ * holds, or does not run although no reason holds, the guard changes the worker's intent and
+ * gives at most one order.
  *
  *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         finds the GPUs, the processes and the bytes of each worker in a scene
- *   reasons.c         finds why a worker may not run, and whether a demand is against it
+ *   reasons.c         finds why a worker may not run, and whether other processes need its GPU
  *   decide.c          changes the worker's intent, by reasons and observations
  *   orders.c          chooses the next order, handles its outcome, checks that memory is free
  *   explain.c         explains each reason: its rule, its evidence and its end
@@ -30,7 +30,7 @@
 
 #define GUARD_DECISIONS    512 /* maximum number of decisions that wait to be fetched */
 #define GUARD_RESERVATIONS 32
-#define GUARD_FLAPS        8 /* evictions for contention whose times are remembered */
+#define GUARD_FLAPS        8 /* number of evictions for contention that are remembered */
 
 #define BIT(r)   (UINT32_C(1) << (r))
 #define FOR_EVER UINT64_MAX /* a hold or a reservation with this end has no end */
@@ -38,7 +38,7 @@
 #define CALM_SCENES  3              /* scenes without demand that end a suspicion */
 #define RETRIES      2              /* how often an order is repeated at one level */
 #define RETRY_NS     NS_PER_S       /* wait before the first repetition; doubled for the next */
-#define RECHECK_NS   (5 * NS_PER_S) /* time between checks before a return, or failed returns */
+#define RECHECK_NS   (5 * NS_PER_S) /* time between checks; least wait after a failed return */
 #define STUCK_NS     (30 * NS_PER_S)  /* time between tries to evict a stuck worker */
 #define UP_NS        (120 * NS_PER_S) /* time limit of an order to resume, and of its check */
 #define LONGEST_NS   (600 * NS_PER_S) /* see worker_longest_wait_ns() */
@@ -65,8 +65,12 @@ struct guard_gpu {
 	char uuid[96];
 	int at; /* position of the GPU in the last scene; -1: not in the scene */
 	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
-	bool blind; /* more than SCENE_BLIND_ERRORS readings failed, until CLEAN_SCENES are good */
-	bool lost; /* it was missing or lost, until it answers for WELL_NS; may be blind too */
+	/* too many readings failed (SCENE_BLIND_ERRORS); ends after CLEAN_SCENES good
+	 * readings */
+	bool blind;
+	/* the GPU was missing or lost; ends when it has answered for WELL_NS; it may also be
+	 * blind */
+	bool lost;
 	unsigned clean;   /* good readings in a row; 0: the last reading was bad */
 	uint64_t well_ns; /* since when the readings are good; 0: the last one was bad */
 	bool seen;        /* the GPU was in a scene since the start */
@@ -78,7 +82,7 @@ struct guard_gpu {
 	char foreign[64];      /* name of another service that acts on the GPU; "": none */
 	uint64_t acted_ns;     /* when an eviction on the GPU last ended; 0: never */
 	uint64_t total_bytes;  /* size of its memory when it was last read; 0: never */
-	uint64_t free_bytes;   /* free memory, and memory that a dry run counts as freed */
+	uint64_t free_bytes;   /* free memory, with the memory that a dry run counts as freed */
 	uint64_t coming_bytes; /* bytes that leaving workers still hold */
 	uint64_t promised;     /* reserved bytes that are not allocated yet */
 	uint32_t reasons;      /* set of the reasons from health and budgets */
@@ -93,10 +97,10 @@ struct guard_gpu {
 enum worker_found {
 	FOUND_NONE,      /* none */
 	FOUND_UNMATCHED, /* the known process lives, but the match does not find it any more */
-	FOUND_DISPLACED, /* another process matches; the known one lives and is checkpointed */
+	FOUND_DISPLACED, /* another process matches; a checkpointed known process lives */
 	FOUND_SAME,      /* a known process matches */
 	FOUND_OTHER,     /* the known processes ended, and other processes match */
-	FOUND_OTHER_LIVES, /* new processes match, and a known one still lives */
+	FOUND_OTHER_LIVES, /* new processes match, and a known process still lives */
 };
 
 struct worker_observed {
@@ -179,15 +183,16 @@ enum worker_stage {
 	STAGE_VERIFY_UP, /* the worker reported success; it must hold its memory again */
 };
 /* The state of the worker when its return began. If the worker must leave again before the
- * return is complete, this value stays. At other times the value is FROM_RUN, or FROM_ABSENT
- * for a started worker without a process. */
+ * return is complete, this value stays. At other times the value is FROM_RUN; or FROM_ABSENT if
+ * the worker was started and has no process yet. */
 enum worker_from {
-	FROM_RUN,     /* during a return: it was being evicted, but probably never left */
+	/* during a return: the worker was being evicted, but probably never left */
+	FROM_RUN,
 	FROM_RETURN,  /* only in old recordings, for any of the following */
-	FROM_OUT,     /* it was evicted */
-	FROM_STUCK,   /* it did not free its memory */
-	FROM_ABSENT,  /* it had no process, and the guard starts it */
-	FROM_STARTED, /* as FROM_ABSENT, and its new process has been found */
+	FROM_OUT,     /* the worker was evicted */
+	FROM_STUCK,   /* the worker did not free its memory */
+	FROM_ABSENT,  /* the worker had no process, and the guard starts it */
+	FROM_STARTED, /* as FROM_ABSENT, and the worker's new process has been found */
 };
 /* What the worker reported about the last order to evict or to resume. */
 enum worker_claim {
@@ -201,14 +206,15 @@ struct worker_intent {
 	enum worker_stage stage;
 	enum worker_from from;
 	enum worker_claim claim;
-	bool real;      /* an order was really given; false: none was, or only in a dry run */
-	unsigned level; /* level of the eviction */
-	unsigned tries; /* failed attempts at this level */
+	bool real;            /* an order was given; false: no order, or only a dry run */
+	unsigned level;       /* level of the eviction */
+	unsigned tries;       /* failed attempts at this level */
 	uint64_t deadline_ns; /* when the stage must end */
 	uint64_t budget_ns;   /* when the whole eviction must end */
 	uint64_t begun_ns;    /* when the eviction began */
 	uint64_t freed_ns;    /* how long the eviction took */
-	/* when the eviction began or the worker grew: its bytes, free bytes, others' bytes */
+	/* values from when the eviction began or the worker last grew: the worker's bytes, the
+	 * free bytes, the bytes of other processes */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
 	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */
@@ -237,7 +243,7 @@ struct worker_order {
 	/* guard.scenes when the outcome arrived: only a later scene shows the effect */
 	uint64_t answered;
 	uint64_t retry_ns; /* no order is given before this time */
-	/* if `what` is ORDER_CLOSE: the admission before it, for guard_take_back() */
+	/* if `what` is ORDER_CLOSE: the admission before that order, for guard_take_back() */
 	enum worker_admission admission_before;
 };
 
@@ -254,7 +260,7 @@ struct worker_backoff {
 	bool storm; /* clients load the worker again and again while it is evicted */
 	/* before this time the worker stays if a contender fits next to it */
 	uint64_t resident_ns;
-	uint64_t failed_ns; /* wait after a failed return; 0: none failed since a success */
+	uint64_t failed_ns; /* wait after a failed return; 0: the last return did not fail */
 	uint64_t resume_ns; /* the worker does not return before this time */
 	uint64_t check_ns;  /* when to check again whether the worker may return */
 	uint32_t blocked;   /* result of the last check: a set of guard_block */
@@ -283,7 +289,7 @@ enum worker_condition {
 	CONDITION_UNREADABLE = 1,
 	CONDITION_THROTTLED = 1 << 1, /* one of its GPUs is hot, so it must refuse new work */
 	CONDITION_DISPLAY = 1 << 2,  /* its GPU has a display: ordinary demand does not evict */
-	CONDITION_WITHHELD = 1 << 3, /* now a demand does not evict it because of the display */
+	CONDITION_WITHHELD = 1 << 3, /* the display now prevents an eviction by a demand */
 	/* a defect: STEPS steps in one scene were not enough, so the worker gets no order */
 	CONDITION_CONTRADICTION = 1 << 4,
 };
@@ -291,9 +297,9 @@ enum worker_condition {
 /* What was reported about the worker, and what the next decision must report. */
 struct worker_report {
 	enum guard_state state; /* the state that the last decision reported */
-	/* rule and evidence of the last decision; while a return is blocked, the evidence of the
-	 * last check. If cause_at is not 0, the decision is about a hold or a request, and only
-	 * the evidence from this character on says why. */
+	/* rule and evidence of the last decision; while a return is blocked, the evidence is
+	 * from the last check. If cause_at is not 0, the decision is about a hold or a request,
+	 * and the cause is the part of the evidence that begins at this character. */
 	char rule[64], evidence[240];
 	unsigned cause_at;
 	enum guard_decision_kind last; /* kind of the last decision */
@@ -332,7 +338,8 @@ struct guard_worker {
 	unsigned conditions; /* set of enum worker_condition */
 	struct worker_report report;
 	bool record_due; /* the record of the worker must be fetched before the next order */
-	bool unsettled; /* the service ends, and the worker still needs an order or an outcome */
+	/* the service ends, and the worker still needs an order or an outcome */
+	bool unsettled;
 };
 
 /* The members have the meanings of struct guard_reservation. */
@@ -408,8 +415,8 @@ static inline bool stage_returns(enum worker_stage s)
 
 /* Returns the state that users see. */
 enum guard_state worker_state(const struct guard_worker *w);
-/* Returns the set of the reasons that apply and are not masked by a hold. If it is empty, the
- * worker should run. */
+/* Returns the set of the reasons that apply and are not masked by a hold. If the set is empty,
+ * the worker should run. */
 uint32_t worker_kept_out(const struct guard_worker *w);
 /* True if the last scene has a process of the worker. */
 bool worker_is_present(const struct guard_worker *w);
@@ -422,7 +429,7 @@ bool worker_is_leaving(const struct guard_worker *w);
 /* True if the worker returns, or leaves again before its return is complete. False if it
  * probably never left (FROM_RUN). */
 bool worker_is_returning(const struct guard_worker *w);
-/* True if the worker returns (with any worker_from), and the mode allows this. */
+/* True if the worker returns (with any worker_from), and the mode allows the return. */
 bool worker_is_coming_back(const struct guard_worker *w);
 /* False if the hold "active" or the request "resume now" takes precedence over demand. */
 bool worker_heeds_demand(const struct guard_worker *w);
@@ -467,7 +474,8 @@ void worker_set_need(struct guard_worker *w);
 void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 
-/* Returns the slot of a GPU. If the GPU is unknown, adds it (make) or returns -1. */
+/* Returns the slot of a GPU. If the GPU is unknown: adds it if `make` is true, else returns
+ * -1. */
 int guard_slot(struct guard *g, const char *uuid, bool make);
 /* Updates observations, reasons and demand from g->scene. */
 void guard_read_scene(struct guard *g);
@@ -490,7 +498,7 @@ void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 
 void guard_update_reasons(struct guard *g);
 void guard_update_demand(struct guard *g);
-/* Updates since when each reason holds. */
+/* Updates since_ns of each reason. */
 void guard_note_since(const struct guard *g, struct guard_worker *w);
 bool guard_demand_sure(const struct guard *g, const struct guard_worker *w);
 /* True if there was no demand for the whole quiet time. */
@@ -559,8 +567,9 @@ void guard_advance(struct guard *g, uint64_t now_ns);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
 
-/* Returns the bytes on the GPU that the worker will still allocate because it returns. A worker
- * that must leave before its return is complete may allocate them until it is evicted. */
+/* Returns the bytes on the GPU that the worker will still allocate because it returns. These
+ * bytes also count if the worker must leave before its return is complete, because until it is
+ * evicted it may still allocate them. */
 uint64_t guard_loading_bytes(const struct guard_worker *w, unsigned slot);
 void guard_update_reservations(struct guard *g);
 /* Returns the bytes on the GPU that are reserved for processes outside the worker and are not
@@ -582,7 +591,8 @@ extern const char *const guard_reason_names[],
 	*const guard_state_names[], *const guard_dry_names[],
 					    *const guard_result_names[],
 						    *const guard_block_names[];
-/* Adds a decision. guard_report(): from the last reported state to the present state. */
+/* Adds a decision. guard_report() adds a decision from the last reported state to the present
+ * state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));

@@ -33,9 +33,9 @@ static bool is_asleep(const struct guard *g, const struct guard_worker *w)
 	return is_at_rest(w) && gpus_sleep(g, w) && !worker_has_order(w);
 }
 
-/* Returns the interval while the GPUs of the worker sleep; UINT64_MAX: only an event can change
- * the worker. A worker that is out may return without an event, for example when a schedule
- * ends. */
+/* Returns the time between scenes while the GPUs of the worker sleep; UINT64_MAX: only an event
+ * can change the worker. A worker that is out may return without an event, for example when a
+ * schedule ends. */
 static uint64_t asleep_interval(const struct guard_worker *w)
 {
 	const bool returns = worker_is_out(w) && (w->presence != PRESENCE_GONE ||
@@ -67,9 +67,9 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
-/* Returns the earliest known time after now_ns at which a scene must be taken: a suspected demand
- * becomes sure; while the GPUs of a worker sleep, also when its state changes or its hold ends.
- * UINT64_MAX: there is no such time. */
+/* Returns the earliest known time after now_ns at which a scene must be taken: when a suspected
+ * demand becomes sure. While the GPUs of a worker sleep, a scene is also taken when the
+ * worker's state changes or its hold ends. UINT64_MAX: there is no such time. */
 static uint64_t due_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t first = UINT64_MAX;

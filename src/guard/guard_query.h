@@ -17,8 +17,8 @@ enum guard_dry {
 };
 const char *guard_dry_name(unsigned d); /* "mode", ...; NULL for DRY_NOT */
 
-/* Writes a decision as a sentence. A decision that is only reported begins with `dry` in
- * parentheses. */
+/* Writes a decision as a sentence. If a decision is only reported, its sentence begins with
+ * `dry` in parentheses. */
 #define GUARD_DECISION_TEXT 700
 void guard_decision_text(const struct guard_decision *d, const char *worker, const char *dry,
 			 char out[static GUARD_DECISION_TEXT]);
@@ -28,7 +28,7 @@ struct guard_mode_set {
 	const char *mode, *who, *time_utc;
 	const char *configured; /* the mode of the configuration */
 };
-/* Writes a sentence about this mode, and how to use the configured mode again. */
+/* Writes a sentence that names this mode and says how to use the configured mode again. */
 void guard_mode_text(const struct guard_mode_set *m, char *out, size_t size);
 
 struct guard_status { /* status of one worker, for the HTTP API and the page */
@@ -52,8 +52,9 @@ struct guard_status { /* status of one worker, for the HTTP API and the page */
 	 * DRY_NOT */
 	bool stays_evicted;
 	enum guard_decision_kind decided; /* kind of the last decision */
-	bool storm;    /* clients load the worker again and again while it is evicted */
-	char why[240]; /* rule and evidence of the last decision, and reasons that a hold masks */
+	bool storm; /* clients load the worker again and again while it is evicted */
+	/* rule and evidence of the last decision, and reasons that a hold masks */
+	char why[240];
 	/* why demand does not evict the worker, and what to do; "": no limit applies */
 	char limit[240];
 };
@@ -94,7 +95,7 @@ struct guard_relation {
 	unsigned kind; /* enum demand_kind; 0: the process is not a demand */
 	bool here;     /* the process is on a GPU of the worker */
 	bool against;  /* the last scene has a demand against the worker */
-	/* the most memory that its program ever held; UINT64_MAX: unknown */
+	/* the most memory that the process's program ever held; UINT64_MAX: unknown */
 	uint64_t most_bytes;
 	uint64_t min_vram_bytes; /* the worker's threshold for DEMAND_MEMORY */
 };
@@ -120,8 +121,8 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 /* Returns how long this user must wait before causing an eviction again; 0: no wait. */
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
 
-/* Returns the time at which the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the workers' GPUs
- * sleep, and only an event can change a worker. */
+/* Returns the time at which the next scene is due (GUARD-MACHINE.md, Numbers). UINT64_MAX: the
+ * workers' GPUs sleep, and only an event can change a worker. */
 uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns);
 /* True if the next scene should include utilisation. Reading it is expensive. */
 bool guard_wants_utilisation(const struct guard *g);
@@ -149,17 +150,18 @@ unsigned guard_game_count(const struct guard *g, struct scene_game *ret_game);
 uint32_t guard_orders_underway(const struct guard *g);
 /* Returns the highest id of an order or a reservation so far. */
 uint64_t guard_last_id(const struct guard *g);
-/* After guard_stop(): return how many workers still need an order or an outcome before the
- * service may end, and whether this worker is one of them. */
+/* For use after guard_stop(). guard_unsettled_count() returns how many workers still need an
+ * order or an outcome before the service may end. guard_unsettled() returns whether this worker
+ * is one of them. */
 unsigned guard_unsettled_count(const struct guard *g);
 bool guard_unsettled(const struct guard *g, unsigned worker);
 
 /* what_if: finds what a guard would decide in a scene.
  *
- * It uses a separate guard in a dry run. This guard first observes an earlier scene once, so
- * that it finds the workers. Then it observes the scene itself for a while; processes that were
- * not in the earlier scene count as new. It does not have the holds, timers and history of the
- * running guard. */
+ * what_if uses a separate guard in a dry run. This guard first observes an earlier scene once,
+ * so that it finds the workers. Then it observes the scene itself for a while; processes that
+ * were not in the earlier scene count as new. This guard does not have the holds, timers and
+ * history of the running guard. */
 
 #define WHAT_IF_SCENES 300 /* maximum number of scenes, however long the span is */
 
@@ -183,9 +185,9 @@ const struct guard *what_if_guard(const struct what_if *t);
 unsigned what_if_scenes(const struct what_if *t);
 uint64_t what_if_span_ns(const struct what_if *t); /* simulated time that has passed */
 
-/* Makes an earlier scene for an invented scene s. The earlier scene has the processes of
- * workers, of this program, of the system, and those that a rule ignores. All other processes
- * are left out, and their memory is free. */
+/* Makes an earlier scene for an invented scene s. The earlier scene has only these processes of
+ * s: processes of workers, of this program and of the system, and processes that a rule
+ * ignores. All other processes are left out, and their memory is free. */
 void what_if_before(const struct policy *p, const struct scene *s, struct scene *out);
 
 #endif

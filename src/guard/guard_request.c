@@ -1,8 +1,8 @@
 /* Applies people's requests (hold, release, evict, resume), and the end of the service.
  *
- * A worker has at most one hold. A hold ends by a release, when its time is over, or when
- * another hold replaces it. The request "resume now" also ends the hold "evicted"; no other
- * request ends a hold. */
+ * A worker has at most one hold. A hold ends when a person releases it, when its time is over,
+ * or when another hold replaces it. The request "resume now" also ends the hold "evicted"; no
+ * other request ends a hold. */
 #include "guard_internal.h"
 
 #include <string.h>
@@ -136,9 +136,10 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 	return 0;
 }
 
-/* Row 47 of docs/GUARD-MACHINE.md: the end of the service. No eviction begins any more. A worker
- * without a reason may return. A worker that only refuses new work is ordered to admit it again,
- * even if its GPU is hot. If an order is under way, the guard first waits for its outcome. */
+/* Row 47 of docs/GUARD-MACHINE.md: the end of the service. No eviction begins any more. A
+ * worker without a reason may return. A worker that only refuses new work is ordered to admit
+ * it again, even if its GPU is hot. If an order is under way, the guard first waits for its
+ * outcome. */
 
 /* True if the worker has certainly unloaded nothing, even if it refuses new work. A worker that
  * reported that it left, or that is returning, may have unloaded. A worker that reported a

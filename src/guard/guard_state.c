@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* clang-format off */
-/* The names of enums that only recordings use. decision_text.c has the others. */
+/* The names of enums that only recordings use. decision_text.c has the names of the other
+ * enums. */
 static const char *const verbs[] = { [ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",
 	[ORDER_EVICT] = "evict", [ORDER_OPEN] = "open", [ORDER_RESUME] = "resume",
 	NULL };
@@ -170,9 +171,10 @@ static const struct member of_life[] = {
 static const struct member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 
-/* Format version 4 wrote some members in another way. Reasons and heat were numbers. They are
- * still valid, because they are part of the library's ABI and never change. A worker had a state
- * and 25 flags, which are converted to the present enums; its other members had other names. */
+/* Format version 4 wrote some members in another way. Reasons and heat were numbers. These
+ * numbers are still valid, because they are part of the library's ABI and never change. A
+ * worker had a state and 25 flags, which are converted to the present enums; its other members
+ * had other names. */
 #define OF guard
 static const struct member of_old_guard[] = {
 	I_AS("asker", requester), END
@@ -246,8 +248,8 @@ static const char *const old_flags[] = { FLAGS(F) };
 #undef F
 /* clang-format on */
 
-/* The arrays in struct guard that are written. count: offset of the number of used entries; ALL:
- * every entry is written. */
+/* The arrays in struct guard that are written. count is the offset of the number of used
+ * entries; with ALL, every entry is written. */
 #define AT(m)     offsetof(struct guard, m), sizeof(((struct guard *)0)->m[0])
 #define PLACES(m) (unsigned)(sizeof(((struct guard *)0)->m) / sizeof(((struct guard *)0)->m[0]))
 #define COUNT(m)  offsetof(struct guard, m) /* unsigned */
@@ -517,7 +519,7 @@ static int state_ends(struct guard_state_reader *r, struct guard *g)
 	for (unsigned i = 0; i < g->workers; i++) {
 		if (g->worker[i].intent.from == FROM_RETURN)
 			g->worker[i].intent.from = FROM_OUT;
-		/* before format version 10, only this rule said it */
+		/* before format version 10, only this rule said that the return was blocked */
 		if (!strcmp(g->worker[i].report.rule, "resume_blocked"))
 			g->worker[i].report.last = DECISION_RESUME_BLOCKED;
 	}

@@ -2,8 +2,8 @@
  * begins while the guard runs begins with these lines.
  *
  * A guard that has read the lines decides exactly what the guard that wrote them decides.
- * Recordings of format version 4 and older have other members with the same content; they are
- * converted. */
+ * Recordings of format version 4 and older have other members with the same content; these
+ * members are converted. */
 #ifndef GW_GUARD_GUARD_STATE_H
 #define GW_GUARD_GUARD_STATE_H
 

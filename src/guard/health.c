@@ -133,8 +133,9 @@ static void find_margin(struct health *h, const struct gw_device *d)
 		h->heat.source = MARGIN_UNKNOWN;
 }
 
-/* Returns the margin at which a trip begins; NAN: there is no such trip. If the limit is a fixed
- * temperature (MARGIN_OVERRIDE, MARGIN_FALLBACK), there are only TRIP_EVICT and TRIP_RETURN. */
+/* Returns the margin at which a trip begins; NAN: there is no such trip. If the limit is a
+ * fixed temperature (MARGIN_OVERRIDE, MARGIN_FALLBACK), there are only TRIP_EVICT and
+ * TRIP_RETURN. */
 static double trip_at(const struct health *h, unsigned i)
 {
 	const double own[TRIPS_ALL] = { h->o.warn_c, h->o.throttle_c, h->o.evict_c,
@@ -236,7 +237,7 @@ static enum health_level heat_level(const struct health *h)
 }
 
 /* Returns the temperature of the GPU at which workers leave. If the memory is nearest to its
- * limit, this assumes that the memory warms up as fast as the GPU. */
+ * limit, the result assumes that the memory warms up as fast as the GPU. */
 static double evict_at_c(const struct health *h)
 {
 	if (!isnan(h->o.absolute_c))
@@ -285,8 +286,9 @@ static const struct {
 	{ health_check_memory_flags, NO_REASON },   { health_check_memory_wear, NO_REASON },
 };
 
-/* Finds the first rule with this reason (NO_REASON: with any reason) whose level is `from` or
- * higher. Returns its level and writes its finding. Returns HEALTH_OK if there is none. */
+/* Finds the first rule with this reason (NO_REASON: with any reason) and a level of `from` or
+ * higher. Returns the level of this rule and writes its finding. Returns HEALTH_OK if there is
+ * no such rule. */
 static enum health_level first_finding(const struct health *h, unsigned reason,
 				       enum health_level from, uint64_t now,
 				       struct health_finding *ret)

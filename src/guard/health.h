@@ -1,10 +1,10 @@
 /* health: decides whether a GPU is healthy (GUARD.md, Heat and faults). Pure: it takes readings
  * and driver events and returns a level with its reason.
  *
- * The margin is the number of degrees to the thermal limit. A trip is a level of heat: it
- * begins at a margin and ends after the margin has been larger for a while. An Xid is an error
- * number of NVIDIA's driver (xid.def). The worst faults put a GPU into quarantine: no worker
- * may run there until the fault is gone. */
+ * The margin is the number of degrees to the thermal limit. A trip is a level of heat. It
+ * begins when the margin falls to a certain value, and ends after the margin has been larger
+ * for a while. An Xid is an error number of NVIDIA's driver (xid.def). The worst faults put a
+ * GPU into quarantine: no worker may run there until the fault is gone. */
 #ifndef GW_GUARD_HEALTH_H
 #define GW_GUARD_HEALTH_H
 
@@ -47,8 +47,8 @@ const char *xid_table_version(void);    /* version of the Xid catalogue that xid
 struct health_options {
 	/* the trips begin at these margins; defaults 10, 5, 2 */
 	double warn_c, throttle_c, evict_c;
-	/* a trip ends when the GPU has been at least clear_c degrees (default 5) below the
-	 * temperature at which the trip begins, for clear_ns (default 30 s) */
+	/* a trip begins at a temperature; it ends when the GPU has been at least clear_c
+	 * degrees (default 5) below that temperature for clear_ns (default 30 s) */
 	double clear_c;
 	uint64_t clear_ns;
 	/* workers leave after this many readings in a row with a margin of evict_c or less
@@ -85,13 +85,14 @@ void health_set_options(struct health *h, const struct health_options *o);
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
-/* Adds an Xid that occurred before the service started. Such Xids are counted separately. If the
- * driver reports recovery actions, the recovery action decides whether the Xid still matters. If
- * the driver reports none, the Xid counts like a new one until it is three minutes old. */
+/* Adds an Xid that occurred before the service started. Such Xids are counted separately. If
+ * the driver reports recovery actions, the recovery action decides whether the Xid still
+ * matters. If the driver reports none, the Xid counts like a new one until it is three minutes
+ * old. */
 void health_past(struct health *h, const struct health_event *e);
 
-/* Returns the class of an Xid: from the options of h, or from the table if they have none. h may
- * be NULL. */
+/* Returns the class of an Xid: from the options of h, or from the table if the options do not
+ * name the Xid. h may be NULL. */
 enum xid_class health_xid_class(const struct health *h, unsigned xid);
 
 /* Ends a quarantine because a person has fixed its cause. Returns 0, also if there is no
@@ -120,8 +121,8 @@ struct health_status {
 	uint64_t since_ns; /* when this level began; 0: unknown */
 	/* how many Xids occurred since the start, and the last Xid; 0: none */
 	unsigned xids, last_xid;
-	/* how many Xids occurred before the start, by the kernel log, and the last of them; 0:
-	 * none */
+	/* how many Xids occurred before the start according to the kernel log, and the last of
+	 * these Xids; 0: none */
 	unsigned past_xids, last_past_xid;
 	uint64_t last_past_ns;       /* time of last_past_xid */
 	struct health_finding worst; /* the problem that determines the level */

@@ -1,5 +1,5 @@
-/* Handles faults: Xids, other events and states that drivers report. The tables say what each of
- * them causes; the worst cause a quarantine. */
+/* Handles faults: Xids, other events and states that drivers report. The tables say what each
+ * of them causes. The worst faults cause a quarantine. */
 #include "health_internal.h"
 
 #include "device/nvml_abi.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 #define SILENCE_NS (180 * NS_PER_S) /* events with less time between them are one incident */
-/* corrected errors are counted over the last one to two periods of this length: each period, a
- * new count replaces the older of two */
+/* corrected errors are counted since a reading that is one to two such periods old: once per
+ * period, a new reading replaces the older of two stored readings */
 #define RATE_NS   (1800 * NS_PER_S)
 #define RATE_WARN 60 /* this many corrected errors cause a warning; good boards have few */
 

@@ -1,7 +1,7 @@
-/* Data that two files share: health.c, which has the options, heat and the table of rules, and
- * health_fault.c, which has Xids, other events, recovery actions, memory and quarantine. No
- * other file includes this header. A recovery action is what the driver asks a person to do,
- * such as to reset the GPU. */
+/* Data that two files share. health.c has the options, heat and the table of rules.
+ * health_fault.c has Xids, other events, recovery actions, memory and quarantine. No other file
+ * includes this header. A recovery action is what the driver asks a person to do, such as to
+ * reset the GPU. */
 #ifndef GW_GUARD_HEALTH_INTERNAL_H
 #define GW_GUARD_HEALTH_INTERNAL_H
 
@@ -63,7 +63,7 @@ struct health_memory {
 	double corrected_new, corrected_min;
 };
 
-/* An incident: events with less than SILENCE_NS between them. The worst of them counts. */
+/* An incident: events with less than SILENCE_NS between them. The worst event decides. */
 struct health_incident {
 	enum severity worst;
 	bool undecided;    /* the recovery action was not read yet, so worst is not final */

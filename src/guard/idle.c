@@ -1,8 +1,8 @@
 /* Unloads idle workers if that saves energy (GUARD.md, Models that idle).
  *
- * Unloads only workers that load their model again when a client requests it. They continue to
- * admit new work; if their memory grows, a client made a request, and the worker runs again.
- * The eviction uses only the first level, so it stops no unit. */
+ * Unloads only workers that load their model again when a client requests it. An unloaded
+ * worker continues to admit new work. If its memory grows, a client made a request, and the
+ * worker runs again. The eviction uses only the first level, so it stops no unit. */
 #include "idle.h"
 
 #include "guard_internal.h"
@@ -162,9 +162,9 @@ static double idle_empty_w(const struct idle_economy *e)
 	return e->empty.count >= ECONOMY_SAMPLES ? e->empty.mean : 0;
 }
 
-/* Adds up the energy of loading the model, less the energy that the GPU would have used without
- * the model. Loading begins when the worker's memory grows, and ends when the worker holds nine
- * tenths of its earlier peak. */
+/* Adds up the energy of loading the model, minus the energy that the GPU would have used
+ * without the model. Loading begins when the worker's memory grows, and ends when the worker
+ * holds nine tenths of its earlier peak. */
 static void idle_measure_load(struct idle_economy *e, const struct idle_input *in,
 			      double seconds)
 {

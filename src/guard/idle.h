@@ -1,10 +1,10 @@
 /* idle: computes when it saves energy to unload an idle model. Pure.
  *
  * An idle model draws power (idle_w), and loading it again takes energy (reload_j). The model
- * is unloaded after reload_j / idle_w seconds: then it has drawn as much energy as a reload
- * takes. Whenever the next request comes, this rule uses at most twice the energy of the best
- * choice. Both numbers are learned from the power of the GPU; until then the numbers of the
- * configuration are used. */
+ * is unloaded after reload_j / idle_w seconds, because by then it has drawn as much energy as a
+ * reload takes. Whenever the next request comes, this rule uses at most twice the energy of the
+ * best choice. Both numbers are learned from the power of the GPU; until then the numbers of
+ * the configuration are used. */
 #ifndef GW_GUARD_IDLE_H
 #define GW_GUARD_IDLE_H
 

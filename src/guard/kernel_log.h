@@ -1,8 +1,9 @@
-/* kernel_log: reads Xids from the kernel log, also those from before the service started.
+/* kernel_log: reads Xids from the kernel log, including Xids from before the service started.
  *
  * A driver reports an event only to programs that listen at that time. Earlier events are only
- * in the kernel's ring buffer, /dev/kmsg. Reading it may need CAP_SYSLOG (dmesg_restrict). In
- * the tests, dev/kmsg below the root folder is a file with the same records. */
+ * in the kernel's ring buffer, /dev/kmsg. Reading the buffer may need CAP_SYSLOG
+ * (dmesg_restrict). In the tests, dev/kmsg below the root folder is a file with the same
+ * records. */
 #ifndef GW_GUARD_KERNEL_LOG_H
 #define GW_GUARD_KERNEL_LOG_H
 
@@ -25,12 +26,12 @@ struct kernel_log_record {
 };
 
 /* Parses the first line of a record, without its newline, such as
- * "6,1234,5678901,-;NVRM: Xid (PCI:0000:01:00): 79, ...". Sets *ret unless it returns
+ * "6,1234,5678901,-;NVRM: Xid (PCI:0000:01:00): 79, ...". Sets *ret unless the result is
  * KERNEL_LOG_OTHER. */
 enum kernel_log_kind kernel_log_parse(const char *line, struct kernel_log_record *ret);
 
-/* True if both addresses name the same GPU. device may have a function, and a domain of four or
- * eight digits. */
+/* True if both addresses name the same GPU. The address `device` may contain a function, and
+ * its domain may have four or eight digits. */
 bool kernel_log_same_pci(const char *pci, const char *device);
 
 struct kernel_log;

@@ -296,7 +296,8 @@ enum guard_dry guard_find_dry(const struct guard *g, const struct guard_worker *
 	return simulated && !g->p->simulated_too ? DRY_SIMULATED : DRY_NOT;
 }
 
-/* Sums the worker's bytes. Updates its need, the time when it was seen, and its dry run. */
+/* Sums the worker's bytes. Updates the memory that the worker needs, the time when the worker
+ * was last seen, and the result of a dry run. */
 static void conclude_worker(struct guard *g, struct guard_worker *w)
 {
 	const enum guard_state state = worker_state(w);
@@ -372,8 +373,8 @@ bool guard_lost(const struct guard *g, const struct guard_worker *w)
 	return w->observed.gpus != 0;
 }
 
-/* Computes local time. No local hour occurs twice: when clocks are set back, local time stops
- * until it has caught up. */
+/* Computes local time. No local hour occurs twice: when clocks are set back, local_s stays the
+ * same until the clocks have caught up. */
 static void update_local_time(struct guard *g)
 {
 	int64_t local = (int64_t)(g->scene.wall_ns / NS_PER_S) + g->scene.utc_offset_s;

@@ -317,7 +317,7 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 
 /* True if it does no harm to resume a worker that already runs. False for hooks, signals and
  * callbacks, which may load a second time. False also for a worker that cannot report what is
- * loaded, because it would load its model again. */
+ * loaded, because such a worker would load its model again. */
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	return !policy_kind_is(w->policy->kind,

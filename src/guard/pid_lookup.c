@@ -27,8 +27,8 @@ static bool pidfile_has_acl(int fd)
 }
 
 /* Checks the file, or one folder of its path. Returns NULL, or what is wrong. *owner: the user
- * who owns a part of the path and is neither root nor the user of this process; -1: none so
- * far. If there are two such users, the file is not trusted. Other users may write a sticky
+ * who owns a part of the path and is neither root nor the user of the calling process; -1: none
+ * so far. If there are two such users, the file is not trusted. Other users may write a sticky
  * folder, because there they cannot replace the next part of the path. */
 static const char *pidfile_fault(int fd, const struct stat *st, enum pidfile_part part,
 				 int64_t *owner)

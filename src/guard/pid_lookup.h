@@ -9,9 +9,10 @@
 
 /* The content of a pidfile. The guard may signal the process that the file names, so a user who
  * can write the file must not be able to name a process of another user. Therefore a file is
- * trusted only if the file and all its folders belong to root, to the user of this process or to
- * the owner of the named process, and if no other user can write them. The group root and the
- * group of this process may write them. Links are not followed, except that /var/run is /run. */
+ * trusted only if two conditions hold. The file and all its folders belong to root, to the user
+ * of the calling process or to the owner of the named process. No other user can write them.
+ * The group root and the group of the calling process may write them. Links are not followed,
+ * except that /var/run is /run. */
 struct pidfile {
 	int64_t pid;
 	struct timespec written; /* when the file was last written */
@@ -48,7 +49,8 @@ struct listening_socket {
 	unsigned long long inode;
 };
 
-/* Reads a line of /proc/net/tcp or tcp6. Returns false if it is not a listening socket. */
+/* Reads a line of /proc/net/tcp or tcp6. Returns false if the line is not about a listening
+ * socket. */
 bool listening_socket_parse(const char *line, struct listening_socket *ret);
 
 /* Finds the sockets that listen on the port. The caller zeroes ret. Takes 3 ms. Returns 0, or
@@ -69,7 +71,7 @@ bool port_owner_is(const struct root *root, unsigned port, int64_t pid);
 /* Finds the servers of a port: at most cap processes that listen on the port. If one of these
  * processes descends from another, only the ancestor counts. The ancestors of `self` do not
  * count. A service manager does not count either, because it opens sockets for other programs.
- * Returns the number of servers; 0 also if they cannot be read. Reads the open files of all
+ * Returns the number of servers; 0 also if /proc cannot be read. Reads the open files of all
  * processes, which takes milliseconds. */
 unsigned port_owner_servers(const struct root *root, unsigned port, int64_t self,
 			    int64_t *ret_pid, unsigned cap);

@@ -1,5 +1,5 @@
-/* The kinds of workers, the defaults of a policy, and schedules. Policies are copied and
- * compared by the lists of members from which policy.h makes the structs. */
+/* This file has the kinds of workers, the defaults of a policy, and schedules. It copies and
+ * compares policies with the lists of members from which policy.h makes the structs. */
 #include "policy.h"
 
 #include "idle.h"

@@ -1,8 +1,9 @@
 /* policy: the configuration of the guard, as plain data.
  *
- * A policy has the workers that may be evicted, the rules that classify processes, and times and
- * sizes ("knobs"). daemon/guard_config.h makes it from a configuration, and api.c makes it from
- * the options of a program; the guard never changes it. A policy owns its strings. */
+ * A policy has the workers that may be evicted, the rules that classify processes, and times
+ * and sizes ("knobs"). daemon/guard_config.h makes a policy from a configuration, and api.c
+ * makes one from the options of a program. The guard never changes a policy. A policy owns its
+ * strings. */
 #ifndef GW_GUARD_POLICY_H
 #define GW_GUARD_POLICY_H
 
@@ -40,7 +41,8 @@ extern const char *const guard_actions[]; /* "ignore", ...; NULL after the last 
 	unsigned count;
 #define POLICY_FIELDS(LIST) LIST(POLICY_V, POLICY_W, POLICY_S, POLICY_A)
 
-/* How a process is recognised: every member that is not NULL, 0 or negative must match. */
+/* How a process is recognised: every member that is set must match. A member that is NULL, 0 or
+ * negative is not set. */
 /* clang-format off */
 #define POLICY_MATCH(V, W, S, A) \
 	V(const char *, name)      /* name of the process (comm), with wildcards * and ?    */ \
@@ -78,8 +80,8 @@ enum guard_level {
 	LEVEL_UNLOAD,     /* the worker frees its memory */
 	LEVEL_CHECKPOINT, /* the driver moves the worker's memory to the host */
 	LEVEL_STOP,       /* the worker's unit or container is stopped */
-	LEVEL_TERM,       /* its processes get SIGTERM */
-	LEVEL_KILL,       /* its processes get SIGTERM, and then SIGKILL */
+	LEVEL_TERM,       /* the worker's processes get SIGTERM */
+	LEVEL_KILL,       /* the worker's processes get SIGTERM, and then SIGKILL */
 	GUARD_LEVELS
 };
 
@@ -89,7 +91,8 @@ enum policy_kind {
 	WORKER_KINDS
 };
 
-/* Properties of a kind, in addition to its address and its level. */
+/* Properties of a kind, in addition to its address and its level. In the comments of this enum,
+ * "it" is a worker of the kind. */
 enum policy_trait {
 	KIND_LOADS_ON_REQUEST =
 		1, /* it loads its model again with the next request of a client */
@@ -125,8 +128,8 @@ uint64_t policy_kind_stop_ns(unsigned kind);
 bool policy_kind_is(unsigned kind, enum policy_trait traits);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...", for a configuration */
 
-/* How an evicted worker returns: the guard loads its models again; the worker loads a model with
- * the next request of a client; or it returns only if a person requests it. */
+/* How an evicted worker returns: the guard loads its models again; the worker loads a model
+ * with the next request of a client; or it returns only if a person requests it. */
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
 /* A part of the week in which a worker is evicted: "Fri-Sun 18:00-23:00". */
@@ -184,7 +187,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
 #define POLICY_ALL(V, W, S, A) \
 	V(enum guard_mode, mode) \
-	V(bool, any)               /* every other process is a contender */ \
+	V(bool, any)               /* a process without a rule contends, even the desktop's */ \
 	V(bool, unknown_contends)  /* profile desktop: a process without a rule is a contender */ \
 	V(bool, by_unattributed)   /* profile container: memory without a process is a demand */ \
 	V(uint64_t, unattributed_bytes) \
@@ -253,7 +256,7 @@ static inline bool policy_match_searches(const struct policy_match *m)
 
 /* Returns the worker's own value; if it is not set (UINT64_MAX), returns the standard value. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
-/* Fills in the values of k that are not set: they become the values in standard. */
+/* Gives each value of k that is not set the value in standard. */
 void policy_knobs_resolve(struct policy_knobs *k, const struct policy_knobs *standard);
 
 /* Reads spans such as "Fri-Sun 18:00-23:00", separated by ';'. Days are Mon to Sun, ranges of
@@ -269,7 +272,8 @@ struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
 /* Returns how many seconds after local_s the worker's span ends; -1: not within a week. */
 int64_t policy_schedule_left_s(const struct policy_worker *w, int64_t local_s);
-/* Writes the span that contains local_s, such as "Fri,Sat 18:00-23:00"; "" if none does. */
+/* Writes the span that contains local_s, such as "Fri,Sat 18:00-23:00"; "" if no span contains
+ * local_s. */
 void policy_schedule_text(const struct policy_worker *w, int64_t local_s, char *out,
 			  size_t size);
 

@@ -112,8 +112,8 @@ static bool has_command_patterns(const struct policy *p)
 }
 
 /* Classifies the last scene with the new policy. now[i]: the new position of worker i; -1: it
- * was removed. Command lines are not compared with the new patterns here: the thread that builds
- * the next scene does that. */
+ * was removed. Command lines are not compared with the new patterns here: the thread that
+ * builds the next scene compares them. */
 static void classify_again(struct guard *g, const int *now)
 {
 	const bool pending = has_command_patterns(g->p);

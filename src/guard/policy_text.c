@@ -85,8 +85,9 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	member_add(w->out, &words, text);
 }
 
-/* Writes one member as a line. A string is written after '=', which distinguishes an empty string
- * from NULL. The words of a command are not written: 1 if there is a command, otherwise 0. */
+/* Writes one member as a line. A string is written after '=', which distinguishes an empty
+ * string from NULL. The words of a command are not written. Instead of them, 1 is written if
+ * there is a command, otherwise 0. */
 static void put(const struct put *w, const char *name, enum type type, unsigned size,
 		const void *at)
 {

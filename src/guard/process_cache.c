@@ -102,7 +102,8 @@ static uint64_t hash_part(uint64_t hash, const char *text, long n)
 }
 
 /* Accepts empty arguments only if the path of the program can be read. If both are missing, the
- * process is ending; this lasts some seconds if it releases a large amount of memory. */
+ * process is ending. The end can take some seconds if the process releases a large amount of
+ * memory. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret)
 {
 	static const char *const files[] = { "comm", "cgroup", "cmdline" };

@@ -3,8 +3,9 @@
  *
  * To read a process, eight files of /proc are read. To check that a pid still belongs to the
  * same process, one file is read, or none if there is a pidfd. A listed pid that is not in
- * /proc counts at first as a process that has just ended, because a driver lists a process for
- * 0.12 to 0.17 s after its end. After a second, the process counts as an orphan. */
+ * /proc counts at first as a process that has just ended, because a driver still lists a
+ * process for 0.12 to 0.17 s after the end of the process. After a second, the process counts
+ * as an orphan. */
 #ifndef GW_GUARD_PROCESS_CACHE_H
 #define GW_GUARD_PROCESS_CACHE_H
 
@@ -31,7 +32,8 @@ struct pidfd_set {
 	struct pollfd fd[PIDFD_SET_MAX];
 	struct {
 		struct proc_id id;
-		/* pidfd_set_keep() was called for it since the last pidfd_set_poll() */
+		/* pidfd_set_keep() was called for this process since the last
+		 * pidfd_set_poll() */
 		bool wanted;
 	} of[PIDFD_SET_MAX];
 	unsigned count;
@@ -46,14 +48,14 @@ void pidfd_set_done(struct pidfd_set *a);
  * since the last call of this function. */
 void pidfd_set_poll(struct pidfd_set *a);
 
-/* Keeps the process in the set at the next pidfd_set_poll(). Returns true if it lived at the
- * last one; false also if it is not in the set. */
+/* Keeps the process in the set at the next pidfd_set_poll(). Returns true if the process lived
+ * at the last pidfd_set_poll(); false also if the process is not in the set. */
 bool pidfd_set_keep(struct pidfd_set *a, struct proc_id id);
 
 /* Adds a process, if possible. */
 void pidfd_set_add(struct pidfd_set *a, struct proc_id id);
 
-/* A process that the driver lists but /proc does not is an orphan after this time. */
+/* A process that the driver lists, but that is not in /proc, is an orphan after this time. */
 #define PROCESS_CACHE_ORPHAN_NS NS_PER_S
 /* A process stays in the cache for this time after the driver last listed it, because reading
  * the driver's list may fail for a while. */
@@ -76,8 +78,10 @@ struct cached_process {
 	struct scene_process process; /* from /proc; the members about the GPU are not set */
 	uint64_t read_ns;             /* when the process was last read; 0: never */
 	uint64_t missing_ns; /* since when the process is not in /proc; 0: it is there */
-	uint64_t first_seen_ns, last_seen_ns; /* when the driver first and last listed it */
-	/* the worker that the process descends from, even if its parents have ended; -1: none */
+	/* when the driver first and last listed the process */
+	uint64_t first_seen_ns, last_seen_ns;
+	/* the worker that the process descends from, even if its parents have ended; -1:
+	 * none */
 	int worker;
 	int next; /* next entry in the hash chain; -1: the end */
 };
@@ -115,13 +119,13 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
  * is ending. */
 int process_cache_fingerprint(const struct root *root, int64_t pid, uint64_t *ret);
 
-/* Returns whether the process with this pid and start time still exists, has ended, or has ended
- * and another process has its pid. */
+/* Returns whether the process with this pid and start time still exists, has ended, or has
+ * ended and another process has its pid. */
 enum process_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
 enum process_identity process_identity(const struct root *root, struct proc_id id);
 
-/* proc_visibility: which facts about other users' processes this process can read, and which
- * parts of a policy need more privileges.
+/* proc_visibility: finds which facts about other users' processes the calling process can read,
+ * and which parts of a policy need more privileges.
  *
  * Name, arguments and control group are visible to everyone. Reading the program needs
  * CAP_SYS_PTRACE; finding the owner of a port (by open files) needs CAP_DAC_READ_SEARCH in
@@ -134,7 +138,7 @@ enum proc_visibility {
 	PROC_VISIBILITY_ALL = 3
 };
 
-/* Returns a set of enum proc_visibility, by the current capabilities. */
+/* Returns a set of enum proc_visibility, computed from the current capabilities. */
 unsigned proc_visibility_now(void);
 
 /* Returns which part of the worker's match is not visible: "port" or "program"; NULL: all

@@ -131,8 +131,8 @@ bool guard_demand_calm(const struct guard *g, const struct guard_worker *w)
 	       g->now_ns - w->demand.calm_ns >= worker_quiet_ns(w);
 }
 
-/* True if the contender needs memory that the worker holds or would hold after its return, or
- * if it is unknown how much the contender needs. */
+/* True if the contender needs memory that the worker holds or would hold after its return. True
+ * also if it is unknown how much the contender needs. */
 static bool is_in_the_way(const struct guard *g, const struct guard_worker *w, unsigned slot,
 			  const struct demand_case *c)
 {

@@ -1,16 +1,17 @@
 /* Keeps reserved memory free for a process.
  *
- * A reservation marks workers that must leave, the lowest priority first, until the free memory
- * and the memory of the marked workers that may leave are enough for the reservation and the
- * headroom. Free memory that a returning worker will still allocate does not count, unless that
- * worker is marked. The marks stay until the reservation ends. A reservation limits only the
- * guard's workers: another process may take the memory. */
+ * A reservation marks workers that must leave, the lowest priority first. It marks workers
+ * until two amounts of memory together are enough for the reservation and the headroom: the
+ * free memory, and the memory of the marked workers that may leave. Free memory that a
+ * returning worker will still allocate does not count, unless that worker is marked. The marks
+ * stay until the reservation ends. A reservation limits only the guard's workers: another
+ * process may take the memory. */
 #include "guard_internal.h"
 
 #include <string.h>
 
-/* True if the owner of the reservation is a process of the worker, or an ancestor of one: a
- * worker neither leaves for its own reservation nor waits for it. */
+/* True if the owner of the reservation is a process of the worker, or an ancestor of such a
+ * process. A worker neither leaves for its own reservation nor waits for it. */
 static bool is_own(const struct guard *g, const struct guard_worker *w,
 		   const struct reservation *r)
 {
@@ -97,7 +98,8 @@ static uint64_t without(uint64_t bytes, uint64_t reserved)
 	return bytes > reserved ? bytes - reserved : 0;
 }
 
-/* False if the worker is held active, or if it is stuck: its memory may never become free. */
+/* False if the worker is held active. False also if it is stuck, because its memory may never
+ * become free. */
 static bool may_leave(const struct guard_worker *w)
 {
 	return !worker_is_held_active(w) && worker_state(w) != STATE_STUCK;
@@ -108,8 +110,8 @@ static bool movable(const struct guard_worker *w, unsigned slot)
 	return (w->observed.held[slot] || guard_loading_bytes(w, slot)) && may_leave(w);
 }
 
-/* Returns the bytes that returning workers will still allocate on the GPU of r, without those of
- * r's own worker. */
+/* Returns the bytes that returning workers will still allocate on the GPU of r, without those
+ * of r's own worker. */
 static uint64_t loading_bytes(const struct guard *g, const struct reservation *r)
 {
 	uint64_t sum = 0;
@@ -161,8 +163,9 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
-/* Marks the workers that must leave for r, the reservation at place i, unless its user may cause
- * no eviction now. Adds the bytes that its owner has not allocated yet to u->promised. */
+/* Marks the workers that must leave for r, the reservation at place i, unless the user of r may
+ * cause no eviction now. Adds to u->promised the bytes that the owner of r has not allocated
+ * yet. */
 static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
@@ -198,7 +201,8 @@ static void reservation_mark(struct guard *g, struct reservation *r, unsigned i)
 	}
 }
 
-/* Ends a reservation. A worker that no other one marks no longer counts as leaving for one. */
+/* Ends a reservation and removes its marks. A worker without any mark no longer has to leave
+ * for a reservation. */
 static void reservation_end(struct guard *g, unsigned i)
 {
 	g->reservation[i].id = 0;
@@ -215,8 +219,8 @@ void guard_update_reservations(struct guard *g)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].promised = 0;
-	/* All expired reservations end first, because a worker that only an expired one marks
-	 * must get the mark of a reservation that lasts. */
+	/* End all expired reservations before new marks are made. Then a worker with the mark
+	 * of an expired reservation can get the mark of one that lasts. */
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
 		if (g->reservation[i].id && g->reservation[i].until_ns <= g->now_ns)
 			reservation_end(g, i);

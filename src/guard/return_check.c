@@ -70,8 +70,8 @@ static uint64_t others_take(const struct guard *g, const struct guard_worker *w,
 }
 
 /* True if only this worker uses the GPU: there is no other worker, and every process belongs to
- * this worker, to the desktop or to this program. If others have no reservation either, no
- * headroom is needed, so a worker that filled the whole GPU may return. */
+ * this worker, to the desktop or to this program. If other processes have no reservation
+ * either, no headroom is needed, so a worker that filled the whole GPU may return. */
 static bool is_alone(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -92,8 +92,9 @@ static bool is_alone(const struct guard *g, const struct guard_worker *w, unsign
 	return true;
 }
 
-/* True if the free memory of the GPU may be unknown. A GPU that is asleep has no users, so what
- * the worker held there fits again. But other promised or returning memory could be too much. */
+/* True if the worker may return although the free memory of the GPU is unknown. A GPU that is
+ * asleep has no users, so the memory that the worker held there fits again. It may not fit if
+ * memory of the GPU is reserved, or if other workers return to the GPU. */
 static bool may_be_unknown(const struct guard *g, const struct guard_worker *w, unsigned gpu)
 {
 	const struct guard_gpu *u = &g->gpu[gpu];
@@ -140,8 +141,8 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	return bad;
 }
 
-/* Returns the host memory that loading needs; 0 if the eviction moved the worker's memory to the
- * host (a checkpoint, or vLLM asleep at level 1). */
+/* Returns the host memory that loading needs; 0 if the eviction moved the worker's memory to
+ * the host (a checkpoint, or vLLM asleep at level 1). */
 static uint64_t host_need(const struct guard_worker *w)
 {
 	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
@@ -197,9 +198,9 @@ static enum worker_from returns_from(const struct guard_worker *w, bool stuck)
 
 /* Checks whether the worker may return: every 5 s, or every second if the worker waits only for
  * another worker or for one of its own orders. Reports the result only if it differs from the
- * last one, or if the worker leaves the state "reconcile"; otherwise only the status of the
- * worker gets the new figures and names. Waits for a new scene, because only a new scene shows
- * whether there is room; but does not wait when the service ends. */
+ * last one, or if the worker leaves the state "reconcile"; otherwise the new figures and names
+ * appear only in the status of the worker. Waits for a new scene, because only a new scene
+ * shows whether there is room; but does not wait when the service ends. */
 enum step guard_try_return(struct guard *g, struct guard_worker *w, bool stuck)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -266,8 +267,8 @@ static void not_started(struct guard *g, struct guard_worker *w, enum worker_fro
 	guard_report(g, w, "not there", "its process ended");
 }
 
-/* Sets how long the worker waits after a failed return: twice as long as after the last one, but
- * at least RECHECK_NS, because the quiet time can be 0. */
+/* Sets how long the worker waits after a failed return: twice as long as after the last failed
+ * return, but at least RECHECK_NS, because the quiet time can be 0. */
 static void back_off(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;
@@ -282,7 +283,8 @@ static void back_off(struct guard *g, struct guard_worker *w)
 
 /* Handles a failed resume (row 34 of GUARD-MACHINE.md). If a stuck worker never reported that
  * it left, it probably still runs; then only its memory is checked. If the service ends, such a
- * worker is ordered to admit new work, because a failed resume does not make it do that. */
+ * worker is ordered to admit new work, because after a failed resume it may still refuse new
+ * work. */
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -293,7 +295,8 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 			worker_set_running(g, w);
 		else
 			worker_set_returning(g, w, STAGE_VERIFY_UP, FROM_RUN);
-		w->unsettled = g->stopping; /* it must still get the order to admit new work */
+		/* the worker must still get the order to admit new work */
+		w->unsettled = g->stopping;
 		guard_report(g, w, "resume failed", "it probably never left its GPU: %.170s",
 			     message);
 		return;
@@ -304,8 +307,9 @@ void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *me
 	not_started(g, w, from);
 }
 
-/* Handles a worker that does not answer an order to resume (row 32 of GUARD-MACHINE.md). This
- * counts as a failed check before the return, although only the order shows it. */
+/* Handles a worker that does not answer an order to resume (row 32 of GUARD-MACHINE.md). The
+ * missing answer counts as a failed check before the return, although it was found only when
+ * the order was carried out. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
 {
 	const enum worker_from from = w->intent.from;
@@ -326,9 +330,9 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 }
 
 /* Doubles the quiet time after a flap. A flap is an eviction for contention that begins less
- * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The longer
- * quiet time delays the next return, but never an eviction, because a contender cannot wait. A
- * quiet time of 0 stays 0: it is the way to switch this delay off. */
+ * than min_resident_s after the return, or that is the third eviction within FLAP_NS. The
+ * longer quiet time delays the next return, but never an eviction, because a contender cannot
+ * wait. A quiet time of 0 stays 0, so this value switches the delay off. */
 void guard_count_flap(struct guard *g, struct guard_worker *w)
 {
 	struct worker_backoff *b = &w->backoff;

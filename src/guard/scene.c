@@ -94,7 +94,7 @@ void scene_write(struct buf *out, const struct scene *s)
 	add_line(out, LINE_END, &t);
 }
 
-/* The array in struct scene that has one element per line of a type. */
+/* An array in struct scene. Each of its elements is written as one line of the same type. */
 struct list {
 	size_t offset;
 	unsigned n;
@@ -174,8 +174,8 @@ void scene_copy(struct scene *to, const struct scene *s)
 	to->game_clients = s->game_clients;
 }
 
-/* True if both scenes are recorded with the same lines: they have the same numbers of GPUs,
- * processes and roots, and former roots at the same places. */
+/* True if both scenes are recorded with the same lines. They then have the same numbers of
+ * GPUs, processes and roots, and their former roots are at the same places. */
 static bool same_lines(const struct scene *a, const struct scene *b)
 {
 	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)

@@ -12,19 +12,21 @@
 
 struct buf;
 
-#define SCENE_GPUS         64
-#define SCENE_PROCESSES    1024
-#define SCENE_ANCESTORS    12
-#define SCENE_ROOTS        128
-#define SCENE_BLIND_ERRORS 10 /* after more failed readings in a row, a GPU is blind */
+#define SCENE_GPUS      64
+#define SCENE_PROCESSES 1024
+#define SCENE_ANCESTORS 12
+#define SCENE_ROOTS     128
+/* after more than this many failed readings in a row, a GPU is blind */
+#define SCENE_BLIND_ERRORS 10
 #define SCENE_NAME_BYTES   15 /* longest name of a process (comm) in the kernel */
 
 enum scene_health {
 	SCENE_OK,
-	SCENE_BLIND,  /* more than SCENE_BLIND_ERRORS readings in a row failed */
-	SCENE_HUNG,   /* a driver call has not returned */
-	SCENE_LOST,   /* the driver reports that the GPU is gone */
-	SCENE_ASLEEP, /* the kernel suspended the GPU; it is not read, because that wakes it */
+	SCENE_BLIND, /* more than SCENE_BLIND_ERRORS readings in a row failed */
+	SCENE_HUNG,  /* a driver call has not returned */
+	SCENE_LOST,  /* the driver reports that the GPU is gone */
+	/* the kernel suspended the GPU; it is not read, because a reading would wake it */
+	SCENE_ASLEEP,
 };
 const char *scene_health_name(enum scene_health h); /* "ok", "blind", ... */
 
@@ -41,7 +43,7 @@ struct scene_gpu {
 	uint64_t total_bytes, free_bytes;
 	uint64_t used_bytes;  /* used memory, without the memory that the driver reserves */
 	double temperature_c; /* NAN: unknown */
-	/* degrees below the temperature limit, only for display; NAN: unknown */
+	/* degrees below the temperature limit, only to show to people; NAN: unknown */
 	double margin_c;
 	unsigned errors; /* failed readings in a row */
 };
@@ -90,7 +92,8 @@ struct scene_game {
 enum scene_how {
 	ROOT_FOUND, /* the match of the worker finds it */
 	ROOT_KEPT,  /* a descendant of a root that ended */
-	/* was a root of this worker; it still runs, but the worker's match no longer finds it */
+	/* was a root of this worker; it still runs, but the worker's match no longer finds
+	 * it */
 	ROOT_FORMER,
 };
 
@@ -139,7 +142,8 @@ static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
 	return r->worker == worker && r->how != ROOT_FORMER;
 }
 
-/* True if p is the process of this root. A start time of 0 is unknown and fits any other. */
+/* True if p is the process of this root. A start time of 0 is unknown and fits any start
+ * time. */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
 {
 	const uint64_t a = p->id.start_ticks, b = r->id.start_ticks;
@@ -168,8 +172,8 @@ void scene_write(struct buf *out, const struct scene *s);
 
 /* Writes how s differs from last, as one line, and then copies s to last. Most lines are short,
  * because most scenes differ from the one before only in their time. Writes the whole scene if
- * last->whole is not set, if there are more or fewer GPUs, processes or roots, or if the changes
- * do not fit on one line. The caller zeroes last before the first call. */
+ * last->whole is not set, if there are more or fewer GPUs, processes or roots, or if the
+ * changes do not fit on one line. The caller zeroes last before the first call. */
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
 
 /* Reads the next line, without its newline. The caller zeroes ret before the first line and

@@ -45,8 +45,8 @@ static void find_self(struct scene_builder *b)
 	b->own.hidden = proc_in_child_namespace(root) == 1 || environment_is_wsl(root);
 }
 
-/* Replaces the worker index of each cached process by the worker's index in the new policy. It
- * becomes -1 if the worker was removed or its match has changed. */
+/* Replaces the worker index of each cached process by the worker's index in the new policy. The
+ * index becomes -1 if the worker was removed, or if the worker's match has changed. */
 static void renumber_workers(struct scene_builder *b, const struct policy *p)
 {
 	int now[POLICY_WORKERS];

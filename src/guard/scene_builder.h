@@ -31,9 +31,9 @@ void scene_builder_free(struct scene_builder *b);
  * -GW_E_NOMEM nothing changes. */
 int scene_builder_policy(struct scene_builder *b, const struct policy *p);
 
-/* Root processes that the workers had in an earlier run. While such a process lives and no match
- * finds it, scenes contain it as a former root. Call scene_builder_recall() before the first
- * scene that must contain it. */
+/* Root processes that the workers had in an earlier run. While such a process lives and no
+ * match finds it, scenes contain it as a former root. Call scene_builder_recall() before the
+ * first scene that must contain it. */
 #define SCENE_BUILDER_FORMERS (POLICY_WORKERS * 8)
 struct scene_builder_formers {
 	struct {
@@ -46,8 +46,8 @@ void scene_builder_recall(struct scene_builder *b, const struct scene_builder_fo
 
 /* Builds a scene. If `utilisation` is true, sm_ratio says how busy each process was over the
  * last three seconds; otherwise it is NAN. The driver is queried for utilisation at most twice
- * per second; a query takes 2 ms on an H200. Only one thread at a time may call it. Returns 0
- * or -GW_E_NOMEM. */
+ * per second; a query takes 2 ms on an H200. Only one thread at a time may call this function.
+ * Returns 0 or -GW_E_NOMEM. */
 int scene_builder_take(struct scene_builder *b, struct scene *ret, bool utilisation);
 
 struct scene_builder_stats {
@@ -65,8 +65,8 @@ void scene_builder_stats(const struct scene_builder *b, struct scene_builder_sta
  * a GPU; -1: not available, so build scenes at intervals. When the descriptor is readable, call
  * scene_builder_triggered(), on one thread and not during scene_builder_take(). It reads all
  * events and returns whether to build a scene now. Events that follow within 20 to 100 ms wait
- * until scene_builder_trigger_due_ns() (monotonic; 0: none waits). Build a scene every
- * SCENE_BUILDER_OFTEN_NS until SCENE_BUILDER_AFTER_OPEN_NS after an event. */
+ * until scene_builder_trigger_due_ns() (monotonic; 0: none waits). After an event, build a
+ * scene every SCENE_BUILDER_OFTEN_NS until SCENE_BUILDER_AFTER_OPEN_NS has passed. */
 int scene_builder_watch_fd(const struct scene_builder *b);
 /* True if the policy has a worker. Without a worker, no scene is urgent. */
 bool scene_builder_has_workers(const struct scene_builder *b);

@@ -1,5 +1,5 @@
-/* Data that two files share: scene_builder.c, which builds a scene and reads the machine, and
- * scene_builder_rows.c, which reads what drivers report and finds the processes. No other file
+/* Data that two files share. scene_builder.c builds a scene and reads the machine.
+ * scene_builder_rows.c reads what drivers report and finds the processes. No other file
  * includes this header. */
 #ifndef GW_GUARD_SCENE_BUILDER_INTERNAL_H
 #define GW_GUARD_SCENE_BUILDER_INTERNAL_H
@@ -45,7 +45,8 @@ struct scene_builder_draft {
 	int instance[SCENE_PROCESSES];  /* row.instance of each process of the scene */
 	bool memory_failed[SCENE_GPUS]; /* the memory of the GPU could not be read */
 	bool several_rows; /* a process may have several rows: threads, or instances of a GPU */
-	bool changed; /* something differs from the last full scene, so a full scene is needed */
+	/* something differs from the last full scene, so a full scene is needed */
+	bool changed;
 	enum use_source use_from;
 };
 
@@ -102,13 +103,13 @@ struct scene_builder {
 /* Fills b->full.gpu from the snapshot. */
 void scene_builder_gpus(struct scene_builder *b);
 /* Callbacks of gpu_usage_read(): add the rows of one GPU to a full or a light scene.
- * scene_builder_add_light() sets b->draft.changed and adds nothing more as soon as anything
- * differs from the last full scene. */
+ * As soon as anything differs from the last full scene, scene_builder_add_light() sets
+ * b->draft.changed and adds nothing more. */
 void scene_builder_add_full(void *arg, const struct gpu_usage *u);
 void scene_builder_add_light(void *arg, const struct gpu_usage *u);
 void scene_builder_keep_use(struct scene_builder *b);
-/* True if the driver lists pids of the host while this process is in a namespace. Such pids
- * mean nothing here, or belong to other processes. */
+/* True if the driver lists pids of the host although the calling process is in a namespace. In
+ * the namespace, such a pid names no process, or the wrong process. */
 bool scene_builder_lists_foreign_pids(const struct scene_builder *b);
 /* Makes processes from the rows, and then marks the processes of this program. */
 void scene_builder_add_processes(struct scene_builder *b);

@@ -45,8 +45,8 @@ static enum scene_health health_of(const struct gw_device *d)
 	case GW_DEVICE_ASLEEP: return SCENE_ASLEEP;
 	case GW_DEVICE_LOST: return SCENE_LOST;
 	/* A driver error that names no GPU does not mean that the GPU is lost: a container
-	 * without its device nodes gets error 999. Failed readings are counted and make the GPU
-	 * blind. */
+	 * without its device nodes gets error 999. Such failed readings are counted, and many
+	 * of them make the GPU blind. */
 	case GW_DEVICE_FAULT: return d->cause == GW_CAUSE_DRIVER_ERROR ? SCENE_OK : SCENE_LOST;
 	case GW_DEVICE_STALLED: return SCENE_HUNG;
 	default: return SCENE_OK;
@@ -112,8 +112,9 @@ bool scene_builder_lists_foreign_pids(const struct scene_builder *b)
 	       (major == TRANSLATES_MAJOR && minor < TRANSLATES_MINOR);
 }
 
-/* True if the driver never reports the process list, or if this program may not read it. This
- * does not count as a failed reading, but the GPU may have processes that are not visible. */
+/* True if the driver never reports the process list, or if this program may not read it. Such a
+ * missing list does not count as a failed reading, but the GPU may have processes that are not
+ * visible. */
 static bool is_withheld(enum gw_absence why)
 {
 	return why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_PERMISSION ||
@@ -141,8 +142,8 @@ static void update_health(struct scene_builder *b, struct scene_gpu *g,
 }
 
 /* Returns a row for a process with this many bytes. If all rows are used, returns the row with
- * the least memory if it has less than `bytes`; else returns NULL, and the process is left
- * out. */
+ * the least memory if this row has less than `bytes`; else returns NULL, and the process is
+ * left out. */
 static struct row *new_row(struct scene_builder *b, uint64_t bytes)
 {
 	struct row *least = &b->draft.row[0];
@@ -343,9 +344,9 @@ void scene_builder_add_processes(struct scene_builder *b)
 	b->total.left_out += b->draft.left_out;
 }
 
-/* Returns how many generations p is below gpuward's own process; SCENE_FAR: p is not below it. If
- * gpuward is pid 1 of a container, it is the ancestor of every process there, which does not show
- * that p belongs to it. Then the result is SCENE_FAR too. */
+/* Returns how many generations p is below gpuward's own process; SCENE_FAR: p is not below it.
+ * If gpuward is pid 1 of a container, gpuward is the ancestor of every process there, even of a
+ * process that does not belong to gpuward. So the result is then SCENE_FAR too. */
 static unsigned below_self(const struct scene_builder *b, const struct scene_process *p)
 {
 	return b->own.pid > 1 ? scene_generations(p, b->own.pid) : SCENE_FAR;

@@ -24,13 +24,14 @@ struct worker_callbacks {
 	void *ctx;
 };
 
-/* GPU settings that decide whether a process can be checkpointed. 1: on; 0: off; -1: unknown. */
+/* GPU settings that decide whether a process can be checkpointed. 1: on; 0: off; -1:
+ * unknown. */
 struct worker_facts {
 	int persistence, mps, mig;
 };
 
-/* Size of a worker's notes. Notes are lines "key value" that resume needs, such as the names of
- * the models that were loaded before the eviction. */
+/* Size of a worker's notes. Notes are lines "key value" that the resume order needs, such as
+ * the names of the models that were loaded before the eviction. */
 #define WORKER_NOTES_SIZE 4096
 
 /* One order for one worker. */
@@ -50,11 +51,12 @@ struct worker_call {
 	const char *companion; /* socket of the companion; NULL: act without it */
 	/* true: end the order soon with a failure; NULL: the order cannot be cancelled */
 	const atomic_bool *cancelled;
-	bool listed; /* set by resume(): the server's own list says that the models are loaded */
+	/* set by resume(): the server's own list says that the models are loaded */
+	bool listed;
 };
 
 /* Returns the program or the script of a hook (evict_command, resume_command) that other users
- * can change although it runs as root; NULL: there is none. */
+ * can change although it runs as root; NULL: there is no such file. */
 const char *worker_hook_unsafe(const char *const *argv);
 #define WORKER_HOOK_REMEDY "put it into a folder that only root can write"
 
@@ -75,36 +77,37 @@ struct worker_ops {
 	 * -GW_E_STATE (busy; try again), -GW_E_NOSUPPORT (the worker was started without this
 	 * feature) or -GW_E_PERM. After 0 the message may be a remark. */
 	int (*close)(struct worker_call *c); /* makes the worker refuse new work */
-	/* Waits for running requests, if the worker can do that. *ret_busy: whether some still
-	 * run. */
+	/* Waits until the running requests end, if the worker supports such waiting. Sets
+	 * *ret_busy to whether requests still run. */
 	int (*drain)(struct worker_call *c, bool *ret_busy);
-	/* Notes the state that evict will destroy and that resume needs; changes nothing in the
-	 * worker. The notes are in the journal before evict is called. evict may add only notes
-	 * about changes since the call of learn. */
+	/* Notes the state that evict() will destroy and that resume() needs; changes nothing in
+	 * the worker. The notes are in the journal before evict() is called. evict() may add
+	 * only notes about changes since the call of learn(). */
 	int (*learn)(struct worker_call *c);
 	int (*evict)(struct worker_call *c); /* evicts at the level of the worker's kind */
-	/* Loads again what evict unloaded. If the kind has close, resume also makes the worker
-	 * admit new work. */
+	/* Loads again what evict() unloaded. If the kind has close(), resume() also makes the
+	 * worker admit new work. */
 	int (*resume)(struct worker_call *c);
 	/* Makes the worker admit new work again. Loads no model: a worker that is evicted only
 	 * because it was idle gets this order too. */
 	int (*open)(struct worker_call *c);
 	int (*alive)(struct worker_call *c); /* returns 0 if the worker answers */
 
-	/* An HTTP server can have fixed requests instead of functions. posts: per verb, the POST
-	 * requests that carry out the order, sent one after the other until one fails; a NULL
-	 * path ends a list. alive_path: GET on this path answers 2xx while the server is alive.
+	/* An HTTP server can have fixed requests instead of functions. posts: per verb, the
+	 * POST requests that carry out the order, sent one after the other until one fails; a
+	 * NULL path ends a list. alive_path: GET on this path answers 2xx while the server is
+	 * alive.
 	 *
-	 * The functions that only query the server (drain, learn, alive) must not load or wake
-	 * a model, must not generate, and must not wait for requests to end, because a
-	 * contender needs the memory now. */
+	 * A request that only queries the server (in drain, learn or alive) must not load or
+	 * wake a model, must not generate, and must not wait until other requests end, because
+	 * a contender needs the memory now. */
 	const struct worker_post *posts[ORDER_VERBS];
 	const char *alive_path;
-	/* Instead of drain: the path of a JSON document, and a function that returns true if the
-	 * document shows running requests. */
+	/* Instead of drain(): the path of a JSON document, and a function that returns true if
+	 * the document shows running requests. */
 	const char *busy_path;
 	bool (*busy)(const struct json_doc *r);
-	/* Instead of resume: loads one of the models that learn noted. Returns 0 when the
+	/* Instead of resume(): loads one of the models that learn() noted. Returns 0 when the
 	 * server lists the model as loaded, 1 if it still loads at the deadline. */
 	int (*load)(struct worker_call *c, const char *model);
 };

@@ -44,7 +44,7 @@ struct target { /* one worker */
 	struct found former[WORKER_FINDER_ROOTS];
 	unsigned formers;
 	uint64_t asked_ns; /* when the pidfile or the port was last read; 0: never */
-	/* when roots were last checked to run the same program; 0: never */
+	/* when it was last checked that the roots run the same program; 0: never */
 	uint64_t checked_ns;
 	/* For a pidfile: when the file was written, and the process that it named then. */
 	struct timespec written;
@@ -201,7 +201,7 @@ static void add_root(const struct worker_finder *f, struct target *t,
 	t->root[t->roots++] = k;
 }
 
-/* Makes a root a former root: it lives, but no longer belongs to the worker. */
+/* Turns a root into a former root: the process lives, but no longer belongs to the worker. */
 static void demote_root(struct target *t, unsigned i)
 {
 	add_former(t, &t->root[i]);
@@ -228,8 +228,9 @@ static void remove_formers(const struct worker_finder *f, struct target *t)
 
 /* True if pid must not become a root. The init process of the machine is never a root. If the
  * match names a program, every other process may be a root, even the init process of a
- * container. If the match has only a pidfile or a port, pid 1 and the ancestors of this process
- * must not become roots, because systemd opens sockets and passes them to other programs. */
+ * container. If the match has only a pidfile or a port, pid 1 and the ancestors of the calling
+ * process must not become roots, because systemd opens sockets and passes them to other
+ * programs. */
 static bool is_above_us(const struct worker_finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
@@ -262,8 +263,8 @@ static void add_if_fits(struct worker_finder *f, unsigned worker, int64_t pid)
 		add_root(f, &f->target[worker], &p);
 }
 
-/* True if the process still runs the same program, or cannot be read now. Pid and start time do
- * not change with an exec. */
+/* True if the process still runs the same program, or cannot be read now. Equal pids and start
+ * times do not show this, because an exec does not change them. */
 static bool is_same_program(const struct worker_finder *f, const struct found *k)
 {
 	uint64_t print;
@@ -348,8 +349,9 @@ static bool read_pidfile(const struct worker_finder *f, struct target *t, const 
 	       !is_stale(f, t, file.written, *ret);
 }
 
-/* Finds the worker by its pidfile. If the file names another process, this process replaces the
- * root. If the file is missing, or still empty because it is being written, the root stays. */
+/* Finds the worker by its pidfile. If the file names another process, the named process
+ * replaces the root. If the file is missing, or still empty because it is being written, the
+ * root stays. */
 static void find_by_pidfile(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -379,8 +381,8 @@ struct owner_search { /* searches for processes that have a socket open */
 	bool failed; /* a process could not be read now */
 };
 
-/* Returns the highest process above pid that runs the same program with the same arguments: a
- * manager that forks its server process. */
+/* Returns the highest ancestor of pid that runs the same program with the same arguments. It is
+ * a manager that forks its server process. */
 static int64_t find_manager(const struct worker_finder *f, int64_t pid)
 {
 	int64_t above[SCENE_ANCESTORS] = { 0 };
@@ -442,9 +444,9 @@ static bool sockets_changed(const struct worker_finder *f, unsigned worker)
 	       !same_sockets(&now, &f->target[worker].at);
 }
 
-/* Finds the processes that own the port. They replace the earlier roots. The earlier roots stay
- * if no owner was found because a reading failed, or because the owner closed its socket
- * meanwhile. */
+/* Finds the processes that own the port. These processes replace the earlier roots. The earlier
+ * roots stay if no owner was found because a reading failed, or because the owner closed its
+ * socket meanwhile. */
 static void find_owners(struct worker_finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -486,8 +488,8 @@ static bool owners_unchanged(const struct worker_finder *f, unsigned worker, str
 	return same;
 }
 
-/* True if the socket tables must be read. They need not be read while a root still has the
- * socket open. */
+/* True if the socket tables must be read. The tables need not be read while a root still has
+ * the socket open. */
 static bool port_is_due(const struct worker_finder *f, unsigned worker, struct target *t)
 {
 	if (!t->roots || !t->at.count)
@@ -637,9 +639,10 @@ static void find_worker(struct worker_finder *f, unsigned worker)
 		check_roots(f, worker);
 }
 
-/* Marks processes that may be the worker, if a socket listens on the worker's port but its
- * process is not visible. Each process of the socket's user, or of an unknown user, with a
- * hidden program may be the worker or a descendant of it. */
+/* Marks processes that may be the worker, if a socket listens on the worker's port but the
+ * process of the socket is not visible. Each process with a hidden program may be the worker or
+ * a descendant of the worker, if the process belongs to the socket's user or to an unknown
+ * user. */
 static void mark_veiled(const struct target *t, struct scene *s)
 {
 	if (!t->at.count || t->roots)

@@ -70,9 +70,9 @@ struct counters_worker *counters_add(struct guard_counters *t, const char *name,
 struct counters_xid *counters_xid(struct guard_counters *t, const char *uuid, unsigned xid);
 
 /* The duration of the next move is estimated from the latest moves of the same worker. A
- * checkpoint copies memory, so its duration grows with the number of bytes; for other methods it
- * does not. If a worker has no move yet, a checkpoint is estimated from figures measured on an
- * H200, and for other methods there is no estimate. */
+ * checkpoint copies memory, so its duration grows with the number of bytes. The duration of
+ * other methods does not grow. If a worker has no move yet, a checkpoint is estimated from
+ * figures measured on an H200, and for other methods there is no estimate. */
 
 /* The kernel's setting transparent_hugepage. It decides whether a checkpoint's copy in host
  * memory gets pages of 2 MiB. The driver does not request such pages (madvise), so every mode

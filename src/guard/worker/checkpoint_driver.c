@@ -119,7 +119,7 @@ struct checkpoint_batch {
 	const struct root *root;
 	const struct proc_id *id;
 	unsigned n;
-	const bool *skip;  /* true for a process for which no call is made; NULL: for none */
+	const bool *skip;  /* true for a process to skip; NULL: skip none */
 	bool stop_at_fail; /* after a failure, begin no further call */
 	int (*call)(const struct root *root, const struct proc_id *id, char *message,
 		    size_t size);
@@ -268,7 +268,7 @@ static int checkpoint_one(const struct root *root, const struct proc_id *id, cha
 	return code ? call_failed("checkpointed", id->pid, code, message, size) : 0;
 }
 
-/* Locks all processes first, because a process that still runs may wait for one that is
+/* Locks all processes first, because a process that still runs may wait for a process that is
  * checkpointed. */
 int checkpoint_create(const struct root *root, const struct proc_id *id, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size)

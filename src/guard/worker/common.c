@@ -287,7 +287,7 @@ int worker_load_noted(struct worker_call *c,
 		return worker_none_noted(c);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model);
-		if (worker_is_cancelled(c)) /* after an error, the next resume has the notes */
+		if (worker_is_cancelled(c)) /* the notes stay for the next resume */
 			return worker_fail(c, -GW_E_STATE, "the worker must leave again");
 		loaded += rc == 0;
 		loading += rc > 0;
@@ -345,9 +345,9 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* True if the pidfile is trusted, and names this process or no living process. While a pidfile
- * is being written it is empty; then the process still belongs to the worker if it runs the same
- * program as before. */
+/* True if the pidfile is trusted, and names the process of t or no living process. While a
+ * pidfile is being written it is empty; then the process still belongs to the worker if it runs
+ * the same program as before. */
 static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
 	struct pidfile file;

@@ -1,5 +1,5 @@
-/* common: the sets of adapters (worker.h), and functions that the adapters share: HTTP requests,
- * notes, lists of models, and the check that a process still belongs to its worker.
+/* common: the sets of adapters (worker.h), and functions that the adapters share: HTTP
+ * requests, notes, lists of models, and the check that a process still belongs to its worker.
  *
  * Each HTTP status is converted to an error code. The message contains the server's own error
  * text, without control characters and without the token. */
@@ -32,7 +32,8 @@ int worker_get_json(struct worker_call *c, const char *path, struct json_doc **r
 int worker_post_field(struct worker_call *c, const char *path, const char *key,
 		      const char *value);
 
-/* Reads the document at worker_ops.busy_path. Sets *ret_busy to whether requests are running. */
+/* Reads the document at worker_ops.busy_path. Sets *ret_busy to whether requests are
+ * running. */
 int worker_busy(struct worker_call *c, const struct worker_ops *ops, bool *ret_busy);
 
 /* Sends a list of fixed requests (worker_ops.posts) until one fails. */
@@ -47,8 +48,8 @@ bool worker_said(const struct worker_call *c, const char *words);
  * call is sooner than that, or if the order was cancelled. */
 bool worker_pause(const struct worker_call *c);
 
-/* Adds a note unless it is already there. Returns false if it does not fit. All notes are deleted
- * after a successful resume. */
+/* Adds a note unless it is already there. Returns false if the note does not fit. All notes are
+ * deleted after a successful resume. */
 bool worker_note(struct worker_call *c, const char *key, const char *value);
 /* Copies the value of note number i (from 0) among the notes with this key. Returns false if
  * there are fewer such notes. */
@@ -64,26 +65,26 @@ void worker_note_process(struct worker_call *c, struct proc_id id);
 unsigned worker_noted_processes(const struct worker_call *c, struct proc_id *ret,
 				unsigned most);
 
-/* Adds a note "model": the resume of the worker loads this model again. If the note does not fit,
- * adds the note "unrecorded" instead, and the resume reports this. */
+/* Adds a note "model": the resume of the worker loads this model again. If the note does not
+ * fit, adds the note "unrecorded" instead, and the resume reports this. */
 void worker_note_model(struct worker_call *c, const char *name);
 /* Adds the note "asked": the worker reported which models are loaded. Each loaded model is a
  * note "model". */
 void worker_note_asked(struct worker_call *c);
-/* Returns the result of a resume if no model is noted and none is configured. Returns 0 with a
- * remark if no model was loaded at the eviction, or if the worker held no memory. Otherwise
- * returns -GW_E_NOSUPPORT with a message that says what a person can do. */
+/* Returns the result of a resume for a worker with no noted and no configured model. Returns 0
+ * with a remark if no model was loaded at the eviction, or if the worker held no memory.
+ * Otherwise returns -GW_E_NOSUPPORT with a message that says what a person can do. */
 int worker_none_noted(const struct worker_call *c);
 
 /* Calls load for each noted model, or for the configured one. If a model does not load, the
- * remark names it, and the other models are still loaded; if none loads, the first failure is
- * the result. Sets c->listed if the server lists the loaded models. With resume = "lazy" it
- * does nothing, because the server loads a model with the next request. */
+ * remark names it, and the other models are still loaded; if no model loads, the first failure
+ * is the result. Sets c->listed if the server lists the loaded models. With resume = "lazy" the
+ * function does nothing, because the server loads a model with the next request. */
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model));
 
-/* A process keeps its pid and its start time when it executes another program, so the worker's
- * process of the last scene may be another program now. Therefore an adapter calls
+/* A process keeps its pid and its start time when it executes another program, so the process
+ * that the last scene found may run another program now. Therefore an adapter calls
  * worker_process_belongs() before it touches a process. The check repeats how the process was
  * found: by its pidfile, its port, or other parts of the match. A descendant of a worker's root
  * may be any program and is not checked. */
@@ -107,7 +108,8 @@ enum model_state {
 	MODEL_LOADING,
 	MODEL_LOADED,
 	MODEL_SLEEPING, /* llama.cpp after --sleep-idle-seconds: its weights are not on the GPU */
-	MODEL_SINGLE,   /* llama.cpp with a single model: it is loaded and cannot be unloaded */
+	/* llama.cpp with a single model, which is loaded and cannot be unloaded */
+	MODEL_SINGLE,
 };
 
 /* One entry of a list. The strings belong to the document. */
@@ -137,7 +139,7 @@ int model_list_first(struct worker_call *c, char *out, size_t size);
 #include "guard/kind.def"
 
 /* Carries out levels 5 (SIGTERM) and 6 (SIGTERM, and SIGKILL after a grace period) for workers
- * of every kind. Returns -GW_E_PERM if allow_kill is not set. Is in signal.c. */
+ * of every kind. Returns -GW_E_PERM if allow_kill is not set. The function is in signal.c. */
 int worker_kill(const struct worker_call *c);
 
 #endif

@@ -141,7 +141,7 @@ static int companion_request(const char *path, const struct wire_request *r,
 	if (fd < 0)
 		return fd;
 	/* The buffer of a new socket holds a whole request. After EPIPE the reply is still
-	 * read: the companion may have sent the reason before it closed. */
+	 * read: the companion may have sent the reason before it closed the connection. */
 	rc = send(fd, text, n, MSG_NOSIGNAL) == (ssize_t)n || errno == EPIPE ? 0 : -GW_E_STATE;
 	rc = rc ? rc : read_reply(fd, r, deadline_ns, ret);
 	close(fd);
@@ -242,8 +242,8 @@ int companion_recover(const char *path, const struct root *root, const struct pr
 	return checkpoint_restore(root, id, n, message, size);
 }
 
-/* Restores the processes of a checkpoint after the companion ended, because a process that stays
- * locked hangs for ever. */
+/* Restores the processes of a checkpoint after the companion ended, because a process that
+ * stays locked hangs for ever. */
 static void undo(const char *path, const struct wire_request *r)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;

@@ -2,8 +2,9 @@
  * service does not have.
  *
  * Each request has its own connection to a UNIX socket, in the format of wire.h. After the
- * companion has accepted a checkpoint or a restore, the wait for its end has no limit; all other
- * waits end at the deadline. The functions return the errors of the companion, and
+ * companion has accepted a checkpoint or a restore, the function waits without limit until the
+ * checkpoint or the restore is complete. All other waits end at the deadline. The functions
+ * return the errors of the companion, and
  *   -GW_E_IO     the companion is not running
  *   -GW_E_PERM   this user may not connect, or the companion does not serve this user
  *   -GW_E_STATE  the companion ended before it answered: try again

@@ -2,8 +2,8 @@
  * environment.
  *
  * Exit status 0 means done, 75 (EX_TEMPFAIL) means not now, all others mean failed. The message
- * has the program's last line of output. A program that is not done in time is killed with all
- * its children. */
+ * contains the last line of the program's output. A program that is not done in time is killed
+ * with all its children. */
 #include "guard/worker/common.h"
 
 #include "base/child.h"

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Time limit for connecting. It is shorter than the limit for an answer, because a server that
- * does not accept a connection will not answer, but a busy server may answer late. */
+/* Time limit for connecting. It is shorter than the limit for an answer. A server that does not
+ * accept a connection will not answer, but a busy server that accepts it may answer late. */
 #define CONNECT_NS (3 * NS_PER_S)
 
 struct worker_http {

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <time.h>
 
-/* AUTOMATIC1111's Stable Diffusion web UI. It must be started with --api. After an eviction, its
- * CUDA context stays on the GPU. */
+/* AUTOMATIC1111's Stable Diffusion web UI. It must be started with --api. After an eviction,
+ * its CUDA context stays on the GPU. */
 
 static bool a1111_busy(const struct json_doc *r)
 {
@@ -131,7 +131,7 @@ const struct worker_ops worker_llamaswap = { .drain = llamaswap_drain,
  * released its memory. SGLang needs --enable-memory-saver; without it, a release does nothing.
  * It needs --enable-weights-cpu-backup to have its weights after a resume. */
 
-/* The memory of CUDA graphs is released only if it is named. */
+/* The memory of CUDA graphs is released only if the request names it. */
 #define SGLANG_TAGS "{\"tags\":[\"weights\",\"kv_cache\",\"cuda_graph\"]}"
 
 static const struct worker_post sglang_pause[] = {
@@ -168,8 +168,8 @@ static int sglang_check_idle(struct worker_call *c)
 			    : 0;
 }
 
-/* Notes that a release begins. If the outcome of the release stays unknown, resume treats the
- * memory as released. */
+/* Notes that a release begins. If the outcome of the release stays unknown, the resume order
+ * treats the memory as released. */
 static int sglang_learn(struct worker_call *c)
 {
 	char process[64];
@@ -363,7 +363,7 @@ static int ollama_each(struct worker_call *c, bool unload, size_t *ret_count)
 		ollama_note(c, m.entry, m.name);
 		if (unload)
 			rc = ollama_request(c, "/api/generate", m.name, true);
-		if (rc == -GW_E_NOSUPPORT) /* 404: it is already unloaded */
+		if (rc == -GW_E_NOSUPPORT) /* 404: the model is already unloaded */
 			rc = 0;
 		*ret_count += rc == 0;
 	}
@@ -454,7 +454,7 @@ static int tabby_evict(struct worker_call *c)
 }
 
 /* Loads a model. The server answers 200 before it loads and reports failures later in the
- * stream. So this checks afterwards which model is loaded. */
+ * stream. So this function checks afterwards which model is loaded. */
 static int tabby_load(struct worker_call *c, const char *model)
 {
 	char now[WORKER_MODEL];
@@ -533,8 +533,8 @@ static enum model_state ollama_state(const struct json_doc *m, const char **name
 		       : MODEL_LOADED;
 }
 
-/* KoboldCpp reports "inactive" without a text model, and hides the name from clients that do
- * not send its --password. */
+/* KoboldCpp reports the name "inactive" if it has no text model. It hides the name from clients
+ * that do not send its --password. */
 static enum model_state kobold_state(const struct json_doc *m, const char **name)
 {
 	(void)m;

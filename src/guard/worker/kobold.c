@@ -1,10 +1,10 @@
 /* Adapter for KoboldCpp, written from the source of version 1.122 (November 2026).
  *
  * KoboldCpp answers a request to load or to unload (reload_config) at once; then its manager
- * process ends the server process, which holds the models, and starts another one. Until the
- * new server process has loaded, the port is closed or, with --routermode, answers 502. The
- * queries in this file are GET requests: they neither wake an unloaded model of --routermode
- * nor count as use for --adminunloadtimeout. */
+ * process ends the server process, which holds the models, and starts another server process.
+ * Until the new server process has loaded, the port is closed or, with --routermode, answers
+ * 502. The queries in this file are GET requests: they neither wake an unloaded model of
+ * --routermode nor count as use for --adminunloadtimeout. */
 #include "guard/worker/common.h"
 
 #include "base/json.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* File names with a special meaning in reload_config: no model, and the configuration with which
- * KoboldCpp was started. */
+/* File names with a special meaning in reload_config: no model, and the configuration with
+ * which KoboldCpp was started. */
 #define KOBOLD_UNLOAD  "unload_model"
 #define KOBOLD_INITIAL "initial_model"
 #define KOBOLD_PREFIX  "koboldcpp/" /* every model's name begins with this */
@@ -37,8 +37,8 @@ static int kobold_get(struct worker_call *c, const char *path, struct json_doc *
 	return kobold_result(c, worker_get_json(c, path, ret));
 }
 
-/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode it is true
- * even if the models of the configuration are not loaded. */
+/* Sets *ret_loaded to whether a model of any type is loaded. With --autoswapmode, *ret_loaded
+ * is true even if the models of the configuration are not loaded. */
 static int kobold_ask(struct worker_call *c, bool *ret_loaded, enum kobold_admin *ret_admin)
 {
 	static const char *const types[] = { "llm", "txt2img",    "transcribe",
@@ -215,8 +215,8 @@ static bool kobold_is_for(const char *option, size_t suffix_len, const char *mod
 	return !*model;
 }
 
-/* Writes the last option with this suffix; if model is not NULL, the last one that is a file
- * for this model. Returns the number of such options. */
+/* Writes the last option with this suffix; if model is not NULL, the last such option that is a
+ * file for this model. Returns the number of such options. */
 static unsigned kobold_find(const struct json_doc *r, const char *suffix, const char *model,
 			    char *out, size_t size)
 {
@@ -286,7 +286,7 @@ static int kobold_load(struct worker_call *c, const char *filename, const char *
 }
 
 /* If the start configuration has loaded another model than the noted one, loads the noted
- * model. This happens if someone changed the model after the start. */
+ * model. The two models differ if someone changed the model after the start. */
 static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 			  const char *model)
 {
@@ -305,8 +305,8 @@ static int kobold_correct(struct worker_call *c, const struct json_doc *options,
 
 /* KoboldCpp reports the loaded model, but not its configuration. Therefore the guard loads the
  * configuration with which KoboldCpp was started. If an older version (1.102) refuses that
- * configuration or does not list it, the guard loads the only configuration (.kcpps) or
- * template (.kcppt), or the file for the model. */
+ * configuration or does not list it, the guard loads another file: the only configuration
+ * (.kcpps), the only template (.kcppt), or the file for the model. */
 static int kobold_load_noted(struct worker_call *c, const struct json_doc *options,
 			     const char *model)
 {

@@ -1,7 +1,7 @@
 /* Adapter for llama.cpp's server as a router of several models. The router answers a request to
  * load or to unload before the work is done; a model that is being stopped stays "loaded" until
- * the model's process has ended. A server with a single model cannot unload it: such a server
- * must be stopped (level 4) or checkpointed (level 3). */
+ * the model's process has ended. A server with a single model cannot unload that model: such a
+ * server must be stopped (level 4) or checkpointed (level 3). */
 #include "guard/worker/common.h"
 
 #include "base/clock.h"
@@ -78,7 +78,7 @@ static int check_model(struct worker_call *c, const char *model, enum model_stat
 	return check_slots(c, path, ctx);
 }
 
-/* Checks whether a server with a single model is busy. If it sleeps, it is idle. */
+/* Checks whether a server with a single model is busy. A server that sleeps is idle. */
 static int check_single(struct worker_call *c, bool *busy)
 {
 	struct json_doc *r;
@@ -92,8 +92,9 @@ static int check_single(struct worker_call *c, bool *busy)
 	return sleeps ? 0 : check_slots(c, "/slots?fail_on_no_slot=1", busy);
 }
 
-/* Checks whether requests run. For a server with a single model, which cannot unload, this fails
- * at once. But if the guard may stop the server, the requests may finish first. */
+/* Checks whether requests run. Fails at once for a server with a single model, because such a
+ * server cannot unload. But if the guard may stop the server, the check does not fail, so that
+ * the requests can finish first. */
 static int llamacpp_drain(struct worker_call *c, bool *ret_busy)
 {
 	int rc;
@@ -117,7 +118,7 @@ static int unload_model(struct worker_call *c, const char *model, enum model_sta
 
 	(void)state;
 	if (rc && (worker_said(c, "not running") || worker_said(c, "not found")))
-		return 0; /* it is already unloaded */
+		return 0; /* the model is already unloaded */
 	*(unsigned *)ctx += rc == 0;
 	return rc;
 }
@@ -147,8 +148,8 @@ static int read_state(struct worker_call *c, const char *model, enum model_state
 	return 0;
 }
 
-/* Requests to load a model. Returns 0; 1 if the router says that the model already runs, which
- * it also says while it stops the model; or an error. */
+/* Sends the request to load a model. Returns 0; 1 if the router answers that the model already
+ * runs (it gives this answer also while it stops the model); or an error. */
 static int request_load(struct worker_call *c, const char *model)
 {
 	int rc;
@@ -162,7 +163,7 @@ static int request_load(struct worker_call *c, const char *model)
 }
 
 /* Returns by how many the noted models exceed the router's limit max_instances (--models-max).
- * If one more model is loaded, the router unloads the least recently used one without an
+ * If one more model is loaded, the router unloads the least recently used model without an
  * error. */
 static unsigned count_surplus(struct worker_call *c)
 {
@@ -180,9 +181,10 @@ static unsigned count_surplus(struct worker_call *c)
 	return most >= 1 && models > most ? models - (unsigned)most : 0;
 }
 
-/* Requests all noted models before it waits for the first one, so that they load at the same
- * time. If more models are noted than the router's limit allows, clients loaded the last ones
- * in place of the first ones. So the first ones are not requested. */
+/* Sends the load requests for all noted models before it waits for the first model, so that the
+ * models load at the same time. If more models are noted than the router's limit allows,
+ * clients loaded the last models in place of the first models. So the first models are not
+ * requested. */
 static void request_all(struct worker_call *c)
 {
 	unsigned surplus = count_surplus(c);

@@ -34,8 +34,9 @@ struct held {
 	unsigned count;
 };
 
-/* Returns a pidfd; -ENOSYS: the kernel has no pidfds; another negative number: the process is
- * this one, has ended or no longer belongs to the worker, or its pid was reused. */
+/* Returns a pidfd; -ENOSYS: the kernel has no pidfds; another negative number: the process must
+ * not be signalled. It is the calling process, it has ended, its pid was reused, or it no
+ * longer belongs to the worker. */
 static int hold_one(const struct worker_call *c, const struct guard_target *t)
 {
 	int fd;
@@ -304,9 +305,9 @@ static void add_roots(const struct worker_call *c, struct guard_order *order)
 							   .print = order->root[i].print });
 }
 
-/* Signals the processes that were signalled to leave. Also signals the worker's processes on the
- * GPU, because some may have kept memory. If there are no such processes, because the notes were
- * lost, signals the worker's roots. */
+/* Signals the processes that were signalled to leave. Also signals the worker's processes on
+ * the GPU, because some may have kept memory. If neither kind of process exists, because the
+ * notes were lost, signals the worker's roots. */
 static int signal_resume(struct worker_call *c)
 {
 	struct guard_order order = *c->order;

@@ -1,5 +1,5 @@
-/* Kinds "systemd" and "container": stop and start the unit or the container that the policy
- * names. These adapters also carry out level 4 for workers of other kinds. */
+/* Kinds "systemd" and "container". These adapters stop and start the unit or the container that
+ * the policy names. They also carry out level 4 for workers of other kinds. */
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 

@@ -1,10 +1,10 @@
 /* Adapter for vLLM: the server sleeps while it is evicted. It must be started with
  * VLLM_SERVER_DEV_MODE=1 and --enable-sleep-mode.
  *
- * The adapter refuses new work with /pause and not with sleep level 0, because a server that
- * does not know level 0 releases everything, including the weights. Level 1 keeps the weights
- * in host memory. Level 2 drops the weights; they are loaded again before the cache is
- * restored. */
+ * To make the server refuse new work, the adapter uses /pause and not sleep level 0, because a
+ * server that does not know level 0 releases everything, including the weights. Level 1 keeps
+ * the weights in host memory. Level 2 drops the weights; they are loaded again before the cache
+ * is restored. */
 #include "guard/worker/common.h"
 
 #include "base/clock.h"
@@ -50,8 +50,8 @@ static int vllm_close(struct worker_call *c)
 	return rc < 0 ? vllm_hint(c, rc) : 0;
 }
 
-/* Waits for running requests. A server without /pause cannot drain: sleep then aborts running
- * requests. */
+/* Waits for running requests. A server without /pause cannot drain, so the request to sleep
+ * aborts running requests. */
 static int vllm_drain(struct worker_call *c, bool *ret_busy)
 {
 	int rc = pause_until(c, c->deadline_ns);
@@ -65,16 +65,17 @@ static unsigned sleep_level(const struct worker_call *c)
 	return c->worker->level == 2 ? 2 : 1;
 }
 
-/* Notes the sleep level, because a wake must know it even if the configuration has changed
- * since. */
+/* Notes the sleep level, because the resume needs this level even if the configuration has
+ * changed since. */
 static int vllm_learn(struct worker_call *c)
 {
 	worker_note(c, "level", sleep_level(c) == 2 ? "2" : "1");
 	return 0;
 }
 
-/* Checks whether the server sleeps, because a request to sleep or to wake can succeed without
- * effect. Returns 0 if the server cannot report it. */
+/* Checks that the server sleeps (or does not sleep, if `asleep` is false), because a request to
+ * sleep or to wake can succeed without effect. Returns 0 also if the server cannot report
+ * this. */
 static int vllm_check(struct worker_call *c, bool asleep)
 {
 	struct json_doc *r;

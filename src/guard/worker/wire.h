@@ -1,7 +1,7 @@
 /* wire: the protocol between the guard and its companion, a small program with privileges.
  *
- * Each connection has one request, of one line. The companion replies with the line "taken" when
- * it accepts the request, and with one more line when the request is done:
+ * Each connection has one request, of one line. The companion replies with the line "taken"
+ * when it accepts the request, and with one more line when the request is done:
  *
  *         checkpoint 30000 1234:98765 1235:98770       milliseconds to lock, PID:START_TICKS
  *         restore 30000 1234:98765
@@ -12,8 +12,8 @@
  *         ok 2 text                                    number of handled processes
  *         no 4 text                                    an enum gw_error
  *
- * A request can be written in only one way: wire_write() of what wire_read() returned gives the
- * same text. */
+ * A request can be written in only one way: if wire_read() accepts a text, wire_write() writes
+ * the same text again. */
 #ifndef GW_GUARD_WORKER_WIRE_H
 #define GW_GUARD_WORKER_WIRE_H
 
@@ -36,7 +36,7 @@ struct wire_request {
 	enum wire_verb verb;
 	unsigned timeout_ms; /* 1 to WIRE_TIMEOUT_MS; not used for signal */
 	unsigned signal;     /* 1 to 64 */
-	bool start;          /* for unit: true starts it, false stops it */
+	bool start;          /* for unit: true starts the unit, false stops it */
 	char unit[WIRE_UNIT];
 	unsigned targets; /* 1 to WIRE_TARGETS; not used for unit */
 	struct proc_id target[WIRE_TARGETS];
