@@ -41,9 +41,9 @@ struct notify_socket {
 	char name[64]; /* FileDescriptorName= of the socket unit. "" if it is not set. */
 };
 
-/* Takes the sockets of LISTEN_FDS if LISTEN_PID is this process, and sets close-on-exec.
- * Returns their number, or -GW_E_ARG with a sentence in message if the variables are
- * invalid. */
+/* If LISTEN_PID is the pid of this process, takes the sockets of LISTEN_FDS and sets
+ * close-on-exec on them. Returns the number of sockets, or -GW_E_ARG with a sentence in message
+ * if the variables are invalid. */
 int notify_sockets(struct notify_socket ret[static NOTIFY_SOCKETS], char *message, size_t size);
 
 #endif
