@@ -94,12 +94,12 @@ void config_fault_text(struct buf *out, const struct config_fault *f);
  * why url is invalid. */
 const char *config_check_prometheus(const char *url);
 
-/* Reads the whole configuration. path is the argument of --config; if it is NULL, the usual
- * files are read. faults gets every error and warning, sorted by file and line. The caller
- * sets faults to zero before the call and frees it with config_faults_done(). Call
- * config_done() even after an error.
- * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a file), -GW_E_ARG
- * (error in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
+/* Reads the whole configuration. path is the argument of --config; if path is NULL, the usual
+ * files are read. faults gets every error and warning, sorted by file and line. The caller sets
+ * faults to zero before the call and frees it with config_faults_done(). Call config_done()
+ * even after an error. Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a
+ * file), -GW_E_ARG (error in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or
+ * -GW_E_NOMEM. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 

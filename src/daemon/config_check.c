@@ -20,8 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* These limits are smaller than the buffers in push.h and fleet_ask.h. They are repeated here,
- * because the configuration reader must not include these headers. */
+/* The buffers in push.h and fleet_ask.h are larger than these limits. The limits are defined
+ * here, because the configuration reader must not include those headers. */
 #define HTTP_URL_MAX   1000
 #define FLEET_JOB_MAX  500
 #define PUSH_LABEL_MAX 200

@@ -119,7 +119,7 @@ bool config_value_same(const struct config_row *row, const struct config_value *
 void config_value_print(struct buf *out, const struct config_row *row,
 			const struct config_value *v);
 
-/* Reads the usual files, or only path if it is not NULL. */
+/* Reads the usual files. If path is not NULL, reads only the file at path. */
 void config_files_read(struct config_reader *r, const char *path);
 /* Writes a key for an error message, truncated and without control characters. */
 #define CONFIG_SHOWN_MAX 64
@@ -145,8 +145,8 @@ void config_check(struct config_reader *r);
 /* Checks the files that the settings name. */
 void config_check_files(struct config_reader *r);
 void guard_config_check_files(struct config_reader *r);
-/* Checks HOST:PORT, [IPV6]:PORT or unix:PATH. Returns NULL if it is valid, or else what is
- * wrong. */
+/* Checks an address of the form HOST:PORT, [IPV6]:PORT or unix:PATH. Returns NULL if the
+ * address is valid, or else a text that says what is wrong. */
 const char *config_check_address(const char *text);
 
 #endif

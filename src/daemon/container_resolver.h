@@ -43,8 +43,8 @@ int container_resolver_read(const struct buf *answer,
 /* container_query: asks a container engine about one container over its UNIX socket.
  *
  * It uses Docker's API, which Podman also offers. It runs on the loop's thread and never
- * blocks. The container resolver uses it to get the id for a name, workload_names to get the
- * name for an id. */
+ * blocks. The container resolver queries the id for a name, and workload_names queries the name
+ * for an id. */
 
 #define CONTAINER_QUERY_SOCKET 108 /* Size of a socket path, with its NUL. */
 #define CONTAINER_QUERY_NAME   128 /* Size of a container's name or id, with its NUL. */

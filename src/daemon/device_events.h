@@ -16,7 +16,7 @@
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
 #define QUERY_PROCESSES GW_QUANTITIES /* Index of the process list. */
 
-struct engine; /* It emits the events. */
+struct engine; /* The engine emits the events. */
 
 /* What the last tick reported about the drivers. */
 struct driver_events {

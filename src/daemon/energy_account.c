@@ -326,7 +326,7 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 #define ACCOUNT_GPUS_MAX 256 /* Maximum number of GPUs with a stored document. */
 
 struct account_gpu {
-	char uuid[96]; /* "" if the GPU has no UUID. Its state is then not stored. */
+	char uuid[96]; /* "" if the GPU has no UUID. The state of such a GPU is not stored. */
 	/* True if anything except the idle energy may have changed since the last save. A
 	 * change of only the idle energy need not be saved: if no process used the GPU at the
 	 * last save, the restore of the state counts all energy since that save as idle

@@ -8,8 +8,8 @@
 
 #include "serve/view.h"
 
-/* gpu_count: the counters of one GPU. They are stored under the GPU's UUID and continue after a
- * restart; a GPU without a UUID has no stored counters. */
+/* gpu_count: the counters of one GPU. The counters are stored under the UUID of the GPU and
+ * continue after a restart. A GPU without a UUID has no stored counters. */
 struct gpu_count {
 	char uuid[96]; /* "" if the GPU has no UUID. */
 	/* Joules and measured seconds before the current meter started, including earlier runs
@@ -96,8 +96,8 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 /* Adds one tick: sets v->workloads and v->process_workload. */
 void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds to the next commit of the store the state of each GPU with changes. If all is true, adds
- * the state of every GPU; the service does this when it ends. */
+/* Adds the state of each GPU that has changed to the next commit of the store. If all is true,
+ * adds the state of every GPU; the service calls it in this way when the service ends. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif

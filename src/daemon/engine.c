@@ -46,13 +46,13 @@ struct engine {
 	struct reader *reader;
 	struct settings *settings;
 	struct guard_start guard_start;
-	/* NULL if there is no guard, or if it has not started yet. */
+	/* NULL if there is no guard, or if the guard has not started yet. */
 	struct guard_service *guarding;
 	/* NULL if there is no guard, because only the guard knows the inference servers. */
 	struct token_counter *tokens;
 	const struct clock *clock;
 	struct view view;
-	/* Array of DEVICES_MAX. It has the same positions as `gpu`. */
+	/* Array of DEVICES_MAX elements. device[i] and gpu[i] belong to the same GPU. */
 	struct view_device *device;
 	struct gpu_state *gpu;
 	struct process_account *account;

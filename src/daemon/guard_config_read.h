@@ -57,7 +57,7 @@ static inline const char *guard_entry_text(const struct guard_entry *e, enum gua
 }
 /* Returns the kind of the worker. A negative number means that the kind is unknown. */
 int guard_entry_kind(const struct guard_entry *e);
-/* Returns url if it is an HTTP address, else NULL. */
+/* Returns the url of the entry if the url is an HTTP address, else NULL. */
 const char *guard_entry_http(const struct guard_entry *e);
 /* Returns match.port, or else the port of url. Returns 0 if the entry has no port. */
 unsigned guard_entry_port(const struct guard_entry *e);

@@ -339,8 +339,9 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	o->reported = true;
 }
 
-/* Reads the power of the worker's GPUs, and finds out whether other processes use them. An
- * evicted worker is on no GPU. Its GPU is known only if the machine has one GPU. */
+/* Reads the power of the worker's GPUs, and finds out whether the worker is alone on these
+ * GPUs. An evicted worker is on no GPU; the GPU to which it will return is known only if the
+ * machine has one GPU. */
 static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
 		      struct idle_input *l)
 {

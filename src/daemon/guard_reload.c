@@ -233,8 +233,8 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 				  fresh, left);
 }
 
-/* All memory and data that the change needs. They are prepared first, so that the change itself
- * cannot fail halfway. */
+/* All memory and data that the change needs. All of it is prepared first, so that the change
+ * itself cannot fail halfway. */
 struct change {
 	struct retired *place;
 	struct guard_service_records *records;
@@ -375,8 +375,8 @@ void guard_reload_close(struct guard_service *g)
 
 /* The mode that a person sets is state, not configuration. The mode is a document in the store.
  * It stays after restarts and reloads, until a person returns to the configured mode. A change
- * takes effect like a reload that only changes the mode. So a running order finishes first, and
- * the change is recorded. */
+ * of the mode takes effect like a reload that only changes the mode. So a running order
+ * finishes first, and the change is recorded. */
 
 #define MODE_KIND "guard-mode" /* Kind of the document in the store. */
 #define MODE_ID   "mode"

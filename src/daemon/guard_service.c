@@ -20,8 +20,8 @@
 /* Time to the next scene if no worker is configured, but a process opened or closed a GPU. The
  * driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* When the service ends, it observes the workers that it has just resumed. This is the maximum
- * time for that. */
+/* Maximum time for which the service, when it ends, observes the workers that it has just
+ * resumed. */
 #define LAST_SCENE_NS NS_PER_S
 /* Shortest and longest pause before the guard is started again after a failure. */
 #define START_LEAST_NS (5 * NS_PER_S)
@@ -405,8 +405,8 @@ static void observe_last(struct guard_service *g)
 	}
 }
 
-/* Logs workers with an unfinished order. Their records stay in the journal, so that the service
- * resumes them when it starts again. */
+/* Logs workers with an unfinished order. The records of these workers stay in the journal, so
+ * that the service resumes the workers when it starts again. */
 static void log_unfinished(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)

@@ -126,7 +126,7 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 	guard_decision_text(d, name, "dry run", text);
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
-	/* g->view is not used, because it may be older than the policy. */
+	/* Make a view for this call, because g->view may be older than the policy. */
 	guard_view_cause(&(struct guard_view){ .policy = &g->settings->policy,
 					       .guard = g->guard,
 					       .requested = g->requested },
@@ -151,7 +151,8 @@ int guard_service_store_record(struct guard_service *g, const struct guard_recor
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
 			continue;
-		/* Delete the old restore data, because it would load a second model. */
+		/* Delete the old restore data of a worker that is not evicted. With this data,
+		 * a later resume of the worker would load a second model. */
 		if (!r->evicted)
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));

@@ -59,8 +59,8 @@ static struct owner *free_owner_slot(struct guard_service *g)
 	return NULL;
 }
 
-/* Watches the owner process. If the kernel cannot watch it, the reservation lasts until it is
- * released or expires. */
+/* Watches the owner process. If the kernel cannot watch the process, the reservation lasts
+ * until it is released or expires. */
 static void watch_owner(struct guard_service *g, uint64_t id, int fd)
 {
 	struct owner *o = fd >= 0 ? free_owner_slot(g) : NULL;

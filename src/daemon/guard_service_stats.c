@@ -107,7 +107,9 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
-	store_commit(s); /* The service shows a counter to clients only after it is stored. */
+	/* Commit now, because the service shows a counter to clients only after the counter is
+	 * stored. */
+	store_commit(s);
 }
 
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -128,8 +130,9 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 /* A move is the time that a worker took to leave its GPU or to return to it. Moves are stored,
  * so that estimates can use them after a restart of the service. */
 
-#define MOVE_KIND      "move" /* Kind of the documents in the store. Their id is the worker. */
-#define MOVE_DOCUMENTS 64     /* Includes workers that are no longer configured. */
+/* Kind of the documents in the store. The id of a document is the name of the worker. */
+#define MOVE_KIND      "move"
+#define MOVE_DOCUMENTS 64 /* Includes workers that are no longer configured. */
 #define MOVE_TEXT_MAX  32768
 
 static const char *const way_keys[] = { "leave", "return" };

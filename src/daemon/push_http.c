@@ -129,7 +129,8 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 	err = http_client_send(&h->client, &q, &body, &result);
 	explicit_bzero(secret, sizeof(secret));
 	/* Without a complete answer the server may or may not have stored the batch. So the
-	 * batch is sent again; a server ignores a sample that it already has. */
+	 * batch is sent again. If the server has already stored a sample, it ignores the second
+	 * copy. */
 	ret->n = body.len;
 	ret->status = result.status;
 	ret->retry_after_s = result.retry_after_s;

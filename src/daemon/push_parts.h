@@ -40,14 +40,14 @@ struct push {
 		struct view_push shown;
 	} main;
 
-	struct mailbox writer; /* Its lock protects the next four members. */
+	struct mailbox writer; /* The lock of this mailbox protects the next four members. */
 	struct push_pending pending[PUSH_PENDING_MAX];
 	unsigned waiting;
 	struct push_settings *next; /* Settings to change to. NULL if there are none. */
 	/* Number of pending records that still belong to the settings before `next`. */
 	unsigned before_next;
 
-	struct mailbox sender; /* Its lock protects the next eight members. */
+	struct mailbox sender; /* The lock of this mailbox protects the next eight members. */
 	enum push_sender_state state;
 	struct push_queue *queue; /* NULL if the queue is not open. */
 	struct view_push status;

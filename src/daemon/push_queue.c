@@ -33,7 +33,8 @@ struct push_segment {
 };
 
 struct push_queue {
-	pthread_mutex_t lock; /* Protects everything below. It is held during disk writes. */
+	/* Protects the members from here to `status`. The lock is held during disk writes. */
+	pthread_mutex_t lock;
 	char dir[2048];
 	uint64_t limit, segment_max;
 	struct push_segment *segment; /* Oldest first. Records are added to the last one. */

@@ -46,8 +46,8 @@ bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 void push_queue_remove(struct push_queue *q, const struct push_batch *b);
 
 /* Waits until everything that was added is on disk. Call it if a record could not be sent at
- * once. It is not needed for a record that the server has accepted, because such a record need
- * not survive a loss of power. */
+ * once. The call is not needed for a record that the server has accepted, because such a record
+ * need not survive a loss of power. */
 void push_queue_sync(struct push_queue *q);
 
 struct push_queue_status {

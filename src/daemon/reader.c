@@ -18,7 +18,7 @@
 /* Shortest and longest pause before the GPUs are opened again after a failure. */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
-/* Time between two readings of the environment. It is the same as for the HEALTH tier. */
+/* Time between two readings of the environment. The HEALTH tier has the same interval. */
 #define ENVIRONMENT_NS (10 * NS_PER_S)
 
 /* What the reader thread does between two rounds. */
@@ -42,7 +42,8 @@ struct reader {
 	int request_error;
 	uint64_t missed;    /* Number of skipped rounds. */
 	uint64_t health_ns; /* Monotonic time at which a round last read every tier. */
-	struct mailbox box; /* Its lock protects the members from here to `watch`. */
+	/* The lock of the mailbox protects the members from here to `watch`. */
+	struct mailbox box;
 	struct reading reading[2];
 	char failure[320]; /* Why the context cannot be opened. "" if it is open. */
 	/* The reader fills `empty` next. `full` waits for the main thread, which uses
@@ -202,8 +203,8 @@ static void update_metering(struct reader *r, struct reading *x)
 		r->metering = metering_new(r, snap, &x->unmetered);
 }
 
-/* True if the cause is a failure of NVML. It is no failure if NVML opened but has no GPU, or if
- * NVML was not opened because this would wake a GPU. */
+/* True if the cause is a failure of NVML. Two causes are no failure: NVML opened but has no
+ * GPU, and NVML was not opened because this would wake a GPU. */
 static bool is_init_failure(enum gw_cause cause)
 {
 	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;

@@ -25,7 +25,7 @@ struct metering {
 	struct metering_device {
 		pthread_mutex_t lock;
 		struct energy_total total;
-		bool hung; /* The GPU hung when the meter started. It is not measured. */
+		bool hung; /* The GPU hung when the meter started, so it is not measured. */
 	} * device;
 };
 

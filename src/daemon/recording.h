@@ -78,8 +78,8 @@ struct recording_file {
 };
 
 /* Opens the file for appending, and removes an incomplete last line that a killed service left.
- * Never blocks. Returns 0, or -1 with errno. A pipe is refused: errno is ENXIO if it has no
- * reader, EINVAL if it has one. */
+ * Never blocks. Returns 0, or -1 with errno. A pipe is refused: errno is ENXIO if the pipe has
+ * no reader, and EINVAL if the pipe has a reader. */
 int recording_file_open(struct recording_file *r, const char *path);
 void recording_file_close(struct recording_file *r);
 
@@ -92,8 +92,8 @@ int recording_file_add(struct recording_file *r, const char *text, size_t size);
 bool recording_file_in_place(const struct recording_file *r, const char *path);
 
 /* Renames the file to path.1, which replaces an existing path.1. The caller then closes the
- * file and opens a new one. If the file cannot be renamed, it is emptied, because it must not
- * grow. Returns 0, or -1 with errno. */
+ * file and opens a new one. If the file cannot be renamed, it is emptied, because the recording
+ * must not grow without limit. Returns 0, or -1 with errno. */
 int recording_file_move(struct recording_file *r, const char *path);
 
 struct recording_reader;

@@ -22,7 +22,8 @@
 #define RESERVATIONS 64
 
 struct recording_reader {
-	/* The policy that the caller gave. It has no workers if the caller gave none. */
+	/* A copy of the policy that the caller gave. The copy has no workers if the caller gave
+	 * no policy. */
 	struct policy given;
 	/* The policy of the recording. NULL if the recording has none, or if the replay is
 	 * dry. */
@@ -212,7 +213,8 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	if (w->count > (form < 3 ? 3 : 4) ||
 	    (w->count > 2 && !number_u64(w->word[2], &last_id)))
 		return -GW_E_PARSE;
-	run_begin(t, (unsigned)form, last_id); /* This drops the policy of the previous run. */
+	/* This call drops the policy of the previous run. */
+	run_begin(t, (unsigned)form, last_id);
 	return w->count > 3 && !read_mode(t, (unsigned)form, w->word[3]) ? -GW_E_PARSE : 0;
 }
 
@@ -783,15 +785,16 @@ int recording_read(struct recording_reader *t, const char *line)
 	return err ? err : read_scene(t, line);
 }
 
-/* Reads a line if it is a scene or names the workers; skips other lines. Returns 1 if *ret is a
- * new scene, 0 if not, or an error. */
+/* Reads a line that is a scene or names the workers; skips any other line. Returns 1 if *ret is
+ * a new scene, 0 if *ret is unchanged, or an error. */
 static int read_only_scene(struct recording_reader *t, const char *line, struct scene *ret)
 {
 	struct words w;
 	int got;
 
 	if (*line && line[1] == '\t') {
-		/* This line has only the changes to an earlier scene, which is missing. */
+		/* This line has only the changes to an earlier scene, and that scene is
+		 * missing. */
 		if (line[0] == 'D' && !t->scene.whole)
 			return 0;
 		got = scene_read(&t->scene, line);

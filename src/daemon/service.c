@@ -406,8 +406,8 @@ static void apply_config(struct service *s)
 		   s->config.energy_price_currency ? s->config.energy_price_currency : "");
 }
 
-/* Makes the guard's settings. If refresh is true, queries all container names now. The caller
- * sets refresh to false if it was called because a container id changed. */
+/* Makes the guard's settings. If refresh is true, queries all container names now. refresh is
+ * false if the settings are made because a container id changed. */
 static int make_guard(struct service *s, bool refresh, struct guard_settings *ret)
 {
 	int err = guard_config_make(&s->config, ret);
@@ -778,8 +778,8 @@ int service_run(const struct service_options *options)
 	s->end = service_begin(s);
 	if (s->end == SERVICE_OK) {
 		/* Log the warnings only after service_begin(). One warning is about addresses
-		 * that the service refuses; if it does, service_begin() has already logged an
-		 * error. */
+		 * that the service may refuse. If the service has refused one, service_begin()
+		 * has already logged an error. */
 		log_lines(s, LOG_WARNING, message);
 		loop_run(s->loop);
 	}

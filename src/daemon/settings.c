@@ -63,7 +63,8 @@ enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The change was not carried out. The entry gets back the values that it had before. */
+	/* The change was not carried out. The entry gets back the values that it had before the
+	 * change. */
 	MANAGE_FATE_UNDONE,
 };
 
@@ -243,7 +244,7 @@ static void row_end(struct manage_journal *j, struct row *w)
 }
 
 /* Sets the entry back to the state before a change that was not carried out. If the row is not
- * pending, the change was refused before it reached the entry, so there is nothing to do. */
+ * pending, the change was refused before the entry was changed, so there is nothing to do. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)
@@ -352,7 +353,8 @@ struct settings {
 	/* Points to `before` when that value is stored. NULL if nothing is stored yet. */
 	const double *stored;
 	uint64_t until_ns; /* The end of SETTINGS_STORING. */
-	/* Connects the reader thread and the main thread. Its lock protects `returned`. */
+	/* Connects the reader thread and the main thread. The lock of the mailbox protects
+	 * `returned`. */
 	struct mailbox box;
 	bool returned; /* The reader thread has finished the batch. */
 };

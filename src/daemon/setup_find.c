@@ -118,9 +118,9 @@ static bool is_interpreter(const char *program)
 	return list_has("python*|pypy*|sh|bash|dash|uv|node", program, strlen(program));
 }
 
-/* Returns the program or the script that runs. This is argv[0]. If argv[0] is an interpreter,
- * it is the first argument that is not an option. *ret_module is the argument of the option -m,
- * or NULL. */
+/* Returns the program or the script that runs. This is argv[0]. But if argv[0] is an
+ * interpreter, this is its first argument that is not an option. *ret_module is the argument of
+ * the option -m, or NULL. */
 static const char *script_of(const struct setup_process *p, const char **ret_module)
 {
 	*ret_module = NULL;

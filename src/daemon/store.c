@@ -266,10 +266,10 @@ static enum db_trouble trouble_of(int error)
 	}
 }
 
-/* Creates the file, for its owner only, unless it exists. Fails if an existing file is not
- * writable. On failure errno has the reason, because SQLite would not report the reason. An
- * existing file is not opened, because closing it would release the locks of other readers in
- * this process. */
+/* If the file does not exist, creates it so that only its owner can use it. If the file exists,
+ * checks that it is writable. On failure errno has the reason, because SQLite would not report
+ * the reason. An existing file is not opened here: closing it again would release the locks of
+ * other readers in this process. */
 static int make_file(const char *path)
 {
 	int fd;

@@ -30,7 +30,7 @@ uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
 
 /* Writes the last notice of the store, for example that the file was corrupt and was moved
- * aside. Returns false if there is no notice, or if it was returned before. */
+ * aside. Returns false if there is no new notice since the last call. */
 bool store_notice(struct store *s, char *out, size_t size);
 
 /* True if the store is a file and store_count_known() returns true. False if stored data may
@@ -39,8 +39,8 @@ bool store_notice(struct store *s, char *out, size_t size);
 bool store_lasting(struct store *s);
 
 /* True if another gpuward used the file at the start. The guard of this process then only
- * observes, even if the GPU locks (guard_service_lock.c) show no other gpuward. If it acted,
- * its orders would be in no journal, and the other guard would undo the orders. */
+ * observes, even if the GPU locks (guard_service_lock.c) show no other gpuward. If this guard
+ * acted, its orders would be in no journal, and the other guard would undo these orders. */
 bool store_shared(const struct store *s);
 
 /* Returns the value that the count had in the file when the file was read. Returns 0 if the

@@ -76,8 +76,8 @@ int db_run(sqlite3 *db, const char *sql)
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* Searches SQLite's list of prepared statements before it prepares a new one. The list is
- * short. */
+/* Uses a statement from SQLite's list of prepared statements, or prepares a new statement if
+ * the list does not have it. The list is short. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *s = sqlite3_next_stmt(db, NULL);

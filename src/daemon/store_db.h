@@ -1,6 +1,6 @@
 /* store_db: opens the SQLite file, creates its schema and classifies its errors.
  *
- * It knows nothing about history and events. One connection may only be used by one thread. */
+ * This module does not know what the tables contain. Only one thread may use a connection. */
 #ifndef GW_DAEMON_STORE_DB_H
 #define GW_DAEMON_STORE_DB_H
 
@@ -13,9 +13,9 @@
 enum db_trouble {
 	DB_OK,
 	DB_CORRUPT, /* The file is moved aside and a new one is created. */
-	DB_NEWER,   /* A newer version wrote the file. It is left unchanged. */
+	DB_NEWER,   /* A newer version wrote the file. The file is left unchanged. */
 	DB_FOREIGN, /* The database of another program. It is left unchanged. */
-	DB_SHARED,  /* Another gpuward uses the file. It is left unchanged. */
+	DB_SHARED,  /* Another gpuward uses the file. The file is left unchanged. */
 	DB_NO_FILE, /* A directory, pipe or device. Opening a pipe could block forever. */
 	/* Other users can change the file, and with it the guard's journal. */
 	DB_UNSAFE,

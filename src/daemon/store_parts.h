@@ -197,7 +197,8 @@ struct store {
 	char *notice; /* Text for store_notice(). */
 
 	struct store_report report;
-	_Atomic unsigned generation; /* Number of the file. It increases with each new file. */
+	/* Number of the open file. Each new file has a larger number than the file before. */
+	_Atomic unsigned generation;
 };
 
 /* Changes the state from STORE_UNREAD to STORE_LOADED. A later state stays as it is. */

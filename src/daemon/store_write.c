@@ -180,8 +180,8 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 	return rc;
 }
 
-/* Returns the maximum size of the database file. It is less than the limit, because the log
- * also takes space. */
+/* Returns the maximum size of the database file. This size is less than the configured limit,
+ * because the log also takes space. */
 static uint64_t target_bytes(const struct store *s)
 {
 	uint64_t log = s->limit_bytes / 2 < (1u << 20) ? s->limit_bytes / 2 : 1u << 20;

@@ -149,8 +149,8 @@ static bool handle_message(void *arg, const struct bus_message *m)
 		set_going(l, going);
 		return going || request_lock(l);
 	} else if (is_owner_change(m)) {
-		/* logind restarted. It will not report the end of a suspend that began
-		 * before. */
+		/* logind restarted. It will not report the end of a suspend that began before
+		 * the restart. */
 		set_going(l, false);
 		return request_lock(l);
 	}

@@ -31,7 +31,7 @@ const struct token_kind *token_kind(enum policy_kind kind);
 struct token_query {
 	enum policy_kind kind;
 	char url[512], token_file[512]; /* token_file is "" if there is none. */
-	/* Also read the counters, not only the list of models. */
+	/* The query also reads the counters, not only the list of models. */
 	bool count;
 	/* The worker's processes on the GPUs. The counters of a model with an idle process are
 	 * not read. Reading them is a request, and some servers put a model to sleep only after

@@ -60,7 +60,8 @@ static void set_user(struct workload_names *n, char *text, size_t size)
 /* Results of a search in the kubelet's log directories. */
 struct pod_search {
 	struct row *row;
-	/* NAMESPACE_POD_UID below var/log/pods. "" if it was not found. */
+	/* Name of the pod's folder below var/log/pods: NAMESPACE_POD_UID. "" if the folder was
+	 * not found. */
 	char folder[NAME_MAX + 1];
 	/* The last container that was found. Valid only if `containers` is 1. */
 	char only[NAME_MAX + 1];
@@ -253,8 +254,8 @@ static bool is_local(const struct root *root, const char *path)
 		    sscanf(dash, " - %31s", type) != 1)
 			continue;
 		n = strlen(point);
-		/* proc_in_cgroup() compares paths. It also works for a path and a mount
-		 * point. */
+		/* proc_in_cgroup() checks whether one path is below another, so it can also
+		 * compare a path with a mount point. */
 		if (n < best || !proc_in_cgroup(full, point))
 			continue;
 		best = n;
@@ -388,8 +389,8 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* The functions that find the names of each kind of workload. NULL if the path of the control
- * group has the only name. A function returns true if it has found all names; otherwise it is
+/* For each kind of workload, the function that finds the names. NULL if the only name is in the
+ * path of the control group. A function returns true if it has found all names; otherwise it is
  * called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,

@@ -13,8 +13,8 @@
 #define EVENTS_STANDARD 100
 #define EVENTS_MOST     1000
 
-/* The quantities in the message for a tick. They are only those that the charts show, because
- * every client of the stream receives this message at every tick. */
+/* The quantities in the message for a tick. These are only the quantities that the charts show,
+ * because every client of the stream receives this message at every tick. */
 static const unsigned tick_figures[] = {
 	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
 	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,

@@ -1,6 +1,6 @@
 /* Replies about the guard: its state, requests for a worker (evict, resume, hold, release),
- * operations and games. A request for a worker starts at once and finishes later, so it is
- * answered with 202. api_guard_explain.c explains the state. */
+ * operations and games. An operation on a worker starts at once and finishes later, so the
+ * reply to the request has the status 202. api_guard_explain.c explains the state. */
 #include "guard_doc.h"
 
 #include "json_request.h"

@@ -243,7 +243,8 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	return false;
 }
 
-/* Returns the reservation that a request with this key made, if it still exists, else NULL. */
+/* Returns the reservation that a request with this key made. Returns NULL if there is no such
+ * reservation, or if it no longer exists. */
 static const struct guard_view_room *known_key(const struct guard_view *g,
 					       const struct guard_view_key *key)
 {

@@ -47,7 +47,7 @@ bool api_time(const struct api *a, const struct request *q, struct reply *r, con
 	      uint64_t standard, uint64_t *ret_wall_ns);
 
 /* Reads parameter `name`: true for ?name, ?name=1 and ?name=true, false for ?name=0 and
- * ?name=false, `standard` if it is absent. Returns false after a reply with 400. */
+ * ?name=false, `standard` if the parameter is absent. Returns false after a reply with 400. */
 bool api_flag(const struct request *q, struct reply *r, const char *name, bool standard,
 	      bool *ret);
 

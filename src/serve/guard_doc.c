@@ -56,7 +56,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	render_text(j, "configured", p->text);
 }
 
-/* Writes the worker's counters. They include the earlier runs of the service. */
+/* Writes the worker's counters, which include those of earlier runs of the service. */
 static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
@@ -97,9 +97,9 @@ static void worker_memory(struct json *j, const struct guard_status *s, const ch
 
 #define DAY_NS (24 * 3600 * NS_PER_S)
 
-/* Converts a span of local time that begins now to a span of real time. The two differ if
- * daylight saving time begins or ends within the span. The guard cannot do this, because it
- * knows local time, but not the time zone. */
+/* Converts a span of local time that begins now to a span of real time. The two spans differ if
+ * daylight saving time begins or ends within the span. The guard cannot convert spans, because
+ * it knows the local time, but not the time zone. */
 static uint64_t real_span_ns(uint64_t span_ns, uint64_t wall_ns)
 {
 	const time_t begin = (time_t)(wall_ns / NS_PER_S);
@@ -367,8 +367,8 @@ static void write_moves(struct json *j, const struct guard_view *g, unsigned wor
 	}
 }
 
-/* Writes how long the next move takes. If the worker holds its memory now, the next move is
- * that it leaves the GPU; otherwise, that it returns. Writes nothing if the duration is
+/* Writes how long the next move takes. If the worker holds its memory now, the next move is the
+ * move off the GPU; otherwise it is the return to the GPU. Writes nothing if the duration is
  * unknown. */
 static void say_estimate(const struct guard_view *g, unsigned worker,
 			 const struct guard_status *s, const char *no_gpu, char *out,

@@ -40,9 +40,10 @@ static bool keys_known(const struct json_doc *o, const char *const *keys, size_t
 	return json_request_keys_known(o, keys, n, at->what, at->message, at->size);
 }
 
-/* read_number(), read_text() and read_flag() read the value of a key. They return true and leave
- * *ret or out unchanged if the key is absent, and return false after a message if the value is
- * not valid. For read_number() and read_text(), null is the same as absent. */
+/* read_number(), read_text() and read_flag() read the value of a key. If the key is absent,
+ * these functions return true and leave *ret or out unchanged. If the value is not valid, they
+ * write a message and return false. For read_number() and read_text(), null is the same as
+ * absent. */
 static bool read_number(const struct json_doc *o, const char *key, double least, double most,
 			double *ret, const struct place *at)
 {

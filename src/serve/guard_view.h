@@ -213,10 +213,10 @@ struct guard_view_ops {
 	int (*reserved)(void *engine, uint64_t id, uint64_t until_ns, char *message,
 			size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* These work like games_begin() and games_end(). *pid becomes the pid in our namespace.
-	 * They also return -GW_E_PERM. With a message, this error means that the process does
-	 * not belong to the client; without a message, that this user moved workers too
-	 * often. */
+	/* These functions work like games_begin() and games_end(). game() sets *pid to the pid
+	 * in our namespace. They also return -GW_E_PERM. With a message, this error means that
+	 * the process does not belong to the client; without a message, that this user moved
+	 * workers too often. */
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);

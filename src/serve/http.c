@@ -1,7 +1,7 @@
 /* The server: settings, libmicrohttpd (called "the library" in these files), start and stop.
  *
- * The library reads and writes sockets that http_conn.c has accepted. It runs when its epoll
- * descriptor, which is a source of our loop, is readable. */
+ * The library reads and writes sockets that http_conn.c has accepted. Its epoll descriptor is a
+ * source of our loop, and the library runs when this descriptor is readable. */
 #include "http_impl.h"
 
 #include "base/file.h"
@@ -50,9 +50,9 @@ static bool run_daemon(struct MHD_Daemon *d)
 }
 
 /* Delays the next run. The library (0.9.75) treats a connection in a TLS handshake as always
- * readable, so it would run without end. If input arrives, the library's descriptor wakes the
- * loop at once. Without input, the next run waits for a time that grows with the duration of
- * the last run. */
+ * readable, so the library would run all the time. If input arrives, the library's descriptor
+ * wakes the loop at once. Without input, the next run waits for a time that grows with the
+ * duration of the last run. */
 static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -198,8 +198,8 @@ static void end_streams(struct http *h, struct MHD_Daemon *d, bool tls)
 		MHD_run(d);
 }
 
-/* Resumes suspended connections first: the library aborts if it is stopped while a connection
- * is suspended. */
+/* Resumes suspended connections first, because the library ends the process if it is stopped
+ * while a connection is suspended. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
 {
 	bool tls = d == &h->library.tls;

@@ -38,7 +38,8 @@ struct request {
 	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs
 	 * outside of this namespace. -1: unknown. */
 	int64_t peer_pid;
-	/* Id of the request: the client's X-Request-Id if it is valid, else a generated id. */
+	/* Id of the request: the header X-Request-Id of the client if its value is valid, else
+	 * a generated id. */
 	const char *id;
 	/* Number of earlier calls of the handler for this request; see reply_again(). */
 	unsigned tries;

@@ -31,9 +31,9 @@ static bool is_literal(const char *host)
 	return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
 }
 
-/* True if the Host header names this service. This protects against DNS rebinding: a foreign
- * web page makes its own name resolve to our address, and the browser then sends that name as
- * Host. If Host is a literal address, this attack is not possible. */
+/* True if the Host header names this service. This check protects against DNS rebinding. In
+ * this attack, a foreign web page makes its own name resolve to our address, and the browser
+ * then sends that name as Host. If Host is a literal address, this attack is not possible. */
 bool admit_host(const struct http *h, const struct listener *from, const char *text)
 {
 	char host[CHECK_HOST_SIZE];

@@ -43,7 +43,7 @@ bool check_accepts(const char *accept, const char *type);
  * itself, not only a range that contains it. */
 bool check_prefers(const char *accept, const char *type, const char *usual);
 
-/* True if the header Accept-Encoding allows gzip. False if it is NULL (absent). */
+/* True if the header Accept-Encoding allows gzip. False if the header is absent (NULL). */
 bool check_gzip(const char *encoding);
 
 /* True if the list If-None-Match contains the etag, which includes its quotes. Uses the weak

@@ -134,12 +134,12 @@ struct entry {
 	int status;
 	struct reply_impl headers;
 	char type[96];
-	/* The ETag without its last quote; "": no ETag. The encoding and the quote are appended
-	 * when it is sent. */
+	/* The ETag without its last quote; "": no ETag. The encoding and the last quote are
+	 * appended when the ETag is sent. */
 	char etag[ETAG_SIZE];
 	unsigned flags;            /* flags of the route */
 	struct blob *plain, *gzip; /* the body; gzip NULL: it is not compressed */
-	bool gzip_tried;           /* Compression was tried. It is not tried again. */
+	bool gzip_tried;           /* Compression was tried and is not tried again. */
 	/* The reply objects of the library, plain and gzipped. All requests share these
 	 * objects. */
 	struct MHD_Response *ready[2];

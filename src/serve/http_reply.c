@@ -203,7 +203,7 @@ static void blob_drop(void *arg)
 
 static struct blob *blob_gzip(const struct blob *from)
 {
-	/* The gzipped body is used only if it is at least 1/16 smaller. */
+	/* The gzipped body is used only if it is at least 1/16 smaller than the plain body. */
 	size_t room = from->size - from->size / 16;
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
@@ -229,7 +229,7 @@ static struct blob *blob_gzip(const struct blob *from)
 	return b;
 }
 
-/* The state of the hash for ETags: two 64-bit lanes over words of 8 bytes. It is not
+/* The state of the hash for ETags: two 64-bit lanes over words of 8 bytes. The hash is not
  * cryptographic, because an attacker gains nothing from a collision. SHA-256 took 2 ms for the
  * metrics page of 64 GPUs; this hash takes 0.1 ms. */
 struct digest {

@@ -19,8 +19,8 @@ struct json;
  * this time. */
 #define MANAGE_DOC_WAIT_NS (60 * NS_PER_S)
 
-/* A change that gpuward will undo. It is stored as a document of kind MANAGE_DOC_KIND with id
- * "UUID/SETTING". */
+/* A change that gpuward will undo. The change is stored as a document of kind MANAGE_DOC_KIND
+ * with id "UUID/SETTING". */
 #define MANAGE_DOC_KIND    "manage"
 #define MANAGE_DOC_ID_SIZE 128
 struct manage_entry {

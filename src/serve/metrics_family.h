@@ -67,7 +67,8 @@ enum metric_how { NUMBER, WORDS };
 /* Gets family i. Returns false if i is past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
-/* Returns the family of a quantity. Its name is NULL if the quantity has no series. */
+/* Returns the family of a quantity. The name of the family is NULL if the quantity has no
+ * series. */
 struct metric metrics_quantity(unsigned q, enum metric_how *ret_how);
 
 /* Returns "_total", "_info" or "". */
@@ -89,8 +90,8 @@ struct metrics_choice {
 /* Sets *ret from two lists of words that end with NULL. A word is the name of a metric as on
  * the page, the word of a group, or a pattern with `*`. A name has priority over a group, and a
  * group over a pattern. If both lists name a family in the same way, the family is excluded. A
- * pattern matches families of dcgm-exporter only if it begins with DCGM. If dcgm is true, all
- * families of dcgm-exporter that are not excluded are served. */
+ * pattern that does not begin with DCGM matches no family of dcgm-exporter. If dcgm is true,
+ * all families of dcgm-exporter that are not excluded are served. */
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		    const char *const *exclude, bool dcgm);
 

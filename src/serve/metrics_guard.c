@@ -227,7 +227,8 @@ static double least_bytes(const struct page *p, unsigned i)
 	return isnan(past.mean_bytes) ? NAN : (double)past.min_bytes;
 }
 
-/* Returns the capacity of a GPU. It is unknown without a current reading. */
+/* Returns one figure of the capacity of a GPU; NAN: unknown, for example because there is no
+ * current reading. */
 static double capacity_figure(const struct page *p, unsigned i, unsigned family)
 {
 	struct capacity_gpu c;

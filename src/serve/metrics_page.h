@@ -85,8 +85,8 @@ double page_figure(const struct page *p, unsigned i, unsigned q);
 /* True if the process list of this GPU is current. */
 bool page_listed(const struct page *p, unsigned i);
 
-/* Writes the number of processes on each GPU. If not_ours is true, this process and the guard's
- * workers are not counted. */
+/* Writes the number of processes on each GPU. If not_ours is true, does not count the process
+ * of the service itself and the workers of the guard. */
 void page_processes(struct page *p, bool not_ours);
 
 /* Parts of the page. metrics_gpus() needs a snapshot. */

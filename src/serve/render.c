@@ -222,9 +222,9 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
 	json_array_end(j);
 }
 
-/* The next two functions write a summary of nine figures for simple clients. It describes the
- * first GPU that responds; gpu_count shows whether there are more. "gb" means 2^30 bytes, as in
- * the programs that use these keys. */
+/* The next two functions write a summary of nine figures for simple clients. The summary
+ * describes the first GPU that responds; its key gpu_count shows whether there are more GPUs.
+ * "gb" means 2^30 bytes, as in the programs that use these keys. */
 
 static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {

@@ -25,7 +25,7 @@ struct render_filter {
 
 bool render_shows(const struct render_filter *filter, unsigned device);
 
-/* Writes a string; null if it is NULL or "". */
+/* Writes a string; writes null if text is NULL or "". */
 void render_text(struct json *j, const char *key, const char *text);
 
 /* Writes the keys that identify a workload, into an open object. */
@@ -37,8 +37,8 @@ bool render_read_workload(const struct json_doc *d, struct workload *ret);
 
 /* Writes the array "types" of a process; type is a set of enum gw_process_type. */
 void render_process_types(struct json *j, unsigned type);
-/* Reads an array "types" (NULL: an empty one). Returns false if it has an unknown word; *ret
- * has the known types. */
+/* Reads an array "types" (NULL: an empty one). Returns false if the array has an unknown word;
+ * *ret then has the known types. */
 bool render_read_types(const struct json_doc *types, unsigned *ret);
 /* Returns the absence with this key. If there is no such absence, or if key is NULL, returns
  * GW_ABSENT_NO_DATA. */

@@ -70,8 +70,8 @@ struct view_process {
 	double step_joules;     /* joules that were added at this tick */
 };
 
-/* True if this absence is an error, which is counted in view_device.errors; false if it is a
- * property of the device, the machine or the configuration. */
+/* True if this absence is an error; errors are counted in view_device.errors. False if the
+ * absence is a property of the device, the machine or the configuration. */
 bool view_is_error(unsigned absence);
 
 /* The cost of running nvidia-smi, if nvidia-smi is the source of the values. */
@@ -203,8 +203,9 @@ struct view_ops {
 	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket above
 	 * 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many changes are running). */
 	int (*manage)(void *engine, const struct manage_change *change);
-	/* Returns 1 and sets *ret if the change is done, 0 if it is still running, or
-	 * -GW_E_NOENT if there is no such ticket. Call it until it returns 1. */
+	/* If the change is done, sets *ret and returns 1. Returns 0 while the change is still
+	 * running, or -GW_E_NOENT if there is no such ticket. Call this function until it
+	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 	/* Reports that a client shows the processes. For the next half minute, each tick reads
 	 * their SM utilisation, which costs 2 ms per GPU. If `now` is true, the caller waits

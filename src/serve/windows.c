@@ -147,7 +147,9 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 	window_hurry(e->window); /* A client may wait for the result. */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-	} else { /* The only part is the whole window, so it needs no result of its own. */
+		/* Without marks, the only part is the whole window, so the part needs no result of its
+	 * own. */
+	} else {
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}

@@ -36,8 +36,8 @@ struct windows_part {
 struct windows_sum {
 	struct gw_interval joules, relative;
 	double power_w;
-	/* Seconds that the energy covers. It is the mean over the devices, because each device
-	 * has its own last sample. 0: the energy is unknown. */
+	/* Seconds that the energy covers. This is the mean over the devices, because each
+	 * device has its own last sample. 0: the energy is unknown. */
 	double seconds;
 	uint64_t codes;
 	enum gw_validity validity;
@@ -58,7 +58,8 @@ struct windows_entry {
 	/* cause of the end: "request", "limit", "lease", "meter", "crash"; NULL: open */
 	const char *ended_by;
 	struct windows_times time;
-	/* The last change is in the queue of the store; it is unknown whether it will be stored. */
+	/* The last change is in the queue of the store. Whether it will be stored is not known
+	 * yet. */
 	bool queued;
 	bool simulated;
 	char *tags; /* the tags of the request as JSON */

@@ -22,8 +22,8 @@ bool workload_doc_is_first(const struct workload_energy *e, unsigned row);
 /* Writes an object with the parts of the energy of GPU i. The parts add up to the total. */
 void workload_doc_device(struct json *j, const struct view *v, unsigned i);
 
-/* Writes the id of the stored document of an ended workload. It begins with the end time in ms
- * and the kind, so that a query need not parse every document. If a workload is stored again
+/* Writes the id of the stored document of an ended workload. The id begins with the end time in
+ * ms and the kind, so that a query need not parse every document. If a workload is stored again
  * after a crash, it has the same id. */
 #define WORKLOAD_DOC_ID 80
 void workload_doc_id(const struct workload_energy *e, unsigned row,
