@@ -353,7 +353,8 @@ static int config_begin(struct config_reader *r, struct config *c, struct config
 }
 
 /* Returns the position of the fault's file among the files that were read. A fault in the
- * environment, in an option or in a file that could not be read comes after all of them. */
+ * environment, in an option or in a file that could not be read gets a position after all these
+ * files. */
 static unsigned fault_file(const struct config_memory *m, const struct config_fault *f)
 {
 	unsigned i = 0;

@@ -68,7 +68,7 @@ struct config_place {
 	/* Name of the file, of the variable, or of the flag with its dashes. NULL if the
 	 * value is a default. */
 	const char *name;
-	/* Position in the file, counted from 1. line is 0 if the whole file is meant. */
+	/* Position in the file, counted from 1. line is 0 if the place is the whole file. */
 	unsigned line, column;
 };
 
@@ -125,9 +125,9 @@ int config_load_text(struct config *c, const char *name, const char *text, size_
 int config_load_rest(struct config *c, char *message, size_t size);
 void config_done(struct config *c);
 
-/* Writes the directory for the state of the service: guard.state_dir; if it is not set, the
- * state directory of systemd; if there is none, that of the user. Returns out, or NULL if there
- * is no such directory. */
+/* Writes the directory for the state of the service. This is guard.state_dir if it is set, else
+ * the state directory that systemd sets, else the state directory of the user. Returns out, or
+ * NULL if there is no such directory. */
 const char *config_state_dir(const struct config *c, char *out, size_t size);
 /* Writes the path of the database to out. Returns out, or NULL if the history is kept in
  * memory only. */

@@ -118,9 +118,9 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 {
 	v->energy_joules = g->base_j + joules;
 	v->energy_seconds = g->base_s + seconds;
-	/* A stored start of the counting that is in the future was stored while the clock was
-	 * ahead: replace it. A missing start is set here only if no earlier run counted energy;
-	 * otherwise the start stays unknown. */
+	/* If the stored start of the counting is in the future, it was stored while the clock
+	 * was ahead, so replace it. If no start is stored, set the start only if no earlier run
+	 * counted energy; otherwise the start stays unknown. */
 	if ((v->energy_since_ns > wall_ns && seconds > CLOCK_SET_S) ||
 	    (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0))
 		v->energy_since_ns = time_before(wall_ns, v->energy_seconds);
@@ -128,7 +128,7 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 	count_save(g, store, "energy", "seconds", v->energy_seconds);
 	/* While the file is not readable, the store adds each new value to the value in the
 	 * file. The start of the counting is a time, and the sum of two times has no meaning.
-	 * So save it only while the file is readable. */
+	 * So save the start only while the file is readable. */
 	if (store_count_known(store))
 		since_save(g, store, (double)v->energy_since_ns / 1e9);
 	if (v->energy_seconds == 0 && v->energy_joules == 0)

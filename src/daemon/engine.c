@@ -48,7 +48,8 @@ struct engine {
 	struct guard_start guard_start;
 	/* NULL if there is no guard, or if the guard has not started yet. */
 	struct guard_service *guarding;
-	/* NULL if there is no guard, because only the guard knows the inference servers. */
+	/* Counts the tokens of the inference servers. NULL if there is no guard, because only
+	 * the guard knows these servers. */
 	struct token_counter *tokens;
 	const struct clock *clock;
 	struct view view;

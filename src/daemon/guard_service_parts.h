@@ -272,7 +272,7 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 void guard_service_update_mps(struct guard_service *g);
 void guard_service_devices_close(struct guard_service *g);
 /* Counts an eviction for the GPU that the worker left. If the worker left several GPUs, counts
- * it for the GPU with the contender. */
+ * the eviction for the GPU with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
@@ -314,7 +314,7 @@ void guard_service_lock_close(struct guard_service *g);
 
 /* guard_reload.c: call these functions only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
-/* Makes the guard use the mode that a person set, when no order is running. */
+/* As soon as no order is running, makes the guard use the mode that a person set. */
 void guard_reload_mode(struct guard_service *g);
 /* True if no new orders may start, because a reload waits. */
 bool guard_reload_waits(const struct guard_service *g);

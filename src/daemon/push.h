@@ -79,7 +79,8 @@ struct textfile {
 int textfile_init(struct textfile *f, const char *path, char *message, size_t size);
 
 /* Replaces the file. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a sentence in
- * message. *ret_news is true if the result differs from the last one and should be logged. */
+ * message. *ret_news is true if the result differs from the result of the last call and should
+ * be logged. */
 int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
 		   char *message, size_t size);
 

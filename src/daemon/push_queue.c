@@ -61,9 +61,9 @@ static void queue_unlock(struct push_queue *q)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* The state has two copies, written in turns, so that one is valid at any time. A copy has a
- * magic number and a checksum (4 bytes each), then the count of writes, the segment, the
- * position and the newest time (8 bytes each). */
+/* The file "state" has two copies of the state, which are written in turns, so that one copy is
+ * always valid. A copy has a magic number and a checksum (4 bytes each), then the number of
+ * writes, the segment, the position and the newest time (8 bytes each). */
 
 static void write_state(struct push_queue *q)
 {

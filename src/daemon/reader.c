@@ -194,7 +194,8 @@ static void update_metering(struct reader *r, struct reading *x)
 	x->unmetered = false;
 	if (r->let_go || r->retiring)
 		return;
-	/* Stop the old meter later, because the main thread must close its windows first. */
+	/* Stop the old meter later, because the main thread must first close the windows of
+	 * this meter. */
 	if (m) {
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;

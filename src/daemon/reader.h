@@ -111,8 +111,8 @@ void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
 /* For this time after the start, every round is full. */
 #define READER_START_NS (5 * NS_PER_S)
-/* While no client uses the readings, a round comes every READER_REST_NS and reads only the
- * cheap tiers, and the expensive tiers are read every READER_REST_HEALTH_NS. */
+/* While no client uses the readings, a round comes every READER_REST_NS. Such a round reads
+ * only the cheap tiers; the expensive tiers are read every READER_REST_HEALTH_NS. */
 #define READER_REST_NS        (10 * NS_PER_S)
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)
 

@@ -354,7 +354,7 @@ static void assume_fetched(struct recording_reader *t, bool fetched)
 		guard_set_fetched(t->guard, i, fetched);
 }
 
-/* Makes the guard begin again with the workers in set. At this line, the recorded configuration
+/* Adds the workers in set to the guard as new workers. At this line, the recorded configuration
  * added these workers, but the policy of this replay has had them from the start. So the guard
  * first gets the policy without these workers, and then the whole policy. */
 static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)

@@ -47,7 +47,8 @@ static void take_trigger(struct scene_thread *k)
 	mailbox_unlock(&k->box);
 }
 
-/* Waits until the given time, until a process opens a GPU, or until the thread is woken. */
+/* Waits until due_ns. The wait ends earlier if a process opens a GPU, or if the main thread
+ * wakes this thread. */
 static void wait_for(struct scene_thread *k, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real()),

@@ -74,8 +74,8 @@ void manage_journal_fill(struct manage_journal *j, struct manage_change *c);
 
 /* Begins the entry of a change, before the change replaces the value `before`. Adds the
  * document of the entry to the next batch of the store. Returns 0, -GW_E_NOMEM or -GW_E_SIZE.
- * The caller may call this function again with another value. It must call
- * manage_journal_done() at the end, also after an error. */
+ * The caller may call this function again with another value. At the end, the caller must call
+ * manage_journal_done(), also after an error. */
 int manage_journal_begin(struct manage_journal *j, const struct manage_change *c,
 			 const double before[2]);
 

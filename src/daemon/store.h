@@ -94,9 +94,9 @@ int store_put_row(struct store *s, const char *kind, const char *id, const char 
 int store_each_document(struct store *s, const char *kind, unsigned max,
 			void (*each)(void *arg, const char *id, const char *json), void *arg);
 /* Calls each() with every document that matches, until each() returns false. Documents that are
- * not written yet come first, from the latest to the earliest. Then come those of the file,
- * from the largest id to the smallest. Returns their number, -GW_E_IO or -GW_E_NOMEM. With
- * -GW_E_NOMEM, each() was not called. */
+ * not written yet come first, from the latest to the earliest. Then come the documents of the
+ * file, from the largest id to the smallest. Returns the number of documents, -GW_E_IO or
+ * -GW_E_NOMEM. After -GW_E_NOMEM, each() was not called. */
 int store_find_documents(struct store *s, const struct view_find *f, view_found_fn *each,
 			 void *arg);
 /* Works like store_each_document(), but reads a file without opening a store. Another process

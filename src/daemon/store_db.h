@@ -1,6 +1,7 @@
 /* store_db: opens the SQLite file, creates its schema and classifies its errors.
  *
- * This module does not know what the tables contain. Only one thread may use a connection. */
+ * The functions that read and write history and events are in other files. Only one thread may
+ * use a connection. */
 #ifndef GW_DAEMON_STORE_DB_H
 #define GW_DAEMON_STORE_DB_H
 

@@ -215,7 +215,8 @@ static bool may_be_worker(const struct scene *s, const struct verdict *v, unsign
 	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
 }
 
-/* Writes the name of the system unit that owns a control group; "": there is none. */
+/* Writes the name of the system unit that owns a control group, or "" if no system unit owns
+ * it. */
 static void unit_of(const char *cgroup, char *out, size_t size)
 {
 	struct cgroup_unit u;

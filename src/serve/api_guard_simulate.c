@@ -307,7 +307,8 @@ static int prepare_simulation(struct simulation *x, const struct api *a,
 struct wait {
 	/* The request waits for the end of another simulation until this monotonic time. */
 	uint64_t until_ns;
-	/* Number of the simulation that this request started; 0: it has not started one yet. */
+	/* Number of the simulation that this request started; 0: the request has not started a
+	 * simulation yet. */
 	uint64_t number;
 };
 

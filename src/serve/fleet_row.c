@@ -206,8 +206,8 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 	 * a hanging driver call is not gone: it still pushes, with gpuward_up 0. */
 	if (n->pushed && (n->silent || (n->age_s > STALE_S && n->up != 0)))
 		return FLEET_NODE_GONE;
-	/* gpuward_up is also 0 if a GPU does not respond. In this case, the GPU is reported and
-	 * not the node. */
+	/* gpuward_up is also 0 if a GPU does not respond. In this case, report the GPU and not
+	 * the node. */
 	if (n->age_s > STALE_S || (n->up == 0 && !(n->gpus_down > 0)))
 		return FLEET_NODE_STALE;
 	if (n->age_s < -AHEAD_S)

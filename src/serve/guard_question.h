@@ -20,9 +20,9 @@ struct guard_question {
 char *guard_question_policy(const char *text, size_t n);
 
 /* Reads the request. ops reads the lines of a recording (last_scene). `now` is the current
- * scene; NULL if there is none yet. If the request has no GPUs, its processes are added to this
- * scene. Returns 0, -GW_E_PARSE with a message, -GW_E_STATE (a scene is needed, but there is
- * none yet) or -GW_E_NOMEM. */
+ * scene; NULL if there is none yet. If the request has no GPUs, the processes of the request
+ * are added to this scene. Returns 0, -GW_E_PARSE with a message, -GW_E_STATE (a scene is
+ * needed, but there is none yet) or -GW_E_NOMEM. */
 int guard_question_read(const char *text, size_t n, const struct policy *p,
 			const struct guard_view_ops *ops, const struct scene *now,
 			struct guard_question *ret, char *message, size_t size);

@@ -50,8 +50,8 @@ const char *guard_journal_text(enum guard_journal j);
 const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
-/* Returns the running operation for the same request and worker; NULL: none. A caller uses it
- * to avoid a second operation for a repeated request. */
+/* Returns the running operation for the same request and worker; NULL: none. With this
+ * function, a caller avoids a second operation for a repeated request. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);
@@ -116,7 +116,8 @@ struct guard_view_room {
 	/* A client got the reply that the memory is free, so the owner may already use the
 	 * memory. */
 	bool granted;
-	/* Monotonic time until which a client waits for the memory; the latest of all clients. */
+	/* Monotonic time until which a client waits for the memory. If several clients wait,
+	 * the latest of their times. */
 	uint64_t wait_until_ns;
 };
 

@@ -24,8 +24,8 @@
 /* maximum number of consecutive runs of the library; then other sources of the loop run */
 #define RUNS     4
 #define SHAKE_NS (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
-/* Share of the duration of the last run that is added to the wait for the next check: this
- * number times the duration. */
+/* The wait for the next check is SHAKE_NS plus this number times the duration of the last
+ * run. */
 #define SHAKE_SHARE 4
 /* The heap is trimmed only if more connections than this were open at once. */
 #define TRIM_LEAST      128

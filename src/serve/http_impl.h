@@ -90,8 +90,8 @@ struct auth {
 	} blocked[64];
 };
 
-/* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
- * with a message. */
+/* Reads the token. If token_file is NULL, there is no token. Returns 0, or -GW_E_ARG,
+ * -GW_E_PERM or -GW_E_IO with a message. */
 int auth_load(struct auth *a, const char *token_file, char *message, size_t size);
 
 /* Checks an Authorization header. AUTH_BLOCKED means that this address sent too many wrong

@@ -39,8 +39,8 @@ void json_request_close(struct json_request *b);
 
 /* The next functions read the value of a key. If the key is absent, they leave *ret unchanged
  * and return true. If the value has the right type, they set *ret and return true. Otherwise
- * they return false, and json_request_message() returns the error. Strings live as long as the
- * request. */
+ * they return false, and json_request_message() returns the error. The strings are valid until
+ * json_request_close(). */
 /* Reads a string of at most max bytes. If max is 0, the string may have any length. */
 bool json_request_text(struct json_request *b, const char *key, size_t max, const char **ret);
 bool json_request_number(struct json_request *b, const char *key, double *ret);

@@ -79,7 +79,8 @@ static double last_seen(const struct page *p, const struct view_device *k)
 	return page_seconds(k->seen_ns < now ? wall - (now - k->seen_ns) : wall);
 }
 
-/* Returns what the service counts for a GPU, also if the GPU does not respond. */
+/* Returns one of the figures that the service itself counts for a GPU. These figures are known
+ * even if the GPU does not respond. */
 static double counted_figure(const struct page *p, unsigned i, unsigned family)
 {
 	const struct view_device *k = page_known(p, i);
@@ -403,8 +404,8 @@ static void dcgm_host(char *out, size_t size)
 }
 
 /* Returns the workload of a GPU if all its processes belong to one workload, else NULL. Sets
- * *one_part to true if all these processes also belong to the same part of it, such as one
- * container of a pod. */
+ * *one_part to true if all these processes also belong to the same part of the workload, such
+ * as one container of a pod. */
 static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
 {
 	const struct workload_energy *e = p->v->workloads;

@@ -30,7 +30,7 @@ void stream_free(struct stream *s);
 
 /* Adds a message and wakes the followers. topic has one or several bits. id is 0 for a message
  * without an id (a tick). name is the name of the event. json is one line of at most
- * VIEW_DOCUMENT_MAX bytes; a longer one is dropped. */
+ * VIEW_DOCUMENT_MAX bytes; a longer line is dropped. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 

@@ -41,8 +41,8 @@ struct model_energy;
 struct workload;
 struct workload_energy;
 
-/* What the service knows about a device in addition to the snapshot. The array has the same
- * indices as the devices of the snapshot. */
+/* The data that the service has about a device in addition to the snapshot. In the array of
+ * these structs, the indices are those of the devices in the snapshot. */
 struct view_device {
 	int meter;        /* index of the GPU in view.meter; -1: not measured */
 	uint64_t seen_ns; /* monotonic time of the GPU's last response; 0: never */
@@ -153,8 +153,8 @@ enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
 	/* One request. If the readings are old because no client used them, a tick follows at
-	 * once and reads every tier. If a second request comes within 5 s, it has the effect of
-	 * VIEW_WATCH_TICKS. */
+	 * once and reads every tier. If a second request comes within 5 s, the second request
+	 * has the effect of VIEW_WATCH_TICKS. */
 	VIEW_WATCH_ONCE,
 	/* One request, like VIEW_WATCH_ONCE, with a reply that also shows what the guard
 	 * observed. */

@@ -273,7 +273,7 @@ unsigned windows_open_count(const struct windows *w)
 	return n;
 }
 
-/* Makes an id. It is random, because a client that knows the id may end the window. If no
+/* Makes an id. The id is random, because a client that knows the id may end the window. If no
  * random numbers are available, no window is opened. */
 static int make_id(char *out, size_t size)
 {

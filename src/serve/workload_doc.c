@@ -188,7 +188,8 @@ void workload_doc_name(const char *json, char *out, size_t size)
 		copy_string(p + sizeof(key) - 1, out, size);
 }
 
-/* The numbers of a row that survive a restart. The name of the member is the key in JSON. */
+/* The numbers of a row that are stored and survive a restart. The key in JSON is the name of
+ * the member. */
 /* clang-format off */
 #define ROW_NUMBERS(X) \
 	X(gpu_seconds) X(charged_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
