@@ -94,8 +94,8 @@ struct config_value {
 	struct config_list list;
 };
 
-/* Convert a TOML value, a string, or the row's default. Return false, after they have reported
- * an error, if the value is invalid. */
+/* These functions convert a TOML value, a string, or the row's default. If the value is
+ * invalid, they report an error and return false. */
 bool config_value_node(struct config_reader *r, const struct config_row *row,
 		       const struct config_place *at, const struct toml_node *n,
 		       struct config_value *ret);

@@ -62,7 +62,7 @@ struct engine {
 	struct metering *metering; /* The meter that the view uses. NULL if there is none. */
 	bool retiring;
 	struct driver_events driver;
-	/* The context's count of failed attempts to initialise NVML, as read at the last
+	/* Number of failed attempts to initialise NVML that the context had counted at the last
 	 * tick. */
 	unsigned long init_failures;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */

@@ -352,7 +352,8 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	return NULL;
 }
 
-/* Warns if two workers have the same url, because an order to one of them reaches both. */
+/* Warns if two workers have the same url, because an order to one worker reaches both
+ * workers. */
 static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
 			  const struct guard_entry *b, const char *line)
 {

@@ -25,7 +25,7 @@ struct notify {
 int notify_init(struct notify *n, char *message, size_t size);
 void notify_done(struct notify *n);
 
-/* Each function returns true if the datagram was sent, and never blocks. */
+/* The functions below never block. They return true if the datagram was sent. */
 bool notify_ready(const struct notify *n);
 /* Reports a reload. Call notify_ready() when the reload is done. */
 bool notify_reloading(const struct notify *n, uint64_t mono_ns);

@@ -144,7 +144,7 @@ static void change_settings(struct push *p, struct push_settings *fresh)
 	mailbox_unlock(&p->sender);
 	if (!*p->settings.server.url)
 		return;
-	(void)open_queue(p); /* If this fails, each new record tries again. */
+	(void)open_queue(p); /* If this fails, each new record opens the queue again. */
 	atomic_store(&p->until_ns, UINT64_MAX);
 	mailbox_lock(&p->sender);
 	p->state = PUSH_SENDS;

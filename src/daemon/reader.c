@@ -453,8 +453,8 @@ static bool reader_open(struct reader *r)
 	return !err;
 }
 
-/* Tries to open the GPUs until that succeeds, each time after a longer pause. Returns false if
- * the thread must stop. */
+/* Tries to open the GPUs until this succeeds. The pauses between the attempts become longer.
+ * Returns false if the thread must stop. */
 static bool reader_open_at_last(struct reader *r)
 {
 	uint64_t pause_ns = RETRY_LEAST_NS;

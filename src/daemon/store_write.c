@@ -375,7 +375,8 @@ static void forget_written(struct store *s)
 		s->count[i]->written = -1; /* Write all counts to the new file. */
 	take_counts(s);
 	s->corrupt = false;
-	/* The counts count as loaded: there are none to read, because the old file is lost. */
+	/* Set the state of the counts to loaded. There are no counts to read, because the old
+	 * file is lost. */
 	store_set_loaded(s);
 	mailbox_unlock(&s->box);
 	s->writer.horizon_ms = 0;

@@ -542,7 +542,8 @@ static bool path_matches(const char *pattern, const char *path)
 	return !*pattern && !*path;
 }
 
-/* Splits a path that matches the pattern: arg gets the values of the braces. */
+/* Splits a path that matches the pattern. arg gets the parts of the path that match {...} in
+ * the pattern. */
 static void split_path(const char *pattern, char *path, const char **arg)
 {
 	for (unsigned n = 0; *pattern && n < HTTP_ARGS;) {

@@ -106,7 +106,7 @@ struct measured_run {
 	 * parts. */
 	unsigned parts;
 	double seconds;
-	double window_s; /* length of the energy window; 0: equal to seconds */
+	double window_s; /* length of the energy window; 0: the same as `seconds` */
 	/* exit_status -1: none; exit_signal 0: no signal ended the command */
 	int exit_status, exit_signal;
 	enum gw_validity validity;
