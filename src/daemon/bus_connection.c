@@ -107,9 +107,9 @@ int bus_connection_send(struct bus_connection *c, const struct buf *out, int wai
 	return 0;
 }
 
-/* Returns the size of the lines before the first message: "OK id" and, with unix_fds,
- * "AGREE_UNIX_FD". The second line may be ERROR; then no descriptors arrive. Returns 0 if the
- * lines are incomplete, or -1 if the authentication failed. */
+/* Returns the size of the server's lines before its first message: "OK id" and, with unix_fds,
+ * "AGREE_UNIX_FD". If the server sends ERROR instead of the second line, no descriptors will
+ * arrive. Returns 0 if the lines are incomplete, or -1 if the authentication failed. */
 static long greeting_size(const struct bus_connection *c)
 {
 	const uint8_t *end = memchr(c->in, '\n', c->used);

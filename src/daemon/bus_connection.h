@@ -1,7 +1,7 @@
 /* bus_connection: a connection to a D-Bus bus: address, authentication, sending and receiving.
  *
- * It never waits for the bus, except that bus_connection_send() waits for as long as its caller
- * allows. The caller watches `fd` and calls bus_connection_read(). */
+ * Only bus_connection_send() waits for the bus, at most as long as its caller allows. The
+ * caller watches `fd` and calls bus_connection_read(). */
 #ifndef GW_DAEMON_BUS_CONNECTION_H
 #define GW_DAEMON_BUS_CONNECTION_H
 

@@ -76,8 +76,8 @@ static const char *take_text(struct cursor *c, bool short_length)
 	return s;
 }
 
-/* Reads one header field. Only the types that the protocol uses today are accepted, because an
- * unknown field may have an unknown type. */
+/* Reads one header field. Accepts only the types that the fields of the protocol have today. A
+ * field with another type fails the message, because its size is unknown. */
 static void take_field(struct cursor *c, struct bus_message *m)
 {
 	const char **const text[FIELDS + 1] = { [F_PATH] = &m->path,
@@ -258,8 +258,8 @@ void bus_put_texts(struct bus_call *c, const char *const *list)
 void bus_put_no_pairs(struct bus_call *c)
 {
 	bus_put_u32(c, 0);
-	/* An element would be aligned to 8 bytes. D-Bus requires this padding even if the
-	 * array is empty. */
+	/* Elements of this array are aligned to 8 bytes. D-Bus requires the padding before the
+	 * first element even if the array is empty. */
 	pad(c->out, c->body, 8);
 }
 

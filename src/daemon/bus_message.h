@@ -13,7 +13,8 @@
 
 enum bus_type { BUS_CALL = 1, BUS_REPLY, BUS_ERROR, BUS_SIGNAL };
 
-/* A decoded message. The strings point into the given bytes; a missing header field is NULL. */
+/* A decoded message. The strings point into the bytes that bus_read() got; the string of a
+ * missing header field is NULL. */
 struct bus_message {
 	enum bus_type type;
 	bool big_endian;

@@ -116,8 +116,9 @@ void config_faults_done(struct config_faults *f)
 	*f = (struct config_faults){ 0 };
 }
 
-/* Returns the text of the fault. If the place is an option and the text begins with the name
- * of the same setting, the name is skipped: "--listen: listen: ..." would say it twice. */
+/* Returns the text of the fault. If the place is an option and the text begins with the name of
+ * the same setting, the name is skipped: Otherwise the message would contain the name twice:
+ * "--listen: listen: ...". */
 static const char *text_after_name(const struct config_fault *f)
 {
 	const char *name = f->at.name, *text = f->text;
@@ -352,7 +353,8 @@ static int config_begin(struct config_reader *r, struct config *c, struct config
 }
 
 /* Returns the position of the fault's file among the files that were read. A fault in the
- * environment, in an option or in a file that could not be read comes after all of them. */
+ * environment, in an option or in a file that could not be read gets a position after all these
+ * files. */
 static unsigned fault_file(const struct config_memory *m, const struct config_fault *f)
 {
 	unsigned i = 0;
@@ -375,8 +377,8 @@ static bool fault_is_earlier(const struct config_memory *m, const struct config_
 	return a->at.column < b->at.column;
 }
 
-/* Sorts by file, line and column, because the checks run in another order. Faults at the same
- * place keep their order. */
+/* Sorts the faults by file, line and column, because the checks find them in another order.
+ * Faults at the same place keep their order. */
 static void sort_faults(const struct config_memory *m, struct config_faults *f)
 {
 	for (unsigned i = 1; i < f->count; i++)

@@ -53,9 +53,9 @@ struct config {
 	void *memory;
 };
 
-/* One flag of the command line. name is as in config.def, or "section.key" for a setting that
- * has no flag. value is as typed; for a BOOL, NULL means true. A list may be given several
- * times. */
+/* One flag of the command line. name is the flag in config.def, or "section.key" for a setting
+ * that has no flag. value is the text that the user typed; for a BOOL, NULL means true. The
+ * flag of a list may be given several times. */
 struct config_flag {
 	const char *name, *value;
 };
@@ -68,7 +68,7 @@ struct config_place {
 	/* Name of the file, of the variable, or of the flag with its dashes. NULL if the
 	 * value is a default. */
 	const char *name;
-	/* Position in the file, counted from 1. line is 0 if the whole file is meant. */
+	/* Position in the file, counted from 1. line is 0 if the place is the whole file. */
 	unsigned line, column;
 };
 
@@ -78,7 +78,7 @@ struct config_fault {
 	char *text; /* A sentence without a full stop. */
 };
 
-/* Errors and warnings, at most CONFIG_FAULTS; `more` counts those that did not fit. */
+/* Up to CONFIG_FAULTS errors and warnings. `more` is the number of those that did not fit. */
 #define CONFIG_FAULTS 100
 struct config_faults {
 	struct config_fault fault[CONFIG_FAULTS];
@@ -90,16 +90,16 @@ void config_faults_done(struct config_faults *f);
 /* Writes "file:line:column: sentence", "GPUWARD_LISTEN: sentence" or "--listen: sentence". */
 void config_fault_text(struct buf *out, const struct config_fault *f);
 
-/* Returns why the address of a Prometheus server is invalid, as a sentence. Returns NULL if
- * it is valid. */
+/* Returns NULL if url is a valid address of a Prometheus server, or else a sentence that says
+ * why url is invalid. */
 const char *config_check_prometheus(const char *url);
 
-/* Reads the whole configuration. path is the argument of --config; if it is NULL, the usual
- * files are read. faults gets every error and warning, sorted by file and line. The caller
- * sets faults to zero before the call and frees it with config_faults_done(). Call
- * config_done() even after an error.
- * Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a file), -GW_E_ARG
- * (error in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or -GW_E_NOMEM. */
+/* Reads the whole configuration. path is the argument of --config; if path is NULL, the usual
+ * files are read. faults gets every error and warning, sorted by file and line. The caller sets
+ * faults to zero before the call and frees it with config_faults_done(). Call config_done()
+ * even after an error. Returns 0, -GW_E_NOENT (path does not exist), -GW_E_PARSE (error in a
+ * file), -GW_E_ARG (error in environment or flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or
+ * -GW_E_NOMEM. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
@@ -119,19 +119,20 @@ int config_load(struct config *c, const char *path, const struct config_flag *fl
 int config_load_text(struct config *c, const char *name, const char *text, size_t n,
 		     char *message, size_t size);
 /* Reads the usual files as far as possible, for a command that needs only a part of the
- * configuration, such as the listen addresses. c gets the valid settings and is empty only
- * after -GW_E_NOMEM. Returns 0 or the first error; message then has its text and the number of
- * further errors. */
+ * configuration, such as the listen addresses. c gets the valid settings, even after an error;
+ * only after -GW_E_NOMEM is c empty. Returns 0 or the first error. After an error, message has
+ * the text of that error and the number of further errors. */
 int config_load_rest(struct config *c, char *message, size_t size);
 void config_done(struct config *c);
 
-/* Writes the directory for the state of the service: guard.state_dir, else systemd's state
- * directory, else the user's. Returns out, or NULL if there is none. */
+/* Writes the directory for the state of the service. This is guard.state_dir if it is set, else
+ * the state directory that systemd sets, else the state directory of the user. Returns out, or
+ * NULL if there is no such directory. */
 const char *config_state_dir(const struct config *c, char *out, size_t size);
 /* Writes the path of the database to out. Returns out, or NULL if the history is kept in
  * memory only. */
 const char *config_store_path(const struct config *c, bool simulated, char *out, size_t size);
-/* True if a setting changed that only takes effect at a start. */
+/* True if a and b differ in a setting that takes effect only when the service starts. */
 bool config_needs_restart(const struct config *a, const struct config *b);
 
 /* Writes a commented TOML file that gives the same values when it is read. If origin is true, a

@@ -20,8 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* These limits are smaller than the buffers in push.h and fleet_ask.h. They are repeated here,
- * because the configuration reader must not include these headers. */
+/* The buffers in push.h and fleet_ask.h are larger than these limits. The limits are defined
+ * here, because the configuration reader must not include those headers. */
 #define HTTP_URL_MAX   1000
 #define FLEET_JOB_MAX  500
 #define PUSH_LABEL_MAX 200
@@ -59,7 +59,7 @@ static const char *check_ipv6(const char *text)
 	return inet_pton(AF_INET6, address, &in6) == 1 ? NULL : "not an IPv6 address";
 }
 
-/* Checks a host name. A host of digits and dots must be an IPv4 address. */
+/* Checks a host name. A host name that has only digits and dots must be an IPv4 address. */
 static const char *check_host(const char *host)
 {
 	struct in_addr in;
@@ -173,8 +173,8 @@ static bool is_exposed(const char *address)
 	return *address == '[' || !address[strspn(address, "0123456789.:")];
 }
 
-/* Warns about addresses that the service would refuse. This is not an error, because systemd
- * may pass other sockets. */
+/* Warns about addresses that the service would refuse to listen on. This is not an error,
+ * because systemd may pass other sockets to the service. */
 static void check_exposure(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -460,7 +460,8 @@ static void warn_owner(struct config_reader *r, const struct config_place *at, c
 			key, path, path);
 }
 
-/* Only warns, because the user who runs this check may not be the service's user. */
+/* Warns if the user who runs this check cannot read the file. This is not an error, because the
+ * service may run as another user. */
 static void warn_unreadable(struct config_reader *r, const struct config_place *at,
 			    const char *key, const char *path)
 {

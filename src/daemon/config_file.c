@@ -20,7 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Keys of the first version, and the tables in which old files have them. */
+/* Keys of the first version, and the tables in which an old file may have these keys. */
 static const enum config_id legacy_keys[] = {
 	CONFIG_ID_device_enable_nvml,
 	CONFIG_ID_device_require_nvml,
@@ -128,8 +128,8 @@ static bool read_renamed(const struct file *f, const struct renamed *old,
 	return true;
 }
 
-/* Assigns a value. A file may have the same setting twice: at its new and its old place, or
- * under both names. Different values are an error. */
+/* Assigns a value. A file may have the same setting twice: at its new place and at its old
+ * place, or under its new name and its old name. If the two values differ, this is an error. */
 static void assign(const struct file *f, const struct config_row *row,
 		   const struct renamed *old, const struct toml_node *n)
 {
@@ -166,7 +166,8 @@ static bool assign_any(const struct file *f, const char *table, const struct tom
 	return row || old;
 }
 
-/* Suggests the nearest key of the table; if none is near, of all sections. */
+/* Suggests the key of the table that is most similar to name. If no key of the table is
+ * similar, suggests the most similar key of all sections. */
 static const char *nearest(const char *table, const char *name,
 			   char out[static CONFIG_MEANT_MAX])
 {
@@ -214,8 +215,8 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
 		if ((i == 0 ||
 		     strcmp(config_rows[i].section, config_rows[i - 1].section) != 0) &&
-		    /* The rows of a section are contiguous. Therefore each section is
-		     * checked once. */
+		    /* The rows of a section are contiguous, so the comparison with the previous
+		     * row ensures that each section is checked only once. */
 		    has_key(config_rows[i].section, n))
 			found[count++] = config_rows[i].section;
 	buf_init_fixed(&b, out, CONFIG_SECTIONS_MAX);

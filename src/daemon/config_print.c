@@ -206,7 +206,7 @@ static void json_sections(struct json *j, const struct config *c, bool origins)
 
 static const char *const plural[GUARD_TABLES] = { "workers", "rules", "schedules" };
 
-/* Writes the keys in the order of guard_config.def, in which the keys of match are
+/* Writes the keys in the order of guard_config.def, in which the keys of the table `match` are
  * contiguous. */
 static void entry_json(struct json *j, const struct guard_entry *e)
 {

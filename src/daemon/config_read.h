@@ -48,15 +48,17 @@ struct config_reader {
 	struct config *c;
 	struct config_memory *m;
 	struct config_faults *faults;
-	/* For each setting, the place where the current file or the flags set it. */
+	/* For each setting, the place in the current file, or the flag, that set the
+	 * setting. */
 	struct config_place given[CONFIG_ROWS];
 	/* True if the last value of the setting was refused. struct config then still has the
 	 * value that the setting had before, and a check must not use it. */
 	bool bad[CONFIG_ROWS];
 };
 
-/* True if no value of the two settings was refused. After a refusal, struct config has the
- * previous value of the setting. A check of that value would report a misleading error. */
+/* True if the last values of both settings were valid. If a value was refused, struct config
+ * still has the previous value of the setting, and a check of that value would report a
+ * misleading error. */
 static inline bool config_both_valid(const struct config_reader *r, enum config_id a,
 				     enum config_id b)
 {
@@ -92,8 +94,8 @@ struct config_value {
 	struct config_list list;
 };
 
-/* Convert a TOML value, a string, or the row's default. Return false if the value is invalid;
- * the error is then reported. */
+/* These functions convert a TOML value, a string, or the row's default. If the value is
+ * invalid, they report an error and return false. */
 bool config_value_node(struct config_reader *r, const struct config_row *row,
 		       const struct config_place *at, const struct toml_node *n,
 		       struct config_value *ret);
@@ -103,7 +105,7 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
-/* Writes nanoseconds or bytes as a whole number in the largest unit that divides it. */
+/* Writes nanoseconds or bytes in the largest unit that gives a whole number. */
 void config_number_print(struct buf *out, const struct config_row *row, uint64_t v);
 
 void config_value_set(struct config *c, const struct config_row *row,
@@ -117,7 +119,7 @@ bool config_value_same(const struct config_row *row, const struct config_value *
 void config_value_print(struct buf *out, const struct config_row *row,
 			const struct config_value *v);
 
-/* Reads the usual files, or only path if it is not NULL. */
+/* Reads the usual files. If path is not NULL, reads only the file at path. */
 void config_files_read(struct config_reader *r, const char *path);
 /* Writes a key for an error message, truncated and without control characters. */
 #define CONFIG_SHOWN_MAX 64
@@ -131,7 +133,7 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 
 /* Reads n if it is one of the guard's arrays; otherwise returns false. */
 bool guard_config_array(struct config_reader *r, const char *file, const struct toml_node *n);
-/* Suggests the nearest name of the guard's arrays, as config_meant() does. */
+/* Suggests the most similar name of the guard's arrays, in the format of config_meant(). */
 const char *guard_config_meant(const char *name, char out[static CONFIG_MEANT_MAX]);
 /* Applies the profile to the settings that no source sets. */
 void guard_config_profile(struct config_reader *r);
@@ -143,8 +145,8 @@ void config_check(struct config_reader *r);
 /* Checks the files that the settings name. */
 void config_check_files(struct config_reader *r);
 void guard_config_check_files(struct config_reader *r);
-/* Checks HOST:PORT, [IPV6]:PORT or unix:PATH. Returns NULL if it is valid, or else what is
- * wrong. */
+/* Checks an address of the form HOST:PORT, [IPV6]:PORT or unix:PATH. Returns NULL if the
+ * address is valid, or else a text that says what is wrong. */
 const char *config_check_address(const char *text);
 
 #endif

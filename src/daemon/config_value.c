@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Where struct config_value has the value of each type. */
+/* Offset and size of the member of struct config_value that holds the value, for each type. */
 static const struct {
 	size_t offset, size;
 } members[] = {
@@ -71,8 +71,8 @@ static const char *const wanted[] = {
 	[CONFIG_LIST] = "an array of strings",
 };
 
-/* Marks the setting as refused. Rows of the guard's tables are not in config_rows and are
- * skipped. */
+/* Marks the setting as refused. Does nothing for a row of the guard's tables, because such a
+ * row is not in config_rows. */
 static void note_bad(struct config_reader *r, const struct config_row *row)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -102,7 +102,7 @@ static void value_refuse(struct config_reader *r, const struct config_row *row,
 		config_complain(r, at, "must be %s", text);
 }
 
-/* Prints a whole number in the largest unit that divides it. */
+/* Prints v in the largest unit that gives a whole number. */
 static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
 {
 	const struct unit *u = units;
@@ -259,8 +259,8 @@ static bool wrong_type(struct config_reader *r, const struct config_row *row,
 	return false;
 }
 
-/* Reports a list item that is not a string. A number is most often a GPU index without
- * quotes. */
+/* Reports a list item that is not a string. If the item is a number, it is most often a GPU
+ * index without quotes. */
 static bool no_item(struct config_reader *r, const struct config_row *row,
 		    const struct config_place *at, const struct toml_node *n)
 {
@@ -390,8 +390,8 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 	return false;
 }
 
-/* Converts the row's default, which is written as in a file, but without quotes around a
- * string. */
+/* Converts the text of the row's default. The text has the syntax of a file, except that a
+ * string has no quotes. */
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret)
 {

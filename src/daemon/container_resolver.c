@@ -79,7 +79,7 @@ static void query_ended(struct name *n)
 	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
 }
 
-/* Logs a failure. Further failures of the same name are not logged until the name was
+/* Logs a failure. After that, failures for the same name are not logged until the name is
  * resolved. */
 __attribute__((format(printf, 2, 3))) static void resolver_log(struct name *n, const char *fmt,
 							       ...)
@@ -258,7 +258,7 @@ void container_resolver_free(struct container_resolver *c)
 }
 
 #define ANSWER_NS (5 * NS_PER_S)
-/* A container with many mounts and networks has an answer of 20 kB. */
+/* The answer for a container with many mounts and networks has about 20 kB. */
 #define ANSWER_MAX (256 * 1024)
 
 struct container_query {

@@ -19,8 +19,8 @@ struct container_resolver_config {
 	/* Called when the id of a container has changed. The caller then calls
 	 * container_resolver_apply() again. */
 	void (*changed)(void *arg);
-	/* Called when a name cannot be resolved. For the same name it is called again only if
-	 * the name was resolved since the last call. */
+	/* Called when a name cannot be resolved. After that, called again for this name only if
+	 * the name was resolved in the meantime. */
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
 };
@@ -43,8 +43,8 @@ int container_resolver_read(const struct buf *answer,
 /* container_query: asks a container engine about one container over its UNIX socket.
  *
  * It uses Docker's API, which Podman also offers. It runs on the loop's thread and never
- * blocks. The container resolver knows a name and asks for the id; workload_names knows an id
- * and asks for the name. */
+ * blocks. The container resolver queries the id for a name, and workload_names queries the name
+ * for an id. */
 
 #define CONTAINER_QUERY_SOCKET 108 /* Size of a socket path, with its NUL. */
 #define CONTAINER_QUERY_NAME   128 /* Size of a container's name or id, with its NUL. */
@@ -52,7 +52,7 @@ int container_resolver_read(const struct buf *answer,
 struct container_query;
 
 /* Called once per query from the loop. error is 0 or an errno: ETIMEDOUT after 5 s, EMSGSIZE
- * for an answer above 256 KiB. The query no longer exists during the call. */
+ * for an answer above 256 KiB. The query is already freed when fn is called. */
 typedef void container_query_fn(void *arg, int error, const struct buf *answer);
 
 /* Asks the engine at socket about a container. Returns 0, or a negative errno if the engine

@@ -12,13 +12,13 @@
 
 #define TEXT_MAX 400
 
-/* A figure that failed counts as working again when it was readable at this many ticks in a
- * row. Without this rule, a figure that fails from time to time would fill the log. */
+/* A figure that has failed counts as readable again after it was readable at this many ticks in
+ * a row. Without this rule, a figure that fails from time to time would fill the log. */
 #define QUERY_GOOD_TICKS 5
 
-/* Emits an event that says that the driver is open, or why there is no GPU. A driver without
- * GPUs counts as open. Emits nothing if emit_nvml_failure() reports the same cause. service.c
- * logs the empty list of GPUs at the level debug. */
+/* Emits an event that says that the driver is open, or why there is no GPU. A driver counts as
+ * open even if it has no GPUs; service.c logs the empty list of GPUs at the level debug. Emits
+ * nothing if emit_nvml_failure() reports the same cause. */
 static void emit_driver_state(const struct driver_events *d, struct engine *e,
 			      const struct gw_status *s, unsigned gpus)
 {
@@ -100,7 +100,8 @@ bool gpu_events_follow_state(struct gpu_events *g, struct engine *e, const struc
 	return changed;
 }
 
-/* For each figure, the NVML call that returns it. Generated from the backend's own table. */
+/* The NVML calls and, for each call, the figures that it returns. Generated from the table of
+ * the NVML backend. */
 static const struct query_call {
 	uint8_t call, older;
 	uint8_t count, figure[4];
@@ -116,8 +117,8 @@ static const struct query_call {
 #undef GPM
 	{ CALL_compute_v3, CALL_compute_v2, 1, { QUERY_PROCESSES } },
 };
-/* In the backend's table, NO means "no quantity". Here the same number means the process
- * list. */
+/* In the table of the NVML backend, NO means "no quantity". In this file, the same number
+ * stands for the process list. */
 _Static_assert(NO == QUERY_PROCESSES, "NO has the number of the process list");
 _Static_assert(QUERY_FIGURES < UINT8_MAX, "a figure fits in a byte");
 
@@ -127,8 +128,8 @@ static bool was_called(const struct view *v, unsigned call)
 }
 
 /* Returns the name of the NVML call that reads a figure, such as "nvmlDeviceGetPowerUsage". If
- * that call was never made, returns the name of its older variant, which the backend then uses.
- * For another backend, returns the name of the backend. */
+ * that call was never made, returns the name of the older variant that the backend uses
+ * instead. For another backend, returns the name of the backend. */
 static const char *query_call_name(const struct view *v, const struct gw_device *d,
 				   unsigned figure)
 {
@@ -150,7 +151,8 @@ static const char *query_figure_key(unsigned figure)
 	return figure == QUERY_PROCESSES ? "processes" : gw_quantity_info(figure)->key;
 }
 
-/* Counts one reading. Returns 1 if the figure begins to fail, -1 if it works again, else 0. */
+/* Counts one reading of the figure. Returns 1 if the figure has just begun to fail, -1 if it is
+ * readable again, else 0. */
 static int query_count(struct gpu_events *g, unsigned figure, bool fails)
 {
 	if (fails) {

@@ -1,5 +1,5 @@
-/* device_events: finds what changed between two ticks and emits an event for each change: the
- * driver, the state of a GPU, and the readings of a GPU that fail.
+/* device_events: finds what changed between two ticks, and emits an event for each change. It
+ * looks at the driver, at the state of each GPU, and at readings that fail.
  *
  * A reading that fails at every tick causes two events: when it begins to fail and when it
  * works again. While a GPU is lost, asleep or stalled, only its state is reported. The engine
@@ -11,11 +11,12 @@
 
 #include "serve/view.h"
 
-/* Failures of these readings are reported: all quantities, then the process list. */
+/* Number of the figures whose failures are reported: all quantities, and then the process
+ * list. */
 #define QUERY_FIGURES   (GW_QUANTITIES + 1)
 #define QUERY_PROCESSES GW_QUANTITIES /* Index of the process list. */
 
-struct engine; /* It emits the events. */
+struct engine; /* The engine emits the events. */
 
 /* What the last tick reported about the drivers. */
 struct driver_events {
@@ -40,7 +41,7 @@ struct gpu_events {
 void driver_events_follow(struct driver_events *d, struct engine *e, const struct view *v,
 			  const struct reading *r);
 
-/* Emits an event if GPU i is new or its state changed. uuid is NULL if the GPU has none.
+/* Emits an event if GPU i is new or its state changed. uuid is NULL if the GPU has no UUID.
  * Returns true if the state changed; a new GPU does not count as a change. */
 bool gpu_events_follow_state(struct gpu_events *g, struct engine *e, const struct view *v,
 			     unsigned i, const char *uuid);

@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger stored times are cut to this value, so that their nanoseconds fit into 64 bits. */
+/* A larger stored time is reduced to this value, so that the time in nanoseconds fits into 64
+ * bits. */
 #define SINCE_MAX_S 1e10
-/* On a machine without a working clock, the time can be wrong for some minutes after the
- * start. */
+/* On a machine without a working hardware clock, the wall-clock time can be wrong for some
+ * minutes after the start. */
 #define CLOCK_SET_S 300
 
 static void count_key(char *out, size_t size, const char *what, const char *uuid,
@@ -117,16 +118,17 @@ void gpu_count_energy(const struct gpu_count *g, struct store *store, double jou
 {
 	v->energy_joules = g->base_j + joules;
 	v->energy_seconds = g->base_s + seconds;
-	/* Replaces a start of the counting that is in the future: it was stored while the clock
-	 * was ahead. If an earlier run stored joules but no start, the start stays unknown. */
+	/* If the stored start of the counting is in the future, it was stored while the clock
+	 * was ahead, so replace it. If no start is stored, set the start only if no earlier run
+	 * counted energy; otherwise the start stays unknown. */
 	if ((v->energy_since_ns > wall_ns && seconds > CLOCK_SET_S) ||
 	    (!v->energy_since_ns && g->base_s == 0 && v->energy_seconds > 0))
 		v->energy_since_ns = time_before(wall_ns, v->energy_seconds);
 	count_save(g, store, "energy", "joules", v->energy_joules);
 	count_save(g, store, "energy", "seconds", v->energy_seconds);
 	/* While the file is not readable, the store adds each new value to the value in the
-	 * file. The sum of two times would be wrong, so save the start of the counting only
-	 * when the file is readable. */
+	 * file. The start of the counting is a time, and the sum of two times has no meaning.
+	 * So save the start only while the file is readable. */
 	if (store_count_known(store))
 		since_save(g, store, (double)v->energy_since_ns / 1e9);
 	if (v->energy_seconds == 0 && v->energy_joules == 0)
@@ -212,8 +214,8 @@ static int account_uses(struct process_account *a, const struct gw_process_list 
 	return (int)n;
 }
 
-/* True if the process list may be incomplete: the GPU has MIG instances, or processes of
- * another pid namespace may use a real GPU. */
+/* True if the process list of GPU i may be incomplete. This is possible if the GPU has MIG
+ * instances, or if the GPU is real and processes of another pid namespace may use it. */
 static bool account_hides(const struct view *v, unsigned i, bool hidden)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -324,10 +326,11 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
 #define ACCOUNT_GPUS_MAX 256 /* Maximum number of GPUs with a stored document. */
 
 struct account_gpu {
-	char uuid[96]; /* "" if the GPU has no UUID. Its state is then not stored. */
+	char uuid[96]; /* "" if the GPU has no UUID. The state of such a GPU is not stored. */
 	/* True if anything except the idle energy may have changed since the last save. A
-	 * change of the idle energy alone need not be saved: if the GPU was empty at the last
-	 * save, a restore charges all later energy of the GPU as idle energy. */
+	 * change of only the idle energy need not be saved: if no process used the GPU at the
+	 * last save, the restore of the state counts all energy since that save as idle
+	 * energy. */
 	bool changed;
 	struct log_latch too_large;
 };
@@ -437,8 +440,8 @@ static void account_save(struct workload_account *a, unsigned i, bool all)
 	struct account_gpu *g = &a->gpu[i];
 	struct buf text;
 
-	/* While the store's file is not readable, its document of this GPU must not be
-	 * replaced. */
+	/* While the file of the store is not readable, the document of this GPU in the file
+	 * must not be replaced. */
 	if (!*g->uuid || (!g->changed && !all) || !a->energy.gpu[i].begun ||
 	    !store_count_known(a->store))
 		return;
@@ -588,7 +591,7 @@ void workload_account_tick(struct workload_account *a, struct view *v)
 	a->view = NULL;
 	a->tick_ns = now;
 	/* The state is saved at every tick, in the same transaction as the counters of the
-	 * GPUs. If a counter were lower after kill -9, Prometheus would assume a reset and
-	 * count the whole value again. */
+	 * GPUs. If a counter had a lower value after kill -9 and a restart, Prometheus would
+	 * assume a reset to 0 and add the whole value again. */
 	workload_account_save(a, false);
 }

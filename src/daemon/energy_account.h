@@ -8,8 +8,8 @@
 
 #include "serve/view.h"
 
-/* gpu_count: the counters of one GPU. They are stored under the GPU's UUID and continue after a
- * restart; a GPU without a UUID has no stored counters. */
+/* gpu_count: the counters of one GPU. The counters are stored under the UUID of the GPU and
+ * continue after a restart. A GPU without a UUID has no stored counters. */
 struct gpu_count {
 	char uuid[96]; /* "" if the GPU has no UUID. */
 	/* Joules and measured seconds before the current meter started, including earlier runs
@@ -17,7 +17,7 @@ struct gpu_count {
 	double base_j, base_s;
 };
 
-/* Sets g and v to the stored counters of a GPU. uuid is NULL if the GPU has none. */
+/* Sets g and v to the stored counters of a GPU. uuid is NULL if the GPU has no UUID. */
 void gpu_count_load(struct gpu_count *g, struct store *store, const char *uuid,
 		    struct view_device *v);
 /* Adds the stored counters to g and v. Call it when the store becomes readable after the
@@ -61,10 +61,10 @@ void process_account_tick(struct process_account *a, struct view *v, struct view
  * also over restarts of the service.
  *
  * The engine calls it once per tick, after process_account_tick(). The state of a GPU is one
- * document in the store. It has the value of the GPU's energy counter and is stored in the same
- * transaction as this counter. After a restart, the energy that was counted after the last
- * document is idle energy if the GPU was empty then, otherwise unattributed; so no joule is
- * lost or counted twice. */
+ * document in the store. The document contains the value of the GPU's energy counter and is
+ * stored in the same transaction as this counter. The counter may have grown after the last
+ * document. After a restart, that energy is idle energy if no process used the GPU at the time
+ * of the document; otherwise it is unattributed. So no joule is lost or counted twice. */
 struct workload_account;
 
 struct workload_account_config {
@@ -85,7 +85,7 @@ void workload_account_configure(struct workload_account *a,
 				const struct workload_account_config *config);
 
 /* Call it when another GPU takes position i. Stores the workloads of the old GPU and loads the
- * workloads of the new GPU. uuid is NULL if the new GPU has none. counter_j is the stored
+ * workloads of the new GPU. uuid is NULL if the new GPU has no UUID. counter_j is the stored
  * energy counter of the new GPU in joules. */
 void workload_account_begin(struct workload_account *a, unsigned i, const char *uuid,
 			    double counter_j);
@@ -96,8 +96,8 @@ void workload_account_late(struct workload_account *a, unsigned i, double counte
 /* Adds one tick: sets v->workloads and v->process_workload. */
 void workload_account_tick(struct workload_account *a, struct view *v);
 
-/* Adds to the next commit of the store the state of each GPU with changes. If all is true, adds
- * the state of every GPU; the service does this when it ends. */
+/* Adds the state of each GPU that has changed to the next commit of the store. If all is true,
+ * adds the state of every GPU; the service calls it in this way when the service ends. */
 void workload_account_save(struct workload_account *a, bool all);
 
 #endif

@@ -24,14 +24,15 @@
 #define DEVICES_MAX   256
 #define TEXT_MAX      400
 #define GONE_AGAIN_NS (5 * NS_PER_S)
-/* For this time after a request that shows processes, the reader reads the SM utilisation of
- * every process. The time is longer than the usual interval between two scrapes. */
+/* After a request that shows processes, the reader reads the SM utilisation of every process
+ * during this time. The time is longer than the usual interval between two scrapes. */
 #define LOOK_NS (35 * NS_PER_S)
-/* A client that sends two requests within this time keeps the reader awake. If no request comes
- * for this time, the reader reads less often. */
+/* If two requests of clients come within this time, the reader reads at the configured
+ * interval. If no request has come for this time, the reader reads less often. */
 #define WATCH_NS (5 * NS_PER_S)
-/* Time between two checks whether the store has written the counters. If the disk is slow, the
- * view is published after STORED_MAX_NS, even if its counters are not written yet. */
+/* Interval at which the engine checks whether the store has written the counters. If the disk
+ * is slow, the view is published after STORED_MAX_NS, even if its counters are not written
+ * yet. */
 #define STORED_CHECK_NS NS_PER_MS
 #define STORED_MAX_NS   (300 * NS_PER_MS)
 /* What the engine remembers about a GPU between ticks. */
@@ -45,13 +46,14 @@ struct engine {
 	struct reader *reader;
 	struct settings *settings;
 	struct guard_start guard_start;
-	/* NULL if there is no guard, or if it has not started yet. */
+	/* NULL if there is no guard, or if the guard has not started yet. */
 	struct guard_service *guarding;
-	/* NULL if there is no guard, because only the guard knows the inference servers. */
+	/* Counts the tokens of the inference servers. NULL if there is no guard, because only
+	 * the guard knows these servers. */
 	struct token_counter *tokens;
 	const struct clock *clock;
 	struct view view;
-	/* Array of DEVICES_MAX. It has the same positions as `gpu`. */
+	/* Array of DEVICES_MAX elements. device[i] and gpu[i] belong to the same GPU. */
 	struct view_device *device;
 	struct gpu_state *gpu;
 	struct process_account *account;
@@ -60,7 +62,7 @@ struct engine {
 	struct metering *metering; /* The meter that the view uses. NULL if there is none. */
 	bool retiring;
 	struct driver_events driver;
-	/* The context's count of failed attempts to initialise NVML, as read at the last
+	/* Number of failed attempts to initialise NVML that the context had counted at the last
 	 * tick. */
 	unsigned long init_failures;
 	char unopened[400]; /* The last logged reason why the GPUs could not be opened. */
@@ -82,8 +84,8 @@ uint64_t engine_emit(void *arg, const struct view_event *given)
 	x.wall_ns = clock_wall_ns(e->clock);
 	x.simulated = view_simulated(&e->view);
 	x.id = store_add_event(e->config.store, &x);
-	/* Pass the event to the store's thread now. Otherwise its id could be used again
-	 * after kill -9. */
+	/* Pass the event to the store's thread now. Otherwise, after kill -9, another event
+	 * could get the same id. */
 	store_commit(e->config.store);
 	e->config.happened(e->config.arg, &x);
 	return x.id;
@@ -103,8 +105,8 @@ void engine_event(struct engine *e, const char *kind, const char *uuid, const ch
 			    .kind = kind, .uuid = uuid, .severity = severity, .text = text });
 }
 
-/* Adds to the stored counter the attempts to initialise NVML that failed since the last tick.
- * The context counts failed attempts. */
+/* The context counts the failed attempts to initialise NVML. Adds the attempts that failed
+ * since the last tick to the stored counter. */
 static void count_init_failures(struct engine *e)
 {
 	unsigned long n = atomic_load(&e->view.ctx->init_failures);
@@ -204,7 +206,8 @@ static void follow_device(struct engine *e, unsigned i)
 static const char unmetered[] =
 	"the energy of the GPUs is not measured: out of memory or threads; gpuward tries again";
 
-/* Adds the energy of the meter to the totals before the meter is replaced. */
+/* Call it before the meter is replaced. Adds the energy that the meter measured to the
+ * totals. */
 static void keep_meter_energy(struct engine *e)
 {
 	double seconds;
@@ -301,8 +304,8 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-/* Called when the set of processes on the GPUs changed. For WATCH_NS, the reader reads at the
- * configured interval, so that energy is divided among the right processes. */
+/* Called when the set of processes on the GPUs changed. The reader then reads at the configured
+ * interval for WATCH_NS, so that the energy is divided among the processes that used it. */
 static void processes_change(void *arg)
 {
 	struct engine *e = arg;
@@ -431,7 +434,8 @@ static void engine_tick(void *arg, const struct reading *r)
 	e->config.changed(e->config.arg);
 	store_commit(e->config.store);
 	now = clock_mono_ns(e->clock);
-	/* If the previous view still waits to be published, this view keeps its time limit. */
+	/* If the previous view still waits to be published, its time limit also applies to this
+	 * view. */
 	if (!e->stored_by_ns)
 		e->stored_by_ns = now + STORED_MAX_NS;
 	publish(e, now);

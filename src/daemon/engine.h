@@ -35,14 +35,14 @@ struct engine_config {
 	const char *cache_dir;
 	struct loop *loop;
 	struct store *store; /* Borrowed. */
-	/* Called for each new view. view.snap may be NULL. Data of the previous view may be
-	 * freed when this function returns. */
+	/* Called for each new view. view.snap may be NULL. The data of the previous view may be
+	 * freed when `changed` returns. */
 	void (*changed)(void *arg);
 	/* Called after `changed`, as soon as the counters of the view are stored. The view may
 	 * then be sent to clients. If the counters are not yet stored when the next view comes,
 	 * there is one call for both views. */
 	void (*ticked)(void *arg);
-	/* Called before the meter stops. Must close all windows of the meter. */
+	/* Called before the meter stops. The function must close all windows of the meter. */
 	void (*meter_gone)(void *arg);
 	/* Called for each event. The event has its id and is already in the store. */
 	void (*happened)(void *arg, const struct view_event *e);
@@ -67,7 +67,8 @@ int engine_free(struct engine *e, uint64_t timeout_ns);
 const struct view *engine_view(struct engine *e);
 
 void engine_configure(struct engine *e, const struct engine_settings *settings);
-/* Call it when the kernel reports that a driver was loaded or unloaded (uevent.h). */
+/* Call it when the kernel reports (uevent.h) that a driver or a GPU was added (gone is false)
+ * or is being removed (gone is true). */
 void engine_moved(struct engine *e, bool gone);
 /* Replaces the guard's settings and takes ownership of them; see guard_service_reload(). */
 void engine_set_guard(struct engine *e, struct guard_settings *settings);

@@ -24,7 +24,7 @@ struct asker {
 	char url[FLEET_URL_MAX + 32], token[SECRET_MAX];
 };
 
-/* Makes the url and reads the token. Returns 0, or an error with a sentence. */
+/* Makes the url and reads the token. Returns 0, or an error; then message has a sentence. */
 static int asker_open(struct asker *a, char *message, size_t size)
 {
 	size_t n = strlen(a->server->url);

@@ -79,8 +79,8 @@ static void watch_run(void *arg)
 	mailbox_unlock(&w->box);
 }
 
-/* Takes the result of the thread. If the result is empty, clients continue to get the fleet of
- * the previous request, with its age. The caller holds the lock. */
+/* Takes the result of the thread. If the result has no fleet, clients continue to get the fleet
+ * of the previous request, with the age of that fleet. The caller holds the lock. */
 static void watch_take(struct fleet_watch *w)
 {
 	struct fleet_state *s = &w->last;
@@ -196,7 +196,7 @@ void fleet_watch_tick(struct fleet_watch *w)
 	mailbox_lock(&w->box);
 	asking = w->asking;
 	if (!asking)
-		/* Takes an answer that arrived after the last look of a client. */
+		/* Take a result that arrived after the last request of a client. */
 		watch_take(w);
 	mailbox_unlock(&w->box);
 	if (asking)

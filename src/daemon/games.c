@@ -155,7 +155,8 @@ static int games_add(struct games *g, const struct guard_view_game *game, uint64
 	return err;
 }
 
-/* Replaces the registration in slot i. If this fails, the old registration stays. */
+/* Replaces the registration in slot i. If the new one cannot be watched, the old registration
+ * stays. */
 static int games_renew(struct games *g, unsigned i, const struct guard_view_game *game,
 		       uint64_t start_ticks)
 {

@@ -15,9 +15,9 @@
 
 struct games;
 
-/* Borrows the store. Calls changed() when the number of games changes, also during this call
- * if stored games still run. latest is the pid of the game that was registered last, or 0 if
- * no game runs. Returns 0 or -GW_E_NOMEM. */
+/* Borrows the store. Calls changed() each time the number of games changes. games_new() itself
+ * calls changed() if stored games still run. latest is the pid of the game that was registered
+ * last, or 0 if no game runs. Returns 0 or -GW_E_NOMEM. */
 int games_new(struct loop *loop, struct store *store,
 	      void (*changed)(void *arg, unsigned count, int64_t latest), void *arg,
 	      uint64_t now_ns, struct games **ret);

@@ -1,4 +1,4 @@
-/* Makes a policy from valid entries, and applies profiles. */
+/* Makes a policy from checked configuration entries, and applies the presets of a profile. */
 #include "guard_config.h"
 
 #include "guard_config_read.h"
@@ -38,9 +38,10 @@ static unsigned file_order(const struct config_memory *m, const struct config_pl
 	return p->from == CONFIG_FILE ? i : CONFIG_FILES_MAX;
 }
 
-/* Warns about a setting that overrides the profile and is in a file that is read before the
- * file with the profile. The user may have forgotten this setting, and the profile then seems
- * to have no effect. A setting next to the profile or in a later file is intended. */
+/* Warns if a setting overrides the profile, but is in a file that is read before the file with
+ * the profile. The user may have forgotten this setting and wonder why the profile has no
+ * effect. There is no warning for a setting in the same file as the profile or in a later file,
+ * because the user intends it. */
 static void warn_overridden(struct config_reader *r, const struct config_row *row,
 			    const char *value)
 {
@@ -63,8 +64,8 @@ static void warn_overridden(struct config_reader *r, const struct config_row *ro
 		    row->key, entry_text, r->c->guard_profile, profile->name, value);
 }
 
-/* Applies the presets of the profile. The origin of each preset is the place where the profile
- * is set. */
+/* Applies the presets of the profile. The recorded place of each preset is the place of the
+ * setting `profile`. */
 void guard_config_profile(struct config_reader *r)
 {
 	const struct config_place *at = &r->m->place[CONFIG_ID_guard_profile];
@@ -147,8 +148,8 @@ unsigned guard_entry_port(const struct guard_entry *e)
 }
 
 /* Returns the highest level at which the worker may be evicted: max_level of the entry, or else
- * the default. If the kind acts only at a level above 2 and above the default, that level is
- * allowed, because the user chose the kind. */
+ * the default. If the lowest level of the kind is above 2 and above the default, that lowest
+ * level is also allowed, because the user chose the kind. */
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
@@ -406,7 +407,8 @@ static bool make_entries(const struct config *c, struct policy *p)
 		if (e->table == GUARD_RULE && !make_rule(p, e))
 			return false;
 	}
-	/* Make the schedules last, because a [[schedule]] may come before its worker. */
+	/* Make the schedules after all workers, because a [[schedule]] may come before its
+	 * worker in the file. */
 	for (const struct guard_entry *e = m->entries; e; e = e->next)
 		if (e->table == GUARD_SCHEDULE)
 			make_schedule(p, e);

@@ -41,7 +41,7 @@ static bool kind_is(unsigned kind, unsigned traits)
 
 static const struct {
 	enum guard_key key;
-	unsigned traits; /* Traits of the kinds that may have the key. */
+	unsigned traits; /* A kind with one of these traits may have the key. */
 } kind_keys[] = {
 	{ GUARD_KEY_url, KIND_HTTP | KIND_UNIT | KIND_CONTAINER },
 	{ GUARD_KEY_token_file, KIND_HTTP },
@@ -80,8 +80,9 @@ static void check_kind_keys(struct config_reader *r, const struct guard_entry *e
 	}
 }
 
-/* Refuses the idle keys for a kind that does not load its model on the next request. The guard
- * does not see that request, so only the worker itself can load the model again. */
+/* Refuses the keys for the unloading of idle models for a kind of worker that does not load its
+ * model again when the next request arrives. The guard does not see the requests of clients, so
+ * it cannot load the model for them. */
 static void check_idle(struct config_reader *r, const struct guard_entry *e, unsigned kind)
 {
 	static const enum guard_key keys[] = { GUARD_KEY_idle_after, GUARD_KEY_idle_w,
@@ -106,7 +107,7 @@ static bool resumes(const struct guard_entry *e)
 }
 
 static const struct {
-	enum policy_trait trait; /* Trait of the kinds that need the key. */
+	enum policy_trait trait; /* The kinds with this trait need the key. */
 	enum guard_key key;
 	bool to_resume; /* The key is needed only if the guard resumes the worker. */
 	const char *what;
@@ -199,8 +200,8 @@ static bool matches_all(const char *pattern)
 	return pattern && pattern[0] && pattern[strspn(pattern, "*/")] == '\0';
 }
 
-/* True if the regular expression matches five strings that have nothing in common: then it
- * probably matches every process. */
+/* True if the regular expression matches five strings that have nothing in common. Such an
+ * expression probably matches every process. */
 static bool regex_matches_all(const char *expression)
 {
 	static const char *const texts[] = { "a", "Z", "0", "/", "-" };
@@ -233,8 +234,8 @@ static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 				key_name(keys[i]), guard_entry_text(e, keys[i]));
 }
 
-/* Warns if only the process name identifies the worker. This is not an error, because some
- * workers have no better condition. */
+/* Warns if the process name is the only condition that identifies the worker. This is not an
+ * error, because no better condition exists for some workers. */
 static void warn_name_alone(struct config_reader *r, const struct guard_entry *e)
 {
 	if (!e->given[GUARD_KEY_match_name])
@@ -290,10 +291,11 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* True if pattern a certainly matches everything that pattern b matches. fnmatch() reads the
- * wildcards of b as plain characters. So if b has wildcards, the only wildcard allowed in a is
- * `*`, because `?` or `[` would match only one character. Returns false if b has a `[`, or if b
- * is a process name of more than 15 bytes, because the kernel keeps only 15. */
+/* True if pattern a certainly matches everything that pattern b matches. The function passes b
+ * to fnmatch() as the text, which reads the wildcards of b as plain characters. So if b has
+ * wildcards, `*` is the only wildcard allowed in a: `?` or `[` would match only one character.
+ * Returns false if b has a `[`. Also returns false if b is a process name of more than 15
+ * bytes, because the kernel keeps only 15. */
 static bool pattern_covers(const char *a, const char *b, unsigned key)
 {
 	const bool plain = !b[strcspn(b, "*?[")];
@@ -330,8 +332,8 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 }
 
 /* Returns a text that says why two workers would be the same process, or NULL if they may
- * differ. Only one process listens on a port or has its pid in a file, and a unit belongs to
- * one worker. */
+ * differ. Only one process can listen on a port, a pidfile has the pid of only one process, and
+ * a unit can belong to only one worker. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -350,7 +352,8 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	return NULL;
 }
 
-/* Warns if two workers have the same url, because an order to one of them reaches both. */
+/* Warns if two workers have the same url, because an order to one worker reaches both
+ * workers. */
 static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
 			  const struct guard_entry *b, const char *line)
 {
@@ -544,7 +547,7 @@ static void check_health(struct config_reader *r)
 		    c->health_throttle_c, c->health_evict_c);
 }
 
-#define POLL_LEAST_MS 1 /* Shorter times would only keep a processor busy. */
+#define POLL_LEAST_MS 1 /* A shorter interval would only keep a processor busy. */
 
 static void check_poll(struct config_reader *r)
 {
@@ -572,7 +575,7 @@ static void check_paths(struct config_reader *r)
 				socket);
 }
 
-/* Warns if the configuration never moves a worker. */
+/* Warns if the guard can never move a worker with this configuration. */
 static void warn_idle(struct config_reader *r)
 {
 	const struct config_place *mode = &r->m->place[CONFIG_ID_guard_mode];
@@ -640,8 +643,9 @@ static void warn_hook(struct config_reader *r, const struct guard_entry *e, enum
 			    key_name(key), path);
 }
 
-/* Recommends larger memory pages if this machine has small ones and a worker is checkpointed.
- * Only the first such worker gets the warning, because the setting applies to the machine. */
+/* If this machine uses small memory pages and a worker is checkpointed, recommends larger
+ * pages. Warns only once, at the first such worker, because the setting applies to the whole
+ * machine. */
 static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 {
 	char advice[MOVE_ADVICE_SIZE];
@@ -653,8 +657,9 @@ static void warn_pages(struct config_reader *r, const struct guard_entry *e)
 		config_warn(r, &e->place[GUARD_KEY_kind], "%s", advice);
 }
 
-/* Checks the pidfile, the hooks and the token_file of each worker. Only warns: without its
- * token_file the service starts, but cannot authenticate to the worker. */
+/* Checks the pidfile, the hooks and the token_file of each worker. Reports only warnings,
+ * because the service can start without these files. Without the token_file, for example, it
+ * only cannot authenticate to the worker. */
 void guard_config_check_files(struct config_reader *r)
 {
 	warn_pages(r, r->m->entries);

@@ -33,7 +33,8 @@ extern const char *const guard_table_names[GUARD_TABLES];
 struct guard_entry {
 	struct guard_entry *next;
 	enum guard_table table;
-	unsigned number; /* Position among the entries of the same table, counted from 1. */
+	/* Position of the entry among the entries of the same table, counted from 1. */
+	unsigned number;
 	struct config_place at;
 	bool given[GUARD_KEYS];
 	bool refused[GUARD_KEYS]; /* The key is given, but its value is invalid. */
@@ -56,13 +57,13 @@ static inline const char *guard_entry_text(const struct guard_entry *e, enum gua
 }
 /* Returns the kind of the worker. A negative number means that the kind is unknown. */
 int guard_entry_kind(const struct guard_entry *e);
-/* Returns url if it is an HTTP address, else NULL. */
+/* Returns the url of the entry if the url is an HTTP address, else NULL. */
 const char *guard_entry_http(const struct guard_entry *e);
-/* Returns match.port, or else the port of url. Returns 0 if there is none. */
+/* Returns match.port, or else the port of url. Returns 0 if the entry has no port. */
 unsigned guard_entry_port(const struct guard_entry *e);
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
-/* True if the entry has a key match.*. If identity is true, match.uid alone does not count. */
+/* True if the entry has a key match.*. If identity is true, match.uid alone is not enough. */
 bool guard_entry_matches(const struct guard_entry *e, bool identity);
 /* Returns the number of the signal, or 0 if no signal has this name. */
 int guard_signal(const char *name);

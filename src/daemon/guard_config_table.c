@@ -81,8 +81,8 @@ static const char *other_table(bool in_match, const struct toml_node *n)
 	return NULL;
 }
 
-/* Returns the key match.NAME for NAME, or NULL. For an error message: a user who writes "port"
- * probably means "match.port". */
+/* Returns the key match.NAME for NAME, or NULL if there is no such key. An error message
+ * suggests this key: a user who writes "port" probably means "match.port". */
 static const char *find_in_match(enum guard_table t, const char *name)
 {
 	char full[CONFIG_SHOWN_MAX + MATCH];
@@ -293,8 +293,8 @@ static bool is_part(const char *at, size_t n, const char *name)
 	return n == strlen(name) && memcmp(at, name, n) == 0;
 }
 
-/* Returns where the worker's own API path begins, or NULL. The part before it may belong to
- * a proxy. */
+/* Returns the position in the path at which the API path of the worker begins, or NULL. The
+ * part before that position may belong to a proxy. */
 static const char *worker_path(const char *path)
 {
 	while (*path) {
@@ -310,8 +310,8 @@ static const char *worker_path(const char *path)
 	return NULL;
 }
 
-/* Refuses a path such as /v1. Clients use http://HOST:PORT/v1, but the guard appends paths that
- * do not begin with /v1. */
+/* Refuses a path such as /v1. Clients use http://HOST:PORT/v1. But the guard appends its own
+ * paths to the URL, and these paths must not be below /v1. */
 static const char *check_url_path(const char *url, const char *path, char out[static WRONG])
 {
 	const char *more = worker_path(path);
@@ -348,7 +348,8 @@ static const char *check_http(const char *url, char out[static WRONG])
 	return wrong ? wrong : check_url_path(url, s + strcspn(s, "/"), out);
 }
 
-/* Checks the url of a systemd unit, which selects the systemd manager. */
+/* Checks the url of a worker of kind systemd. This url names the systemd manager of the
+ * unit. */
 static const char *check_manager(const char *s, char out[static WRONG])
 {
 	(void)out;
@@ -543,9 +544,9 @@ static bool is_made_of(const char *s, const char *set)
 	return s[strspn(s, set)] == '\0';
 }
 
-/* True if s has the format of a GPU selector. The check uses `none`, a GPU that does not exist,
- * so gw_device_matches() is negative only for a wrong format. An index of more than three
- * digits counts as a typing error. */
+/* True if s has the format of a GPU selector. The check compares s with `none`, a GPU that does
+ * not exist. So gw_device_matches() returns a negative number only if the format is wrong. An
+ * index of more than three digits counts as a typing error. */
 static bool is_gpu_selector(const char *s)
 {
 	static const struct gw_device none = { .index = UINT32_MAX, .cuda_ordinal = -1 };
@@ -574,8 +575,8 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 }
 
 /* Warns if match.container of a rule is not an id, because the rule then never matches. Also
- * warns about an id of less than 4 characters: the beginning of an id is enough for a match, so
- * such an id matches many containers. */
+ * warns about an id of less than 4 characters. The beginning of an id is enough for a match, so
+ * such a short id matches many containers. */
 static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
 	const char *s = guard_entry_text(e, GUARD_KEY_match_container);

@@ -21,20 +21,21 @@
 
 #define GPUS    SCENE_GPUS
 #define IDLE_NS (10 * NS_PER_S) /* After this time, the power of an idle GPU is steady. */
-/* A figure is passed to the guard again if it changed by more than this ratio. */
+/* A learned figure of a worker is passed to the guard again if it changed by more than this
+ * ratio. */
 #define CHANGE 0.1
 
-/* Xids that are in the kernel log at the first tick are from before the start of the service.
- * Of these, only the Xids since the last load of the driver are used. Later entries are read at
- * each tick, because some drivers report no events. If both the kernel log and the driver
- * report an Xid, the guard gets it once. The log of the real kernel never has Xids of simulated
- * GPUs. */
+/* At the first tick, the kernel log has the Xids from before the start of the service. Of these
+ * Xids, only those since the last load of the driver are used. The new entries of the log are
+ * read at each tick, because some drivers report no events. If both the kernel log and the
+ * driver report an Xid, the guard gets it once. The log of the real kernel never has Xids of
+ * simulated GPUs. */
 
 #define PAST 256 /* Maximum number of stored Xids from before the start. */
-/* Number of stored recent Xids. They show whether the other source (kernel log or driver) has
- * reported the same Xid. */
+/* Number of recent Xids that are remembered. They show whether the other source (kernel log or
+ * driver) has already reported the same Xid. */
 #define RECENT 16
-/* If both sources report the same Xid within this time, the reports count as one. */
+/* If both sources report the same Xid within this time, the two reports count as one Xid. */
 #define SAME_NS (5 * NS_PER_S)
 
 struct recent_xid {
@@ -77,9 +78,9 @@ static void xid_log_free(struct xid_log *l)
 	free(l);
 }
 
-/* Notes an Xid. Returns true if the other source (kernel log or driver) has not reported it yet.
- * Each report pairs with at most one report of the other source, so two Xids in a row count as
- * two. */
+/* Notes an Xid. Returns true if the other source (kernel log or driver) has not reported it
+ * yet. One report cancels at most one report of the other source, so two equal Xids in a row
+ * count as two. */
 static bool note_xid(struct xid_log *l, const char *uuid, unsigned xid, bool by_log,
 		     uint64_t ns)
 {
@@ -200,7 +201,8 @@ struct guard_inputs {
 	struct guard_inputs_parts *parts;
 	struct unattributed_use unattributed[GPUS];
 	char unattributed_why[GPUS][200];
-	/* Bit n is set if it was reported that one process matches this worker and worker n. */
+	/* For each worker w: bit n is set if an event has reported that one process matches
+	 * both w and worker n. */
 	uint32_t conflicts[POLICY_WORKERS];
 	/* Sums of saved_j and spent_j (struct idle_economy) of the workers that a reload
 	 * removed. */
@@ -272,8 +274,8 @@ static const char *budget_key(const struct gpu_budget *o, const char *what, char
 	return out;
 }
 
-/* Finds or adds the budget of a GPU. The store has the value of the energy counter at the
- * beginning of the day, so that the energy of this day is known after a restart. */
+/* Finds or adds the budget of a GPU. The store keeps the value that the energy counter had at
+ * the beginning of the day. So the energy of the day is also known after a restart. */
 static struct gpu_budget *find_budget(const struct guard_inputs *b, const char *uuid)
 {
 	struct guard_inputs_parts *p = b->parts;
@@ -302,8 +304,8 @@ static void save_budget(struct store *store, const struct gpu_budget *o)
 	store_replace_count(store, budget_key(o, "base_joules", name), o->budget.base_j);
 }
 
-/* Passes to the guard whether a cap of the GPU is exceeded: at the first tick of the GPU, and
- * when this changes. */
+/* Reports to the guard whether a cap of the GPU is exceeded: at the first tick of the GPU, and
+ * each time the answer changes. */
 static void check_caps(const struct guard_inputs *b, const struct view *v, unsigned i,
 		       uint64_t now_ns)
 {
@@ -325,7 +327,8 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	(void)gw_device_value(d, GW_Q_POWER, &l.power_w);
 	l.energy_j = v->device[i].energy_joules;
 	over = budget_update(&o->budget, caps, &l, why, sizeof(why));
-	/* Also save at the first report, because no day is stored yet if the cap is new. */
+	/* Also save at the first report: if the cap is new, the store has no value for this day
+	 * yet. */
 	if (caps->energy_j > 0 &&
 	    (!o->reported || o->budget.day != before.day || o->budget.base_j != before.base_j))
 		save_budget(b->g->config.store, o);
@@ -336,8 +339,9 @@ static void check_caps(const struct guard_inputs *b, const struct view *v, unsig
 	o->reported = true;
 }
 
-/* Reads the power of the worker's GPUs, and whether the worker is alone on them. The GPU of an
- * evicted worker is only known if the machine has one GPU. */
+/* Reads the power of the worker's GPUs, and finds out whether the worker is alone on these
+ * GPUs. An evicted worker is on no GPU; the GPU to which it will return is known only if the
+ * machine has one GPU. */
 static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
 		      struct idle_input *l)
 {
@@ -416,8 +420,8 @@ void guard_inputs_tick(struct guard_inputs *b, const struct view *v)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 
-	/* localtime_r(), also that of the scene thread, uses the time zone of the last tzset().
-	 * tzset() reads /etc/localtime only if that file has changed. */
+	/* localtime_r() uses the time zone of the last tzset(), on this thread and on the scene
+	 * thread. tzset() reads /etc/localtime only if that file has changed. */
 	tzset();
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
 		check_unattributed(b, v, i, now);

@@ -1,6 +1,6 @@
-/* guard_inputs: the inputs of the guard other than scenes: Xids from the kernel log, games, the
- * energy of idle models, and whether power and energy exceed their caps. It also emits events
- * about unattributed GPU use and about processes that match two workers.
+/* guard_inputs: collects the inputs of the guard that are not scenes: Xids from the kernel log,
+ * games, the energy of idle models, and the caps of power and energy that are exceeded. It also
+ * emits events about unattributed GPU use and about processes that match two workers.
  *
  * It runs at the engine's ticks, on the main thread. All inputs go to the guard through
  * guard_recorder.c. */

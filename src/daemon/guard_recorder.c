@@ -1,5 +1,5 @@
-/* guard_recorder: the only file of the service that changes the guard. Every input passes
- * through it and is recorded, so that a recording explains every decision.
+/* guard_recorder: the only file of the service that changes the guard. Every input of the guard
+ * passes through this module and is recorded, so that a recording explains every decision.
  *
  * A file that has grown to its limit is renamed to FILE.1. The next file begins with the whole
  * state of the guard. */
@@ -60,8 +60,8 @@ static void write_line(struct guard_service *g)
 		}                                                 \
 	} while (0)
 
-/* Returns the record of a worker, or NULL. Before the first scene the record comes from the
- * journal. */
+/* Returns the record of a worker, or NULL. The record comes from the guard, or before the first
+ * scene from the journal. */
 static const struct guard_record *record_of(const struct guard_service *g, const char *name,
 					    const struct guard_service_records *kept,
 					    struct guard_record *now)
@@ -102,7 +102,8 @@ static void write_gpu_inputs(struct buf *out, const struct guard_gpu_inputs *t, 
 		recording_foreign(out, t->gpu, t->foreign, now);
 }
 
-/* Writes the inputs that already apply when a recording begins while the guard runs. */
+/* Writes the inputs that the guard received earlier and that still apply. Used when a recording
+ * begins while the guard runs. */
 static void write_standing(struct guard_service *g, uint64_t now)
 {
 	struct buf *out = &g->recorder->line;
@@ -175,8 +176,9 @@ static void move_away(struct guard_service *g)
 	g->recorder->rename_failed = true;
 }
 
-/* Starts the next file if this one has reached its limit. Called before a scene, when all
- * decisions were fetched, because the next file begins with the state of the guard. */
+/* Starts the next file if this file has reached its size limit. The next file begins with the
+ * state of the guard. Therefore this is called before a scene, when all decisions were
+ * fetched. */
 static void turn_over(struct guard_service *g)
 {
 	struct recording_file *f = &g->recorder->file;
@@ -259,7 +261,8 @@ void guard_service_observe(struct guard_service *g, const struct scene *s)
 	guard_observe(t->guard, s);
 }
 
-/* Returns the worker that waits for this order, or -1 if no worker waits for it any more. */
+/* Returns the worker that waits for the outcome of this order, or -1 if no worker waits for it
+ * any more. */
 static int worker_of(const struct guard_service *g, uint64_t order)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)

@@ -1,9 +1,10 @@
 /* guard_reload: replaces the configuration of a running guard.
  *
  * An order that is running finishes with the old configuration. The new configuration waits
- * until no order is running; after HOLD_BACK_NS no new orders start. After the change the scene
- * thread may still be in a driver call, so the old settings are freed only when that thread
- * uses the new policy. A mode that a person sets takes effect in the same way. */
+ * until no order is running; after HOLD_BACK_NS no new orders start. After the change, a driver
+ * call of the scene thread may still use the old policy. So the old settings are freed only
+ * when that thread uses the new policy. A mode that a person sets takes effect in the same
+ * way. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -34,8 +35,8 @@ static void settings_free(struct guard_settings *s)
 	free(s);
 }
 
-/* Returns how a person can resume a worker that the guard no longer manages. A negative kind
- * is unknown. */
+/* Returns a text that says how a person can resume a worker that the guard no longer manages. A
+ * negative kind means that the kind is unknown. */
 static const char *how_to_resume(int kind)
 {
 	static const struct {
@@ -72,8 +73,9 @@ static void log_gone(struct guard_service *g, const struct guard_record *r, int 
 }
 
 /* True if the worker of this record may still be evicted. After a reboot, no worker is evicted.
- * A worker of a kind that stops its process may still be stopped. A worker of another kind may
- * still be evicted if one of the recorded processes runs, or if none is recorded. */
+ * If an eviction of this kind of worker stops the process, the worker may still be stopped. A
+ * worker of another kind may still be evicted if one of the recorded processes still runs, or
+ * if the record has no process. */
 static bool may_be_evicted(const struct root *root, const struct guard_record *r,
 			   const struct guard_record_more *more, int kind)
 {
@@ -107,8 +109,8 @@ void guard_service_log_missing(struct guard_service *g, const struct guard_servi
 	root_close(&root);
 }
 
-/* Records of the workers that the new configuration removes. They are copied before the change
- * of the policy. */
+/* Records of the workers that the new configuration removes. The records are copied before the
+ * policy changes. */
 struct leaving {
 	struct guard_record record[POLICY_WORKERS];
 	enum policy_kind kind[POLICY_WORKERS];
@@ -127,9 +129,9 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 	}
 }
 
-/* Handles a worker that the new configuration removed. Its record stays in the store if the
- * worker is evicted or held, because a person may resume the worker or add it to the
- * configuration again. */
+/* Handles a worker that the new configuration removed. If the worker is evicted or held, its
+ * record stays in the store, because a person may later resume the worker or configure it
+ * again. */
 static void part_with_worker(struct guard_service *g, const struct guard_record *r,
 			     enum policy_kind kind)
 {
@@ -231,8 +233,8 @@ static void apply_settings(struct guard_service *g, struct retired *place,
 				  fresh, left);
 }
 
-/* All memory and data that the change needs. It is prepared first, so that a failure cannot
- * leave the change half done. */
+/* All memory and data that the change needs. All of it is prepared first, so that the change
+ * itself cannot fail halfway. */
 struct change {
 	struct retired *place;
 	struct guard_service_records *records;
@@ -371,10 +373,10 @@ void guard_reload_close(struct guard_service *g)
 	release_retired(g);
 }
 
-/* The mode that a person sets is state, not configuration. It is a document in the store and
- * stays over restarts and reloads, until a person returns to the configured mode. A change
- * takes effect like a reload that only changes the mode. So a running order finishes first, and
- * the change is recorded. */
+/* The mode that a person sets is state, not configuration. The mode is a document in the store.
+ * It stays after restarts and reloads, until a person returns to the configured mode. A change
+ * of the mode takes effect like a reload that only changes the mode. So a running order
+ * finishes first, and the change is recorded. */
 
 #define MODE_KIND "guard-mode" /* Kind of the document in the store. */
 #define MODE_ID   "mode"

@@ -14,12 +14,13 @@
 #include <unistd.h>
 
 #define RESTORE_NS (10 * NS_PER_S)
-/* Time between two scenes if there is no worker. Then only clients use the scenes. */
+/* Time between two scenes if no worker is configured. In this case, only clients use the
+ * scenes. */
 #define UNUSED_SCENE_NS (30 * NS_PER_S)
-/* The driver lists a process up to 0.3 s after the process opened a GPU (measured on an
- * H200). */
+/* Time to the next scene if no worker is configured, but a process opened or closed a GPU. The
+ * driver lists a process up to 0.3 s after the process opened a GPU (measured on an H200). */
 #define OPENED_SCENE_NS NS_PER_S
-/* When the service ends, it observes for at most this time the workers that it has just
+/* Maximum time for which the service, when it ends, observes the workers that it has just
  * resumed. */
 #define LAST_SCENE_NS NS_PER_S
 /* Shortest and longest pause before the guard is started again after a failure. */
@@ -46,8 +47,8 @@ uint64_t guard_service_log(struct guard_service *g, const char *severity, const 
 
 #define SCENES_KEY "guard-all/looks" /* Store key of the number of scenes. */
 
-/* Returns a hash of the processes on the GPUs. A different set almost certainly has another
- * hash. */
+/* Returns a hash of the processes on the GPUs. Two different sets almost certainly have
+ * different hashes. */
 static uint64_t process_set(const struct scene *s)
 {
 	uint64_t sum = s->processes;
@@ -64,8 +65,8 @@ static uint64_t process_set(const struct scene *s)
 	return sum;
 }
 
-/* Calls processes_changed() if the set of processes on the GPUs has changed. If a process only
- * opens a GPU, this is not reported, because monitoring programs open GPUs every few seconds.
+/* Calls processes_changed() if the set of processes on the GPUs has changed. Does not report a
+ * process that only opens a GPU, because monitoring programs open GPUs every few seconds.
  * Returns true if a GPU was opened or closed since the last scene. */
 static bool follow_processes(struct guard_service *g, const struct scene *s)
 {
@@ -132,8 +133,8 @@ static void outcomes_ready(void *arg, int fd, uint32_t events)
 	scene_thread_trigger(g->scenes);
 }
 
-/* Stores the counters that continue after a restart. As soon as the store is readable, first
- * adds the stored values to them. */
+/* Stores the counters that continue after a restart. Before that, once, when the store is
+ * readable, adds the stored values to the counters. */
 static void keep_counts(struct guard_service *g)
 {
 	struct guard_view_counts *c = &g->view.counts;
@@ -247,8 +248,8 @@ void guard_service_fit(struct guard_service *g, struct guard_settings *s)
 	char text[PROC_VISIBILITY_TEXT];
 
 	s->policy.mode = g->mode.chosen ? g->mode.mode : s->configured;
-	/* If the service may not see a property that the policy needs, a worker seems absent or
-	 * a rule never matches. */
+	/* Warn if the service may not read a property of processes that the policy needs.
+	 * Without the property, a worker seems absent or a rule never matches. */
 	if (proc_visibility_missing(&s->policy, proc_visibility_now(), text))
 		guard_service_log(g, "warning", "%s", text);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
@@ -342,14 +343,16 @@ struct guard_service *guard_start_try(struct guard_start *s,
 				      const struct guard_service_config *config, bool first)
 {
 	struct guard_service_config with = *config;
-	/* A copy, because the next attempt needs the settings if this one fails. */
+	/* The guard gets a copy of the settings, because the next attempt needs the settings if
+	 * this attempt fails. */
 	struct guard_settings copy;
 	struct guard_service *g = NULL;
 	int err;
 
 	if (!s->waits || clock_mono_ns(config->clock) < s->at_ns)
 		return NULL;
-	/* The guard needs its journal, which says which workers an earlier run evicted. */
+	/* The guard needs its journal, because the journal lists the workers that an earlier
+	 * run evicted. */
 	if (!store_count_known(config->store)) {
 		if (first)
 			log_start(config, "warning",
@@ -402,8 +405,8 @@ static void observe_last(struct guard_service *g)
 	}
 }
 
-/* Logs workers with an unfinished order. Their records stay in the journal, so that the service
- * resumes them when it starts again. */
+/* Logs workers with an unfinished order. The records of these workers stay in the journal, so
+ * that the service resumes the workers when it starts again. */
 static void log_unfinished(struct guard_service *g)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
@@ -415,7 +418,7 @@ static void log_unfinished(struct guard_service *g)
 					  g->settings->policy.worker[i].name);
 }
 
-/* Resumes the workers that may run. Waits at most RESTORE_NS for them. */
+/* Resumes the evicted workers that may run. Waits at most RESTORE_NS until they are resumed. */
 static void resume_recorded_workers(struct guard_service *g)
 {
 	uint64_t until = guard_service_time_ns(g) + RESTORE_NS;

@@ -45,9 +45,9 @@ struct guard_start {
 /* Takes ownership of the settings for the start. */
 void guard_start_set(struct guard_start *s, struct guard_settings *settings);
 void guard_start_done(struct guard_start *s);
-/* Starts the guard if an attempt is due. config->settings is not used. first is true at the
- * first attempt; the reason for a delay is then logged. Returns the guard, or NULL if it has
- * not started. */
+/* Starts the guard if an attempt is due. config->settings is not used. If first is true, this
+ * is the first attempt, and the reason for a delay is logged. Returns the guard, or NULL if the
+ * guard has not started. */
 struct guard_service *guard_start_try(struct guard_start *s,
 				      const struct guard_service_config *config, bool first);
 
@@ -62,7 +62,8 @@ void guard_service_reload(struct guard_service *g, struct guard_settings *settin
 /* Updates health and capacity. Called at each tick of the engine. */
 void guard_service_tick(struct guard_service *g, const struct view *v);
 
-/* If there is no worker and the last scene is older than age_ns, observes at once. */
+/* If no worker is configured and the last scene is older than age_ns, the guard observes a new
+ * scene at once. */
 void guard_service_look(struct guard_service *g, uint64_t age_ns);
 
 /* Returns the guard's part of the view of this tick. */

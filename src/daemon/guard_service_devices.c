@@ -100,8 +100,8 @@ void guard_service_update_mps(struct guard_service *g)
 	action_set_facts(g->action, &g->gpus.facts);
 }
 
-/* Updates persistence mode and MIG mode. These modes and the use of MPS decide whether a
- * checkpoint is possible. With several GPUs, the worst value counts. */
+/* Updates persistence mode and MIG mode. These modes and the use of MPS decide whether a worker
+ * can be checkpointed. If the machine has several GPUs, the worst value of all GPUs counts. */
 static void update_facts(struct guard_service *g, const struct view *v)
 {
 	struct worker_facts f = { .persistence = -1, .mig = -1 };
@@ -240,7 +240,8 @@ int guard_service_events_stop(struct guard_service *g)
 	return event_watch_free(g->driver.watch) == 0 ? 0 : -GW_E_STATE;
 }
 
-/* Passes to the guard what the health of this GPU means for its workers. */
+/* Passes to the guard the heat level and the reasons that follow from the health of this
+ * GPU. */
 static void update_guard(struct guard_service *g, unsigned i, uint64_t now)
 {
 	const char *uuid = g->gpus.uuid[i];
@@ -273,7 +274,7 @@ static const char *sentence_separator(const char *text)
 	return n && text[n - 1] == '.' ? " " : ". ";
 }
 
-/* Emits one event per change of the level. */
+/* Emits one event each time the health level changes. */
 static void emit_level(struct guard_service *g, unsigned i, uint64_t now)
 {
 	struct health_status s;

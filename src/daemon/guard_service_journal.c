@@ -14,11 +14,12 @@
 #define KIND "guard" /* Kind of the documents in the store. */
 _Static_assert(POLICY_WORKERS <= 32, "guard_service_journal.unsaved has a bit per worker");
 
-/* Highest level of an eviction that needs no journal, because the worker itself can undo it. */
+/* Up to this level, an eviction needs no journal, because the worker itself can undo the
+ * eviction. */
 #define SAFE_LEVEL 2
 
-/* A write that takes longer than this counts as failed until it ends. Otherwise a disk that
- * hangs would stop all orders, also those that need no journal. */
+/* A write that takes longer than this time counts as failed until it ends. Otherwise a disk
+ * that hangs would stop all orders, even the orders that need no journal. */
 #define HANG_NS (5 * NS_PER_S)
 
 /* A decision as key-value pairs of a log line. */
@@ -83,8 +84,8 @@ static const char *severity_of(const struct guard_decision *d)
 		       : "info";
 }
 
-/* Returns the slot of the view's ring for the next decision. Requests between two ticks also
- * see this decision. */
+/* Returns the slot of the view's ring for the next decision. The slot is in the current view,
+ * so requests that come before the next tick also see the decision. */
 static struct guard_view_decision *next_in_ring(struct guard_service *g)
 {
 	struct guard_view *v = &g->view;
@@ -125,7 +126,7 @@ static void log_decision(void *ctx, const struct guard_decision *d)
 	guard_decision_text(d, name, "dry run", text);
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(g->config.clock);
-	/* g->view is not used, because it may be older than the policy. */
+	/* Make a view for this call, because g->view may be older than the policy. */
 	guard_view_cause(&(struct guard_view){ .policy = &g->settings->policy,
 					       .guard = g->guard,
 					       .requested = g->requested },
@@ -150,7 +151,8 @@ int guard_service_store_record(struct guard_service *g, const struct guard_recor
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
 			continue;
-		/* Delete the old restore data, because it would load a second model. */
+		/* Delete the old restore data of a worker that is not evicted. With this data,
+		 * a later resume of the worker would load a second model. */
 		if (!r->evicted)
 			action_set_notes(g->action, i, "");
 		action_notes(g->action, i, more.notes, sizeof(more.notes));
@@ -199,8 +201,8 @@ static void retry_unsaved(struct guard_service *g)
 	}
 }
 
-/* Stores the restore data that an eviction order has collected. The order waits once until the
- * data is stored, and then continues. */
+/* Stores the restore data that an eviction order has collected. The order waits for this only
+ * once: it continues when the data is stored. */
 static void store_learnt(struct guard_service *g)
 {
 	struct guard_record r;
@@ -215,7 +217,8 @@ static void store_learnt(struct guard_service *g)
 	}
 }
 
-/* True if the order needs a stored record and has none. */
+/* True if the order may only be carried out after its record is stored, and the record is not
+ * stored yet. */
 static bool unrecorded(const struct guard_service *g, const struct guard_order *o)
 {
 	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
@@ -250,7 +253,7 @@ static bool start_order(void *ctx, const struct guard_order *o, struct guard_out
 	return !err;
 }
 
-/* Updates the result of the last write. Returns false while it is unknown. */
+/* Updates the result of the last write. Returns false while the result is unknown. */
 static bool update_last(struct guard_service *g, uint64_t now_ns)
 {
 	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
@@ -265,8 +268,8 @@ static bool update_last(struct guard_service *g, uint64_t now_ns)
 	return true;
 }
 
-/* Notes whether the records were stored. Returns false if the store still writes; then the timer
- * tries again. */
+/* Updates whether the records are stored. Returns false if the store is still writing; the
+ * timer then checks again. */
 static bool finish_writing(struct guard_service *g, uint64_t now_ns)
 {
 	g->journal.writing = !update_last(g, now_ns);
@@ -376,8 +379,8 @@ struct loading {
 	unsigned others; /* Number of records of workers that are not in the configuration. */
 };
 
-/* Loads a record. Limits the number of records of workers that are not configured, so that
- * there is always space for the configured workers. */
+/* Loads a record. Loads only a limited number of records of workers that are not configured, so
+ * that the records of the configured workers always have space. */
 static void load_record(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;

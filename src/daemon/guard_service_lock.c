@@ -1,10 +1,11 @@
 /* guard_service_lock: makes sure that at most one guard acts on each GPU of a machine, because
  * two guards would undo each other's work.
  *
- * In mode "enforce", the service locks one file per GPU with flock(2), which a crash releases,
- * and writes its pid to the file. At each scene it checks that the file still exists, because
- * a cleanup of /tmp or the stop of another unit may remove it. Simulated GPUs of different runs
- * have the same names, so they are only locked if RUNTIME_DIRECTORY is set. */
+ * In mode "enforce", the service locks one file per GPU with flock(2) and writes its pid to the
+ * file. The kernel releases the lock if the service crashes. At each scene the service checks
+ * that the file still exists, because a cleanup of /tmp or the stop of another unit may remove
+ * the file. Simulated GPUs are locked only if RUNTIME_DIRECTORY is set, because the simulated
+ * GPUs of all runs have the same names. */
 #include "guard_service_parts.h"
 
 #include "base/clock.h"
@@ -36,7 +37,7 @@ static void lock_name(const char *uuid, char *out, size_t size)
 }
 
 /* Writes the i-th directory to try for the lock files. A service that may not write to the
- * first one uses a later one. Returns false after the last one. */
+ * first directory uses a later one. Returns false if there is no i-th directory. */
 static bool lock_directory(unsigned i, char *out, size_t size)
 {
 	/* systemd sets this variable. It may name several directories. */
@@ -57,9 +58,9 @@ static bool lock_directory(unsigned i, char *out, size_t size)
 	       0; /* Root uses only the first directory: anyone can write to /tmp. */
 }
 
-/* Opens or creates a lock file. It must be a regular file of this user (root: of any user);
- * otherwise errno is EACCES. EACCES in the first directory means that the file belongs to
- * another user. */
+/* Opens or creates a lock file. The file must be a regular file that belongs to this user; for
+ * root, it may belong to any user. Otherwise errno is EACCES. EACCES in the first directory
+ * means that the file belongs to another user. */
 static int open_file(const char *path)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -187,7 +188,7 @@ static void become_actor(struct guard_service *g, struct guard_service_lock *l)
 			  l->uuid);
 }
 
-/* True if the lock file was removed. Another guard could then lock a new file. */
+/* True if the lock file was removed. Another guard could then create and lock a new file. */
 static bool is_removed(int fd)
 {
 	struct stat st;

@@ -47,7 +47,7 @@ struct retired;        /* Old settings that a thread may still read. */
 enum journal_write {
 	WRITE_OK,
 	WRITE_FAILED,
-	WRITE_HANGS, /* It has not ended after HANG_NS (guard_service_journal.c). */
+	WRITE_HANGS, /* The write has not ended after HANG_NS (guard_service_journal.c). */
 };
 
 /* Decisions, and the records that must be in the store before an order is carried out. */
@@ -55,7 +55,8 @@ struct guard_service_journal {
 	struct loop_source *timer;
 	bool writing; /* Records are being stored, and orders wait for them. */
 	enum journal_write last;
-	uint64_t pending_ns; /* Monotonic time since which a write has not ended. 0: none. */
+	/* Monotonic time at which the write that still runs began. 0: no write runs. */
+	uint64_t pending_ns;
 	/* Workers with a record that could not be added to the store, one bit per worker.
 	 * guard_service_pump() tries again. */
 	uint32_t unsaved;
@@ -78,8 +79,9 @@ struct guard_service_gpus {
 	/* Number of evictions, including those of earlier runs. */
 	double evictions[GUARD_SERVICE_DEVICES];
 	unsigned count;
-	uint64_t process_set;      /* Hash of the set of processes in the last scene. */
-	struct worker_facts facts; /* They decide whether a checkpoint is possible. */
+	uint64_t process_set; /* Hash of the set of processes in the last scene. */
+	/* The facts that decide whether a worker can be checkpointed. */
+	struct worker_facts facts;
 };
 
 /* Events of the drivers. */
@@ -102,7 +104,7 @@ struct guard_service_locks {
 struct guard_service_reload {
 	/* New settings that wait until no order is running. NULL if there are none. */
 	struct guard_settings *next;
-	uint64_t since_ns; /* Monotonic time since which `next` waits. */
+	uint64_t since_ns; /* Monotonic time at which `next` began to wait. */
 	bool logged;       /* The long wait was logged. */
 	bool mode_only;    /* Only the mode is new, because a person set it. */
 	struct retired *retired;
@@ -122,8 +124,9 @@ struct guard_service {
 	struct guard_view view;
 	struct {
 		bool loaded; /* The counters of earlier runs were added. */
-		/* Number of scenes of all runs. view.counts has the number at the last tick,
-		 * because the number is stored only once per tick. */
+		/* Number of scenes of all runs, now. view.counts has the number at the last
+		 * tick, because clients see only a stored number, and it is stored once per
+		 * tick. */
 		uint64_t scenes;
 	} counts;
 	struct guard_counters tally; /* Counters of the guard, including earlier runs. */
@@ -155,13 +158,14 @@ uint64_t guard_service_real_ns(void);
 uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Prepares settings for use: replaces the configured mode by the mode that a person set, and
- * logs if the policy needs a property of processes that this process may not read. If another
- * service uses the same journal, switches to observe mode and logs this. */
+/* Prepares settings for use. Replaces the configured mode by the mode that a person set. If the
+ * policy needs a property of processes that this service may not read, logs that. If another
+ * service uses the same journal, sets the mode to observe and logs that. */
 void guard_service_fit(struct guard_service *g, struct guard_settings *s);
 
 /* guard_service_journal.c */
-/* Call it after new input of the guard: handles the new decisions, records and orders. */
+/* Call it after the guard got new input. Handles the new decisions, records and orders of the
+ * guard. */
 void guard_service_pump(struct guard_service *g);
 void guard_service_log_decisions(struct guard_service *g);
 /* Adds a record to the store. Returns 0, or -GW_E_SIZE if the record is too large or the queue
@@ -178,7 +182,7 @@ int guard_service_journal_open(struct guard_service *g);
 void guard_service_journal_view(struct guard_service *g);
 /* The records that are in the store. */
 struct guard_service_records {
-	/* Also has records of removed workers. */
+	/* Also includes the records of workers that are no longer configured. */
 	struct guard_record record[4 * POLICY_WORKERS];
 	struct guard_record_more more[4 * POLICY_WORKERS];
 	unsigned count;
@@ -191,9 +195,9 @@ void guard_service_formers(const struct guard_service_records *r, const struct p
 			   struct scene_builder_formers *ret);
 /* Logs evicted workers of an earlier run that are not in this configuration. */
 void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r);
-/* guard_service_set_requested() sets the text that names the requester and the reason of the
- * last hold or eviction of a worker, as guard_client.who does. guard_service_requested()
- * returns this text; "": unknown. */
+/* guard_service_set_requested() sets the text about the last hold or eviction request for a
+ * worker: the requester and the reason, in the format of guard_client.who.
+ * guard_service_requested() returns this text; "": unknown. */
 void guard_service_set_requested(struct guard_service *g, const char *worker, const char *by);
 const char *guard_service_requested(const struct guard_service *g, const char *worker);
 /* Call it for each worker when the guard starts, and for each worker that a reload adds. If the
@@ -217,8 +221,8 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 
 /* Loads the durations of the moves of the policy's workers. Call it again after a reload. */
 void guard_moves_load(struct moves *m, struct store *s, const struct policy *p);
-/* If a worker's move ended with this decision, stores how long the move took. cause says why
- * the worker may not run. */
+/* If the decision ends a move of the worker, stores how long the move took. cause is a text
+ * that says why the worker may not run. */
 void guard_moves_add(struct guard_service *g, const char *worker,
 		     const struct guard_decision *d, const char *cause);
 
@@ -248,8 +252,8 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now);
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now);
-/* Sets what ends a reason, and the earliest time at which a timer ends it. The call is not
- * recorded, because no decision depends on it. */
+/* Sets the text that says what ends a reason, and the earliest time at which a timer ends the
+ * reason. The call is not recorded, because no decision depends on it. */
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns);
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder);
@@ -268,7 +272,7 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v);
 void guard_service_update_mps(struct guard_service *g);
 void guard_service_devices_close(struct guard_service *g);
 /* Counts an eviction for the GPU that the worker left. If the worker left several GPUs, counts
- * it for the GPU with the contender. */
+ * the eviction for the GPU with the contender. */
 void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d);
 
 int guard_service_events_open(struct guard_service *g);
@@ -276,14 +280,14 @@ int guard_service_events_open(struct guard_service *g);
 void guard_service_events_check(struct guard_service *g);
 /* Stops the watch thread. Returns 0, or -GW_E_STATE if the thread hangs. */
 int guard_service_events_stop(struct guard_service *g);
-/* Handles an Xid. past is true if the Xid is older than this run; it then only changes the
- * GPU's health. */
+/* Handles an Xid. If past is true, the Xid is older than this run of the service, and only
+ * changes the health of the GPU. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
 
 /* Health of the GPU with index i. */
 void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d);
 void guard_service_health_forget(struct guard_service *g, unsigned i);
-/* Handles a driver event. past is true if the event is older than this run. */
+/* Handles a driver event. past is true if the event is older than this run of the service. */
 void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
 				bool past);
 /* Call it after g->settings changed. */
@@ -303,13 +307,14 @@ void guard_service_rooms_close(struct guard_service *g);
 void guard_service_rooms_tick(struct guard_service *g);
 
 /* guard_service_lock.c */
-/* Takes or releases the locks of the GPUs in the scene. Call it before the guard observes. */
+/* Takes or releases the locks of the GPUs in the scene. Call it before the guard observes the
+ * scene. */
 void guard_service_lock_look(struct guard_service *g, const struct scene *s);
 void guard_service_lock_close(struct guard_service *g);
 
 /* guard_reload.c: call these functions only where no worker index is in use. */
 void guard_reload_try(struct guard_service *g);
-/* Makes the guard use the mode that a person set, when no order is running. */
+/* As soon as no order is running, makes the guard use the mode that a person set. */
 void guard_reload_mode(struct guard_service *g);
 /* True if no new orders may start, because a reload waits. */
 bool guard_reload_waits(const struct guard_service *g);
@@ -320,8 +325,8 @@ void guard_reload_close(struct guard_service *g);
 
 /* Loads the mode that a person set in an earlier run. */
 void guard_mode_load(struct guard_service *g);
-/* Stores the mode that a person chose. NULL returns to the configured mode. The choice is on
- * disk when the journal has been written. */
+/* Stores the mode that a person chose. If mode is NULL, the configured mode applies again. The
+ * choice is on disk as soon as the store has written the journal. */
 void guard_mode_choose(struct guard_service *g, const enum guard_mode *mode, const char *who);
 
 #endif

@@ -59,8 +59,8 @@ static struct owner *free_owner_slot(struct guard_service *g)
 	return NULL;
 }
 
-/* Watches the owner process. If the kernel cannot watch it, the reservation lasts until it is
- * released or expires. */
+/* Watches the owner process. If the kernel cannot watch the process, the reservation lasts
+ * until it is released or expires. */
 static void watch_owner(struct guard_service *g, uint64_t id, int fd)
 {
 	struct owner *o = fd >= 0 ? free_owner_slot(g) : NULL;
@@ -99,8 +99,8 @@ static struct guard_view_room *find_room(struct guard_service *g, uint64_t id)
 }
 
 /* Writes changed documents before the client gets its answer. A disk that hangs delays the
- * answer by at most KEEP_NS. Returns false if the documents cannot be written; true also after
- * KEEP_NS, because they may be written later. */
+ * answer by at most KEEP_NS. Returns false only if the documents cannot be written. After
+ * KEEP_NS it returns true, because the documents may still be written later. */
 static bool write_documents(struct guard_service *g)
 {
 	int err;
@@ -110,7 +110,7 @@ static bool write_documents(struct guard_service *g)
 	return !err || err == -GW_E_TIMEOUT;
 }
 
-/* Stores a reservation. The same document has the key of the request, so that the client can
+/* Stores a reservation and the key of its request in one document. With the key, the client can
  * repeat its request after a crash. */
 static void store_reservation(struct guard_service *g, const struct guard_view_room *room)
 {
@@ -269,7 +269,8 @@ const char *guard_service_requested(const struct guard_service *g, const char *w
 }
 
 /* Stores who requested a hold or an eviction. If a hold keeps the worker evicted, a later
- * request to evict does not replace the requester of the hold, because the hold is stronger. */
+ * eviction request does not replace the stored requester of the hold, because the hold is
+ * stronger than the eviction. */
 static void note_requester(struct guard_service *g, unsigned worker, enum guard_request what,
 			   const char *who)
 {
@@ -298,9 +299,9 @@ static void begin_operation(struct guard_service *g, unsigned worker, enum guard
 				      clock_wall_ns(g->config.clock));
 }
 
-/* Stores a request before it is answered, because the client relies on a positive answer. A
- * disk that hangs delays the answer by at most KEEP_NS. The message says if the request is not
- * stored. */
+/* Stores a request before the client gets its answer, because the client relies on a positive
+ * answer. A disk that hangs delays the answer by at most KEEP_NS. If the request is not stored,
+ * the message says this. */
 static void store_request(struct guard_service *g, char *message, size_t size)
 {
 	uint64_t now = guard_service_time_ns(g), until = now + KEEP_NS;
@@ -418,8 +419,8 @@ static int op_reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid
 	return err;
 }
 
-/* After the grant, the client uses the memory. Therefore `granted` stays true, although the
- * memory is no longer free. After a restart, only a repeated request needs `granted`, so it is
+/* `granted` becomes true when the reserved memory is free, and it stays true when the client
+ * then uses the memory. After a restart, only a repeated request needs `granted`, so it is
  * stored only for a request with a key. */
 static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *message, size_t size)
 {
@@ -442,8 +443,8 @@ static int op_reserved(void *engine, uint64_t id, uint64_t until_ns, char *messa
 	return got;
 }
 
-/* Returns 0, or -GW_E_ARG if the process belongs to a worker, because that worker would then
- * leave the GPU for itself. */
+/* Returns 0, or -GW_E_ARG if the process belongs to a worker. With such a game, the worker
+ * would have to leave the GPU for its own process. */
 static int check_no_worker(const struct guard_service *g, const struct root *root, int64_t pid,
 			   char *message, size_t size)
 {
@@ -512,8 +513,8 @@ static int op_game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct gua
 		return err;
 	guard_service_for(g, by->uid);
 	err = guard_inputs_game(g->inputs, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
-	/* Reset the user. If no game was added, the user would otherwise apply to the next
-	 * input. */
+	/* Reset the requesting user of the guard. If no game was added, the guard has not used
+	 * it and would use it for its next input. */
 	guard_service_for(g, -1);
 	snprintf(text, sizeof(text), "process %lld is registered as a game", (long long)*pid);
 	if (!err) {

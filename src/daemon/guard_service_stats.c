@@ -14,7 +14,7 @@
 #define XID_MOST           1024
 #define XID_UNKNOWN_NUMBER 999 /* All other Xids are counted under this number. */
 
-/* Writes the store key of a counter. If worker is NULL, the counter is the sum of all
+/* Writes the store key of a counter. If worker is NULL, this is the key of the total of all
  * workers. */
 static void count_key(char *out, size_t size, const char *worker, unsigned cell)
 {
@@ -51,8 +51,8 @@ static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
-/* Raises each total that is less than the sum of the current workers' counters to that sum,
- * because the store of an earlier version has no totals. */
+/* If a total is less than the sum of the counters of the current workers, sets it to that sum.
+ * This is needed because the store of an earlier version has no totals. */
 static void sum_up(struct guard_counters *t)
 {
 	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
@@ -107,7 +107,9 @@ void guard_counts_add(struct guard_counters *t, struct store *s, const char *wor
 	if (w)
 		counts_save(w->cell, s, worker);
 	counts_save(t->all, s, NULL);
-	store_commit(s); /* The service shows a counter to clients only after it is stored. */
+	/* Commit now, because the service shows a counter to clients only after the counter is
+	 * stored. */
+	store_commit(s);
 }
 
 void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
@@ -125,11 +127,12 @@ void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char 
 	store_commit(s);
 }
 
-/* Moves: how long each worker took to leave its GPU and to return. They are stored, so that
- * estimates can use them after a restart of the service. */
+/* A move is the time that a worker took to leave its GPU or to return to it. Moves are stored,
+ * so that estimates can use them after a restart of the service. */
 
-#define MOVE_KIND      "move" /* Kind of the documents in the store. Their id is the worker. */
-#define MOVE_DOCUMENTS 64     /* Includes workers that are no longer configured. */
+/* Kind of the documents in the store. The id of a document is the name of the worker. */
+#define MOVE_KIND      "move"
+#define MOVE_DOCUMENTS 64 /* Includes workers that are no longer configured. */
 #define MOVE_TEXT_MAX  32768
 
 static const char *const way_keys[] = { "leave", "return" };
@@ -163,7 +166,7 @@ static void save_moves(struct store *s, const struct move_worker *w)
 	}
 	json_object_end(&j);
 	json_end(&j);
-	/* If this fails, only the estimates after the next start are worse. */
+	/* A failure has only one effect: the estimates after the next start are less exact. */
 	if (!text.err)
 		(void)store_put_row(s, MOVE_KIND, w->name, text.p, text.len, MOVE_DOCUMENTS);
 	buf_done(&text);

@@ -30,7 +30,7 @@ struct job_mapping {
 	const struct clock *clock;
 	void (*log)(void *arg, const char *sentence);
 	void *arg;
-	/* Descriptor of inotify. Without one (-1), a change is noticed up to one second
+	/* Descriptor of inotify. -1 if there is none; a change is then noticed up to one second
 	 * late. */
 	int inotify;
 	int watch; /* Watch descriptor of the folder. -1 if the folder is not watched. */
@@ -70,9 +70,9 @@ void job_mapping_free(struct job_mapping *m)
 	free(m);
 }
 
-/* Discards the cached files if the kernel reports any change. The loop does not wait for the
- * descriptor, so a change does not wake the service. The kernel's queue is bounded and reports
- * an overflow. */
+/* Discards the cached files if inotify reports any change. The loop does not watch the inotify
+ * descriptor, so a change does not wake the service. The events wait in the queue of the
+ * kernel, which has a limited size and reports an overflow. */
 static void mapping_see_changes(struct job_mapping *m)
 {
 	_Alignas(struct inotify_event) char events[4096];
@@ -172,8 +172,7 @@ static bool has_id(const char *ids, const char *s, size_t n)
 	return false;
 }
 
-/* Joins the ids of a file's lines. A line that is not an id, such as binary data, is
- * skipped. */
+/* Joins the ids of a file's lines. Skips a line that is not an id, for example binary data. */
 static void mapping_join(const char *text, char *ids, size_t size)
 {
 	size_t used = 0;

@@ -22,9 +22,9 @@ struct job_mapping *job_mapping_new(const char *folder, const struct clock *cloc
 				    void (*log)(void *arg, const char *sentence), void *arg);
 void job_mapping_free(struct job_mapping *m); /* m may be NULL. */
 
-/* Writes the ids of the jobs on a GPU, each once, joined by commas. gpu_instance is the MIG
- * GPU instance, or -1 if there is none. An instance without its own file has the jobs of its
- * GPU. Ids that do not fit are left out. Returns false if no job is recorded. */
+/* Writes the ids of the jobs on a GPU, joined by commas. Each id is written once. gpu_instance
+ * is the MIG GPU instance, or -1 if there is none. If an instance has no file, its jobs are
+ * those of its GPU. Ids that do not fit are left out. Returns false if no job is recorded. */
 bool job_mapping_find(struct job_mapping *m, unsigned gpu, int gpu_instance, char *out,
 		      size_t size);
 

@@ -127,8 +127,8 @@ static uint64_t number_at(const struct json_doc *list, size_t i, int64_t max)
 	return json_doc_uint(json_doc_at(list, "", i), "", max);
 }
 
-/* True if the record is from an earlier boot. A process that now has the recorded pid and start
- * time is then a different process. */
+/* True if the record is from an earlier boot. A process that has the recorded pid and start
+ * time in this boot is a different process. */
 static bool is_old(const struct json_doc *o)
 {
 	const char *boot = json_doc_string(o, "boot");

@@ -23,8 +23,8 @@ struct guard_record_more {
 /* Writes a JSON object. */
 void guard_record_write(struct buf *out, const struct guard_record *r,
 			const struct guard_record_more *more);
-/* Reads a record. Processes from another boot are changed so that they match no process.
- * Returns 0 or -GW_E_PARSE. */
+/* Reads a record. If the record is from another boot, changes the processes in *ret so that
+ * they match no running process. Returns 0 or -GW_E_PARSE. */
 int guard_record_read(const char *json, struct guard_record *ret,
 		      struct guard_record_more *ret_more);
 

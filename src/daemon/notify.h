@@ -25,7 +25,7 @@ struct notify {
 int notify_init(struct notify *n, char *message, size_t size);
 void notify_done(struct notify *n);
 
-/* Each function returns true if the datagram was sent, and never blocks. */
+/* The functions below never block. They return true if the datagram was sent. */
 bool notify_ready(const struct notify *n);
 /* Reports a reload. Call notify_ready() when the reload is done. */
 bool notify_reloading(const struct notify *n, uint64_t mono_ns);
@@ -41,9 +41,9 @@ struct notify_socket {
 	char name[64]; /* FileDescriptorName= of the socket unit. "" if it is not set. */
 };
 
-/* Takes the sockets of LISTEN_FDS if LISTEN_PID is this process, and sets close-on-exec.
- * Returns their number, or -GW_E_ARG with a sentence in message if the variables are
- * invalid. */
+/* If LISTEN_PID is the pid of this process, takes the sockets of LISTEN_FDS and sets
+ * close-on-exec on them. Returns the number of sockets, or -GW_E_ARG with a sentence in message
+ * if the variables are invalid. */
 int notify_sockets(struct notify_socket ret[static NOTIFY_SOCKETS], char *message, size_t size);
 
 #endif

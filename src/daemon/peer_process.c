@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Returns the pid that the process has in its own pid namespace. Returns 0 if it is in our
- * namespace, or if its namespace is unknown. */
+/* Returns the pid that the process has in its own pid namespace. Returns 0 if the process is in
+ * our pid namespace, or if its namespace is unknown. */
 static int64_t inner_pid(const struct root *root, int64_t pid)
 {
 	char path[64], text[4096], *p;
@@ -35,7 +35,7 @@ static int64_t outer_pid(const struct root *root, int64_t named, const struct gu
 
 	if (by->pid < 0)
 		return named;
-	/* The client is in a parent namespace. The kernel shows no pid for it. */
+	/* The client is in a parent namespace, so the kernel shows us no pid for the client. */
 	if (by->pid == 0)
 		return 0;
 	inside = inner_pid(root, by->pid);

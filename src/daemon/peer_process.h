@@ -1,9 +1,9 @@
-/* peer_process: finds the process that a client means by a pid, and checks whether it belongs
- * to the client.
+/* peer_process: finds the process that a client means by a pid, and checks whether the process
+ * belongs to the client.
  *
  * A pid is only valid in its PID namespace. The kernel identifies a client of the UNIX socket
- * (SO_PEERCRED). So a client in a container can name itself by its pid in the container, but it
- * cannot name another process. */
+ * (SO_PEERCRED). So a client in a container can use its own pid in the container to name
+ * itself, but it cannot name another process. */
 #ifndef GW_DAEMON_PEER_PROCESS_H
 #define GW_DAEMON_PEER_PROCESS_H
 
@@ -11,9 +11,10 @@
 #include "base/root.h"
 #include "serve/guard_view.h"
 
-/* Finds the pid in our namespace and the start time (ticks since boot). Returns 0, or
- * -GW_E_ARG with a sentence in message: no such process, an ambiguous pid, a kernel
- * thread, init, or this service. */
+/* Finds the process that the client means by the pid `named`. Sets *ret_pid to its pid in our
+ * namespace and *ret_start_ticks to its start time (ticks since boot). Returns 0, or -GW_E_ARG
+ * with a sentence in message: no such process, an ambiguous pid, a kernel thread, init, or this
+ * service. */
 int peer_process_find(const struct root *root, int64_t named, const struct guard_client *by,
 		      int64_t *ret_pid, uint64_t *ret_start_ticks, char *message, size_t size);
 

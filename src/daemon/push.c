@@ -83,9 +83,10 @@ static void hand_over(struct push *p, const struct push_record *r)
 	free(old.p);
 }
 
-/* Makes a record of the metrics page. If `end` is true, makes a record that marks all series
- * stale. Without that record, a server shows the last values for five more minutes. The time
- * of the end record is always after the last page, even if the clock was set back. */
+/* Makes a record of the metrics page. If `end` is true, makes an end record, which marks all
+ * series stale. Without an end record, a server shows the last values for five more minutes.
+ * The time of the end record is always later than that of the last page, even if the clock was
+ * set back. */
 static void make_record(struct push *p, bool end)
 {
 	struct metrics_sink sink = { push_encoder_sample, p->main.encoder };
@@ -139,7 +140,8 @@ static void push_timer(void *arg, uint64_t now_ns)
 	loop_set_time(p->main.timer, p->main.due_ns);
 }
 
-/* Logs a problem when it begins. When it ends, logs `good`, unless `good` is "". */
+/* Logs a problem when it begins. When the problem ends, logs the text `good`, unless `good` is
+ * "". */
 static void log_problem(struct push *p, struct log_latch *latch, const char *problem,
 			const char *effect, const char *good)
 {
@@ -170,7 +172,9 @@ const struct view_push *push_look(struct push *p)
 	mailbox_unlock(&p->sender);
 	log_problem(p, &p->main.problem, p->main.shown.problem, "; samples wait in the queue",
 		    p->main.shown.success_wall_ns ? "push: the server accepts samples again"
-						  /* Not "again": none was accepted before. */
+						  /* The text does not contain "again", because
+						   * the server has accepted no sample
+						   * before. */
 						  : "");
 	log_problem(p, &p->main.queue_problem, p->main.shown.queue_problem, "",
 		    "push: the queue takes records again");
@@ -185,10 +189,10 @@ const struct view_push *push_look(struct push *p)
 	return &p->main.shown;
 }
 
-/* Changes the settings (copied) without waiting. The threads first finish their work with
- * the old settings, which takes some seconds if the server hangs. Then they open the queue
- * of the new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
- * -GW_E_NOMEM; nothing is pushed then. */
+/* Changes the settings (copied) without waiting. The threads first finish their work with the
+ * old settings, which takes some seconds if the server hangs. Then they open the queue of the
+ * new settings. push_look() reports problems. The url "" ends the push. Returns 0, or
+ * -GW_E_NOMEM; after this error nothing is pushed. */
 static int push_apply(struct push *p, const struct push_settings *settings)
 {
 	struct push_settings *next = malloc(sizeof(*next)), *old;
@@ -216,8 +220,8 @@ static int push_apply(struct push *p, const struct push_settings *settings)
 	mailbox_wake(&p->writer);
 	mailbox_unlock(&p->writer);
 	free(old);
-	/* A random delay, so that services that start together after a power cut do not push
-	 * together. */
+	/* Use a random delay: services that all start at the same time after a power cut must
+	 * not all push at the same time. */
 	p->main.due_ns =
 		now + (uint64_t)((double)settings->interval_ns * push_chance(&p->main.chance));
 	if (p->main.encoder)
@@ -282,7 +286,8 @@ int push_change(struct push **p, const struct push_config *config,
 		err = push_new(config, p);
 	if (!err)
 		err = push_apply(*p, settings);
-	/* Valid settings are never all zero bytes, so the next call tries again. */
+	/* Set the settings to zero. Valid settings are never all zero, so the next call sees a
+	 * change and tries again. */
 	if (err && *p)
 		memset(&(*p)->main.settings, 0, sizeof((*p)->main.settings));
 	return err;
@@ -324,8 +329,8 @@ static int write_temp(const struct textfile *f, const char *text, size_t n)
 {
 	int fd, err;
 
-	/* The folder may belong to node_exporter. Remove a file that another user may have put
-	 * there, instead of opening it. */
+	/* Another user, such as node_exporter, may own the folder and may have put a file
+	 * there. Remove such a file instead of opening it. */
 	if (unlink(f->temp) != 0 && errno != ENOENT)
 		return -1;
 	fd = open(f->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);

@@ -52,18 +52,19 @@ int push_change(struct push **p, const struct push_config *config,
  * that still wait are sent after the next start. */
 void push_free(struct push *p);
 
-/* Logs what changed, and returns the current figures of the push. They are valid until the
- * next call. */
+/* Logs what changed, and returns the current figures of the push. The figures are valid until
+ * the next call. */
 const struct view_push *push_look(struct push *p);
 
-/* Returns the delay before the next attempt. It begins with one second (or the interval, if
- * that is shorter), doubles with each failure, and ends at one minute (or four intervals, if
- * that is shorter). chance, from 0 to 1, changes it by up to 25 %. */
+/* Returns the delay before the next attempt. The delay begins with one second (or with the
+ * interval, if that is shorter). It doubles with each failure, up to one minute (or four
+ * intervals, if that is shorter). The random number chance, from 0 to 1, changes the delay by
+ * up to 25 %. */
 uint64_t push_delay(unsigned failures, uint64_t interval_ns, double chance);
 
-/* The file for node_exporter's textfile collector. It is replaced by a rename, so that a
- * reader sees the old or the new text, never a mix. It is not synced to disk, because it
- * need not survive a crash, and a slow disk would delay the loop. */
+/* The file for node_exporter's textfile collector. It is replaced by a rename, so that a reader
+ * sees the old or the new text, never a mix. The file is not synced to disk, because it need
+ * not survive a crash, and because a slow disk would delay the loop. */
 #define TEXTFILE_PATH_MAX 4096
 
 struct textfile {
@@ -78,7 +79,8 @@ struct textfile {
 int textfile_init(struct textfile *f, const char *path, char *message, size_t size);
 
 /* Replaces the file. Returns 0, -GW_E_NOENT, -GW_E_PERM or -GW_E_IO, with a sentence in
- * message. *ret_news is true if the result differs from the last one and should be logged. */
+ * message. *ret_news is true if the result differs from the result of the last call and should
+ * be logged. */
 int textfile_write(struct textfile *f, const char *text, size_t n, bool *ret_news,
 		   char *message, size_t size);
 

@@ -20,8 +20,8 @@
 #define LABELS_MAX 64
 
 /* A series in one block of memory: its type, its name, and its labels sorted by name. Each
- * string ends with a NUL; an empty label name ends the series. The block identifies the series.
- * If the series disappears, its staleness marker is written from the block. */
+ * string ends with a NUL; an empty label name ends the series. The block identifies the series,
+ * and the staleness marker of a series that disappears is made from its block. */
 struct push_series {
 	const char *p;
 	size_t n;
@@ -48,7 +48,8 @@ struct push_encoder {
 	struct buf raw, packed;
 	int err;
 	struct {
-		/* Positions of the open messages of OTLP. 0 if a message is not open. */
+		/* Position of each OTLP message that is open. 0 for a message that is not
+		 * open. */
 		size_t resource, scope, metric, data;
 		char name[PUSH_TEXT_MAX]; /* Name of the open metric. */
 		enum metric_type type;
@@ -76,7 +77,7 @@ static uint64_t series_hash(const char *p, size_t n)
 {
 	const uint64_t h = text_hash(TEXT_HASH_START, p, n);
 
-	return h ? h : 1; /* 0 is no hash, because it marks a free slot. */
+	return h ? h : 1; /* A hash must not be 0, because 0 marks a free slot. */
 }
 
 /* Returns the slot of a hash, or the free slot where the hash belongs. */
@@ -142,8 +143,8 @@ static void sort_labels(struct push_label *l, unsigned n)
 }
 
 /* Reads pairs such as a="x",b="y" as metrics_text.c writes them. Copies names and values to
- * `at`, which needs as much memory as pairs. Skips a label with an empty value. Returns the end
- * of the copied text. */
+ * `at`, which must have as many bytes as `pairs`. Skips a label with an empty value. Returns
+ * the end of the copied text. */
 static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, unsigned *n)
 {
 	while (pairs && *pairs) {
@@ -173,8 +174,8 @@ static char *parse_pairs(const char *pairs, char *at, struct push_label *ret, un
 static struct push_series series_add(struct buf *out, const struct metric *m, const char *base,
 				     const char *more)
 {
-	/* Names and values have NULs instead of quotes. Therefore they are never longer than
-	 * the pairs. */
+	/* In `text`, names and values end with a NUL instead of quotes. Therefore `text` is
+	 * never longer than the pairs. */
 	char text[2 * METRIC_LABELS_SIZE + 2];
 	struct push_label l[LABELS_MAX];
 	unsigned n = 0;
@@ -188,7 +189,7 @@ static struct push_series series_add(struct buf *out, const struct metric *m, co
 	buf_addc(out, '\0');
 	for (unsigned i = 0; i < n; i++) {
 		if (i > 0 && strcmp(l[i].name, l[i - 1].name) == 0)
-			continue; /* A name must not occur twice. */
+			continue; /* A series must not have two labels with the same name. */
 		buf_add(out, l[i].name, strlen(l[i].name) + 1);
 		buf_add(out, l[i].value, strlen(l[i].value) + 1);
 	}
@@ -211,7 +212,7 @@ static const char *series_read(const char *p, struct push_label *ret, unsigned *
 	return name;
 }
 
-/* Returns the length of the series at p, whose strings end with NUL. */
+/* Returns the length of the series at p. Each string of the series ends with NUL. */
 static size_t series_length(const char *p)
 {
 	const char *at = p + 1;
@@ -224,8 +225,8 @@ static size_t series_length(const char *p)
 	return (size_t)(at + 1 - p);
 }
 
-/* Adds a label of the target. If the series has a label of this name, renames the label of the
- * series, as Prometheus does with honor_labels = false. */
+/* Adds a label of the target, such as job or instance. If the series already has a label with
+ * this name, renames that label to `renamed`, as Prometheus does with honor_labels = false. */
 static void add_target(struct push_label *l, unsigned *n, const char *name, const char *value,
 		       const char *renamed)
 {
@@ -237,8 +238,8 @@ static void add_target(struct push_label *l, unsigned *n, const char *name, cons
 	l[(*n)++] = (struct push_label){ name, value };
 }
 
-/* Adds a label of the configuration. A label of the series with the same name has priority,
- * as with external_labels of Prometheus. */
+/* Adds a configured label, unless the series already has a label with the same name. The
+ * external_labels of Prometheus work in the same way. */
 static void add_external(struct push_label *l, unsigned *n, const char *name, const char *value)
 {
 	for (unsigned i = 0; i < *n; i++)
@@ -528,7 +529,7 @@ static void mark_stale(struct push_encoder *e)
 	}
 }
 
-/* Also frees the memory that is needed only to make a record. */
+/* After the record is made, also frees the memory that was needed only to make it. */
 int push_encoder_end(struct push_encoder *e, struct push_record *ret)
 {
 	mark_stale(e);

@@ -49,26 +49,26 @@ void push_encoder_free(struct push_encoder *e);
 /* Begins the record of a page. */
 void push_encoder_begin(struct push_encoder *e, int64_t time_ms);
 
-/* Adds a sample. It is a callback for struct metrics_sink, and arg is the encoder. Ignores a
- * second sample of the same series in one record, because a server would refuse the whole
- * request. */
+/* Adds a sample. The function is a callback for struct metrics_sink; arg is the encoder.
+ * Ignores a second sample of the same series in one record, because a server would refuse the
+ * whole request. */
 void push_encoder_sample(void *arg, const struct metric *m, const char *base, const char *more,
 			 double value);
 
 /* Adds the staleness markers and compresses the record. *ret is valid until the next begin.
- * Returns 0, -GW_E_NOMEM or -GW_E_SIZE (the page is too large). A page without any sample
- * marks all series stale; the service does this when it ends. */
+ * Returns 0, -GW_E_NOMEM or -GW_E_SIZE (the page is too large). A page without any sample marks
+ * all series stale; the service makes such a page when the service ends. */
 int push_encoder_end(struct push_encoder *e, struct push_record *ret);
 
-/* Returns the time for a record, or -1 if no record may be made. Times never go back: if the
- * clock was set back, no record is made until the clock passes the time of the last record. If
- * the last record is more than an hour ahead, its time was wrong, and the clock's time is
- * used. */
+/* Returns the time for a record, or -1 if no record may be made. The times of records never go
+ * back. If the clock was set back, no record is made until the clock has passed the time of the
+ * last record. But if the last record is more than an hour ahead of the clock, its time was
+ * wrong, and the time of the clock is used. */
 #define PUSH_CLOCK_BACK_MS (3600 * INT64_C(1000))
 int64_t push_time(int64_t last_ms, int64_t wall_ms);
 
-/* Reads the answer of an OTLP server. Returns the number of samples that the server
- * rejected, with the server's sentence in message. Returns 0 if it rejected none. */
+/* Reads the answer of an OTLP server. Returns the number of samples that the server rejected,
+ * with the server's sentence in message. Returns 0 if the server rejected no sample. */
 uint64_t push_otlp_rejected(const char *p, size_t n, char *message, size_t size);
 
 #endif

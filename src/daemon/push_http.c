@@ -40,8 +40,9 @@ void push_http_free(struct push_http *h)
 	free(h);
 }
 
-/* If the server rejects the data, the data is dropped. If it rejects the sender or the address
- * (401, 403, 404, a redirect), the data is kept and sent after the setting is fixed. */
+/* Data that the server rejects is dropped. If the server rejects the sender or the address
+ * (401, 403, 404, a redirect), the data is kept, and it is sent after a person has fixed the
+ * setting. */
 enum push_verdict push_http_verdict(int status)
 {
 	static const int refused[] = { 400, 406, 409, 411, 413, 414, 415, 422, 431 };
@@ -54,7 +55,8 @@ enum push_verdict push_http_verdict(int status)
 	return PUSH_AGAIN;
 }
 
-/* Writes the sentence for an answer, with the first line of the server's reason. */
+/* Writes a sentence about an answer. The sentence contains the first line of the reason that
+ * the server gave. */
 static void describe_answer(const struct push_server *s, const char *why, struct push_answer *a)
 {
 	char words[300];
@@ -127,7 +129,8 @@ void push_http_post(struct push_http *h, enum push_protocol protocol, const char
 	err = http_client_send(&h->client, &q, &body, &result);
 	explicit_bzero(secret, sizeof(secret));
 	/* Without a complete answer the server may or may not have stored the batch. So the
-	 * batch is sent again; a server ignores a sample that it already has. */
+	 * batch is sent again. If the server has already stored a sample, it ignores the second
+	 * copy. */
 	ret->n = body.len;
 	ret->status = result.status;
 	ret->retry_after_s = result.retry_after_s;

@@ -1,6 +1,6 @@
 /* push_http: sends records to the server of the push with base/http_client.h.
  *
- * It keeps the connection open between requests. Every request reads the token or password from
+ * The connection stays open between requests. Every request reads the token or password from
  * its file, so that a changed token is used at once; no message contains the token or password.
  * Only one thread may use a push_http. */
 #ifndef GW_DAEMON_PUSH_HTTP_H

@@ -24,7 +24,7 @@ enum push_sender_state { PUSH_SENDS, PUSH_PAUSES, PUSH_PAUSED };
 
 struct push {
 	struct push_config config; /* Used by the main thread only. */
-	_Atomic uint64_t until_ns; /* A request ends at this time at the latest. */
+	_Atomic uint64_t until_ns; /* A running request is cancelled at this monotonic time. */
 
 	/* Used by the main thread only. */
 	struct {
@@ -40,29 +40,31 @@ struct push {
 		struct view_push shown;
 	} main;
 
-	struct mailbox writer; /* Its lock protects the next four members. */
+	struct mailbox writer; /* The lock of this mailbox protects the next four members. */
 	struct push_pending pending[PUSH_PENDING_MAX];
 	unsigned waiting;
 	struct push_settings *next; /* Settings to change to. NULL if there are none. */
 	/* Number of pending records that still belong to the settings before `next`. */
 	unsigned before_next;
 
-	struct mailbox sender; /* Its lock protects the next eight members. */
+	struct mailbox sender; /* The lock of this mailbox protects the next eight members. */
 	enum push_sender_state state;
 	struct push_queue *queue; /* NULL if the queue is not open. */
 	struct view_push status;
 	char refusal[600]; /* Why samples were last dropped. "" if that is already logged. */
 	/* Events of the queue that are not logged yet, one line per event. */
 	char notice[1000];
-	/* Wall time of the last record in a queue that was just opened. 0 if there was no
-	 * record, or if the main thread has taken the time. */
+	/* Wall time of the last record in a queue that was just opened, for the main thread. 0
+	 * if there was no record, or after the main thread has taken the time. */
 	int64_t opened_ms;
-	/* The newest record, if it could not be written to the disk. It is sent from memory. */
+	/* The newest record, if it could not be written to the disk. The sender sends this
+	 * record from memory. */
 	struct push_pending loose;
-	/* Number of dropped samples, without those that the queue dropped. */
+	/* Number of dropped samples. Does not include the samples that the queue dropped. */
 	uint64_t dropped;
 
-	/* Used by both threads. The writer changes them while the sender pauses. */
+	/* Used by both threads. The writer changes the settings only while the sender
+	 * pauses. */
 	struct push_settings settings;
 	struct {
 		struct push_http *http; /* NULL until the first request. */

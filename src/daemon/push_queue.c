@@ -21,8 +21,8 @@
 
 #define STATE_MAGIC UINT32_C(0x53757747)
 #define STATE_SIZE  40
-/* The state need not be on disk after each request. After a loss of power, at most this
- * number of requests is sent again. */
+/* The state is synced to disk after this number of requests, not after each one. After a loss
+ * of power, at most this number of requests is sent again. */
 #define STATE_SYNC 20
 
 struct push_segment {
@@ -33,7 +33,8 @@ struct push_segment {
 };
 
 struct push_queue {
-	pthread_mutex_t lock; /* Protects everything below. It is held during disk writes. */
+	/* Protects the members from here to `status`. The lock is held during disk writes. */
+	pthread_mutex_t lock;
 	char dir[2048];
 	uint64_t limit, segment_max;
 	struct push_segment *segment; /* Oldest first. Records are added to the last one. */
@@ -60,9 +61,9 @@ static void queue_unlock(struct push_queue *q)
 	pthread_mutex_unlock(&q->lock);
 }
 
-/* The state has two copies, written in turns, so that one is valid at any time. A copy has a
- * magic number and a checksum (4 bytes each), then the count of writes, the segment, the
- * position and the newest time (8 bytes each). */
+/* The file "state" has two copies of the state, which are written in turns, so that one copy is
+ * always valid. A copy has a magic number and a checksum (4 bytes each), then the number of
+ * writes, the segment, the position and the newest time (8 bytes each). */
 
 static void write_state(struct push_queue *q)
 {
@@ -124,8 +125,8 @@ static void drop_first(struct push_queue *q)
 	delete_first(q);
 }
 
-/* Forgets the last segment with all its records, and counts their samples as dropped. Call it
- * when its file was deleted. */
+/* Call it when the file of the last segment was deleted. Removes the segment with all its
+ * records from the list, and counts their samples as dropped. */
 static void forget_last(struct push_queue *q)
 {
 	const struct push_segment *s = &q->segment[--q->segments];
@@ -184,7 +185,7 @@ static uint64_t size_of_all(const struct push_queue *q)
 	return n;
 }
 
-/* Appends to the last segment, or to a new one. Returns 0, or -1 with errno. */
+/* Appends a record to the last segment, or to a new segment. Returns 0, or -1 with errno. */
 static int append_record(struct push_queue *q, const struct push_record *r)
 {
 	uint64_t n = PUSH_RECORD_HEAD + r->n;
@@ -331,7 +332,8 @@ void push_queue_remove(struct push_queue *q, const struct push_batch *b)
 
 	pthread_mutex_lock(&q->lock);
 	s = q->segments ? &q->segment[0] : NULL;
-	/* The segment may have been dropped in the meantime, because the queue was full. */
+	/* If the queue became full, the segment may have been dropped since the batch was
+	 * taken. */
 	if (s && s->number == b->segment && b->end > q->front) {
 		uint64_t bytes = b->end - q->front < s->bytes ? b->end - q->front : s->bytes;
 
@@ -356,7 +358,7 @@ void push_queue_sync(struct push_queue *q)
 		folder = open(q->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	q->unsynced = q->unsynced_name = false;
 	queue_unlock(q);
-	if (fd >= 0) { /* This happens without the lock, because the disk may be slow. */
+	if (fd >= 0) { /* Sync without holding the lock, because the disk may be slow. */
 		(void)fdatasync(fd);
 		close(fd);
 	}
@@ -437,8 +439,8 @@ static int list_segments(struct push_queue *q, char *message, size_t size)
 	return 0;
 }
 
-/* Counts the records that wait in a segment after position `front`. Sets the size of the
- * segment to the end of its last valid record. */
+/* Counts the records after position `front` of a segment, which still wait to be sent. Sets the
+ * size of the segment to the end of its last valid record. */
 static void scan_segment(struct push_queue *q, struct push_segment *s, uint64_t front,
 			 char *message, size_t size)
 {
@@ -521,9 +523,9 @@ static void leave_folder(struct push_queue *q)
 	q->unsynced = q->unsynced_name = false;
 }
 
-/* Refuses a folder that other users can change, because root would write there. If parent is
- * true, checks the folder above it. In a sticky folder such as /tmp only the new folder
- * itself must be safe. */
+/* If the service runs as root, refuses a queue folder that other users can change. If parent is
+ * true, checks the folder above the queue folder. A sticky folder such as /tmp is allowed
+ * there. */
 static int refuse_unsafe(const struct push_queue *q, bool parent, char *message, size_t size)
 {
 	const char *end = strrchr(q->dir, '/');
@@ -580,9 +582,8 @@ static bool active_is_gone(const struct push_queue *q)
 	return q->active >= 0 && fstat(q->active, &st) == 0 && st.st_nlink == 0;
 }
 
-/* Makes the folder again if it was deleted or replaced. Without this check, records would go
- * to a file that has no name any more. Returns 0 with a notice or "" in message, or an
- * error. */
+/* Makes the folder again if it was deleted or replaced. Without this check, records would be
+ * written to a deleted file. Returns 0 with a notice or "" in message, or an error. */
 static int find_folder(struct push_queue *q, char *message, size_t size)
 {
 	bool was_open = q->state >= 0;

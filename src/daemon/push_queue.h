@@ -1,11 +1,10 @@
 /* push_queue: keeps in files the records that wait to be pushed, so that they survive an outage
  * of the server, kill -9 and a loss of power.
  *
- * The folder has two kinds of files. Records are appended to segments, which are numbered.
- * The file "state" has the position of the first waiting record. Damaged
- * bytes are skipped, and when the queue is full, the oldest segment is deleted. One thread
- * may add records while another thread takes them. A second process cannot open the same
- * folder. */
+ * The folder has two kinds of files. Records are appended to segments, which are numbered. The
+ * file "state" has the position of the first waiting record. Damaged bytes are skipped. When
+ * the queue is full, the oldest segment is deleted. One thread may add records while another
+ * thread takes them. A second process cannot open the same folder. */
 #ifndef GW_DAEMON_PUSH_QUEUE_H
 #define GW_DAEMON_PUSH_QUEUE_H
 
@@ -36,10 +35,10 @@ struct push_batch {
 	uint64_t segment, end; /* Position after the last record. */
 };
 
-/* Appends the payloads of the next records to out: at least one, and further ones as long as
- * all of them have at most raw_max bytes before compression. message says which records are
- * lost because they were damaged or missing; it is "" if none are lost. Returns false if the
- * queue is empty. */
+/* Appends the payloads of the next records to out: at least one record, and more records as
+ * long as their total size before compression is at most raw_max bytes. message says which
+ * records are lost because they were damaged or missing; it is "" if none are lost. Returns
+ * false if the queue is empty. */
 bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 		     struct push_batch *ret, char *message, size_t size);
 
@@ -47,7 +46,8 @@ bool push_queue_take(struct push_queue *q, uint64_t raw_max, struct buf *out,
 void push_queue_remove(struct push_queue *q, const struct push_batch *b);
 
 /* Waits until everything that was added is on disk. Call it if a record could not be sent at
- * once: a record that the server has accepted need not survive a loss of power. */
+ * once. The call is not needed for a record that the server has accepted, because such a record
+ * need not survive a loss of power. */
 void push_queue_sync(struct push_queue *q);
 
 struct push_queue_status {

@@ -8,10 +8,11 @@
 #include <zlib.h>
 
 #define MAGIC UINT32_C(0x50757747) /* "GwuP" */
-/* Minimum size of a sample: its value has eight bytes. A head that claims more samples than
- * fit is damaged. */
+/* Minimum size of a sample: its value has eight bytes. A head with more samples than fit into
+ * the payload is damaged. */
 #define SAMPLE_MIN 8
-/* A larger file is not a segment, because no record is appended beyond PUSH_SEGMENT_MAX. */
+/* A larger file is not a segment: a segment that is longer than PUSH_SEGMENT_MAX has only one
+ * record. */
 #define SEGMENT_SANE ((uint64_t)PUSH_SEGMENT_MAX + PUSH_RECORD_MAX + PUSH_RECORD_HEAD)
 #define PATH_BYTES   2100
 
@@ -113,7 +114,8 @@ void push_record_scan(const char *p, size_t n, size_t front, struct push_scan *r
 
 	*ret = (struct push_scan){ .first = n };
 	for (size_t at = 0, found; at < n; at = found + PUSH_RECORD_HEAD + r.n) {
-		/* Damage before the front is not a loss. */
+		/* Damage before `front` is no loss, because the records there were already
+		 * sent. */
 		size_t bad = at > front ? at : front;
 
 		found = push_record_find(p, n, at, &r);

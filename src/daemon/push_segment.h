@@ -2,7 +2,7 @@
  *
  * A record is a head with a checksum, and the payload. Damaged bytes between records are found
  * and skipped. Only regular files of a sane size are read, and opening never blocks.
- * push_queue.c decides when a segment begins and when it is deleted. */
+ * push_queue.c decides when to begin and when to delete a segment. */
 #ifndef GW_DAEMON_PUSH_SEGMENT_H
 #define GW_DAEMON_PUSH_SEGMENT_H
 

@@ -50,8 +50,8 @@ static void add_notice(struct push *p, const char *line)
 	mailbox_unlock(&p->sender);
 }
 
-/* Updates the status "records do not reach the disk". err is the error of the queue, or 0 if
- * records reach the disk. */
+/* Sets or clears the problem "records are not written to the disk" in the status. err is the
+ * error of the queue, or 0 if records are written. */
 static void set_queue_problem(struct push *p, int err, const char *why)
 {
 	bool has_remedy = err == -GW_E_STATE || err == -GW_E_SIZE || err == -GW_E_ARG;
@@ -115,8 +115,8 @@ void push_close(struct push *p)
 	p->send.http = NULL;
 }
 
-/* Gives the sender two seconds to send the waiting records, and waits until the sender
- * pauses. */
+/* Makes the sender pause and waits for that. The sender has two seconds to send the waiting
+ * records first. */
 static void pause_sender(struct push *p)
 {
 	atomic_store(&p->until_ns, clock_mono_ns(clock_real()) + PUSH_STOP_NS);
@@ -144,7 +144,7 @@ static void change_settings(struct push *p, struct push_settings *fresh)
 	mailbox_unlock(&p->sender);
 	if (!*p->settings.server.url)
 		return;
-	(void)open_queue(p); /* If this fails, each new record tries again. */
+	(void)open_queue(p); /* If this fails, each new record opens the queue again. */
 	atomic_store(&p->until_ns, UINT64_MAX);
 	mailbox_lock(&p->sender);
 	p->state = PUSH_SENDS;
@@ -163,9 +163,9 @@ static struct push_pending take_loose(struct push *p)
 	return x;
 }
 
-/* Keeps the newest record in memory, because it could not be written to the disk, and drops the
- * record that was kept before. So the server gets every record even if the disk is full, as
- * long as the server answers. */
+/* Call it for a new record that could not be written to the disk. Keeps this record in memory,
+ * and drops the record that was kept before. So even if the disk is full, the server gets every
+ * record as long as the server answers. */
 static void set_loose(struct push *p, const struct push_pending *x)
 {
 	struct push_pending old = take_loose(p);
@@ -203,7 +203,8 @@ static void store_pending(struct push *p, struct push_pending *x)
 	if (old.p && (err || add_pending(p, &old) != 0))
 		push_note_dropped(p, old.r.samples, "");
 	free(old.p);
-	if (err == -GW_E_STATE) { /* Another process uses the queue and pushes these samples. */
+	/* Another process uses the queue. That process pushes the same samples. */
+	if (err == -GW_E_STATE) {
 		push_note_dropped(p, x->r.samples, "");
 		free(x->p);
 		return;
@@ -336,9 +337,9 @@ static void send_refused(struct push *p, const struct push_batch *b,
 	p->status.problem[0] = '\0'; /* A refusal is an answer, so the connection works. */
 	mailbox_unlock(&p->sender);
 	if (b->records > 1) {
-		/* One bad record must not cause the loss of the other records. Therefore
-		 * they are sent one by one. After kill -9 the batch may also begin with
-		 * records that the server already has. */
+		/* Only one record of the batch may be bad, and the others must not be lost with
+		 * it. Therefore the records are sent again one by one. After kill -9 the batch
+		 * may also begin with records that the server already has. */
 		p->send.singles = b->records;
 		return;
 	}
@@ -346,9 +347,9 @@ static void send_refused(struct push *p, const struct push_batch *b,
 }
 
 /* Sends one batch. body has space for the length at its beginning. Returns true if the batch
- * can leave the queue: the server accepted it, or it is a single record that is dropped.
- * Returns false if the batch must be sent again. If the server refused a batch of several
- * records, the records are sent again one by one. */
+ * can be removed from the queue: the server accepted the batch, or refused it and the batch is
+ * a single record. Returns false if the batch must be sent again. If the server refused a batch
+ * of several records, the records are sent again one by one. */
 static bool send_batch(struct push *p, const struct push_batch *b, struct buf *body)
 {
 	uint64_t now = clock_mono_ns(clock_real()), until = atomic_load(&p->until_ns);

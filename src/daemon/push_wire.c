@@ -199,7 +199,8 @@ static void snappy_copy(struct buf *out, size_t distance, size_t n)
 
 static void snappy_fragment(struct buf *out, const char *p, size_t n)
 {
-	/* The last position with each hash. 0 if there is none, or if it is the first byte. */
+	/* For each hash, the last position with this hash. 0 if there is no such position, or
+	 * if it is the first byte. */
 	uint16_t table[1 << HASH_BITS];
 	size_t at = 1, begin = 0, skip = 32;
 

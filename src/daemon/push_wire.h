@@ -37,10 +37,10 @@ bool protobuf_next(const char **p, const char *end, struct protobuf_field *ret);
 
 /* Snappy's block format compresses the data of remote write. A block is the length of the data
  * as a varint, followed by elements. Copy elements refer only to earlier bytes of the same
- * call. Therefore the elements of several calls can be joined; they are the elements of the
- * joined data. The queue stores elements without the length, so that records can be joined
- * without decompressing them. Compresses n bytes and appends the elements, which have at most n
- * + n / 6 + 32 bytes. */
+ * call. Therefore the elements of several calls can be appended to each other, and the result
+ * is valid for the joined data. The queue stores elements without the length, so that records
+ * can be joined without decompressing them. Compresses n bytes and appends the elements, which
+ * have at most n + n / 6 + 32 bytes. */
 void push_snappy_add(struct buf *out, const char *p, size_t n);
 
 #endif

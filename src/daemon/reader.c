@@ -18,7 +18,7 @@
 /* Shortest and longest pause before the GPUs are opened again after a failure. */
 #define RETRY_LEAST_NS (1 * NS_PER_S)
 #define RETRY_MOST_NS  (30 * NS_PER_S)
-/* Time between two readings of the environment. It is the same as for the HEALTH tier. */
+/* Time between two readings of the environment. The HEALTH tier has the same interval. */
 #define ENVIRONMENT_NS (10 * NS_PER_S)
 
 /* What the reader thread does between two rounds. */
@@ -42,7 +42,8 @@ struct reader {
 	int request_error;
 	uint64_t missed;    /* Number of skipped rounds. */
 	uint64_t health_ns; /* Monotonic time at which a round last read every tier. */
-	struct mailbox box; /* Its lock protects the members from here to `watch`. */
+	/* The lock of the mailbox protects the members from here to `watch`. */
+	struct mailbox box;
 	struct reading reading[2];
 	char failure[320]; /* Why the context cannot be opened. "" if it is open. */
 	/* The reader fills `empty` next. `full` waits for the main thread, which uses
@@ -102,7 +103,7 @@ static void metering_free(struct metering *m)
 	if (!m)
 		return;
 	if (m->meter && gw_meter_stop(m->meter) != 0)
-		return; /* A meter thread hangs in the driver and may still use m. */
+		return; /* A thread of the meter hangs in the driver and may still use m. */
 	for (unsigned i = 0; i < m->count; i++)
 		pthread_mutex_destroy(&m->device[i].lock);
 	free(m->device);
@@ -150,13 +151,14 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 		metering_free(m);
 		return NULL;
 	}
-	/* The service does not know which program is measured. If pid 1 counts as that program,
-	 * every process is its descendant, so no process is reported as foreign. */
+	/* The service does not know which program is measured. Every process is a descendant of
+	 * pid 1. So if pid 1 counts as the measured program, no process is reported as
+	 * foreign. */
 	meter_set_own_process(m->meter, 1);
 	return m;
 }
 
-/* Returns a hash that differs when the set of GPUs differs. */
+/* Returns a hash of the set of GPUs. Another set gives another hash. */
 static uint64_t signature(const struct gw_snapshot *snap)
 {
 	uint64_t h = TEXT_HASH_START;
@@ -172,8 +174,8 @@ static uint64_t signature(const struct gw_snapshot *snap)
 	return h;
 }
 
-/* True if a GPU that hung when the meter started responds again. Such a GPU is not measured
- * yet. */
+/* True if a GPU that hung when the meter started responds again. The meter does not measure
+ * such a GPU yet. */
 static bool any_recovered(const struct metering *m, const struct gw_snapshot *snap)
 {
 	for (unsigned i = 0; i < m->count && i < gw_snapshot_device_count(snap); i++)
@@ -192,7 +194,8 @@ static void update_metering(struct reader *r, struct reading *x)
 	x->unmetered = false;
 	if (r->let_go || r->retiring)
 		return;
-	/* Stop the old meter later, because the main thread must close its windows first. */
+	/* Stop the old meter later, because the main thread must first close the windows of
+	 * this meter. */
 	if (m) {
 		r->retiring = m->signature != signature(snap) || any_recovered(m, snap);
 		return;
@@ -201,8 +204,8 @@ static void update_metering(struct reader *r, struct reading *x)
 		r->metering = metering_new(r, snap, &x->unmetered);
 }
 
-/* True if the cause means that NVML cannot be used. NVML that opened without a GPU, or that
- * must not wake a GPU, has not failed. */
+/* True if the cause is a failure of NVML. Two causes are no failure: NVML opened but has no
+ * GPU, and NVML was not opened because this would wake a GPU. */
 static bool is_init_failure(enum gw_cause cause)
 {
 	return cause != GW_CAUSE_NONE && cause != GW_CAUSE_NO_GPU && cause != GW_CAUSE_ASLEEP;
@@ -212,7 +215,7 @@ static void read_program(struct backend *b, struct view_program *ret)
 {
 	struct nvsmi_facts f;
 
-	if (nvsmi_facts(b, &f)) /* If there are no facts, the figures of the last round stay. */
+	if (nvsmi_facts(b, &f)) /* Without facts, *ret keeps the figures of the last round. */
 		*ret = (struct view_program){ f.programs + f.starts,
 					      (double)f.program_ns * 1e-9,
 					      (double)f.child_cpu_ns * 1e-9, f.stalls };
@@ -227,8 +230,8 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 
 		if (!o->hung)
 			read_program(&r->ctx->opener[i]->b, &x->program);
-		/* If a call hangs, its thread still owns the backend, so skip the
-		 * backend. */
+		/* If a driver call hangs, the thread of the call still owns the backend. So
+		 * skip a backend that hangs. */
 		if (o->b.ops != &backend_nvml || o->hung || !is_init_failure(o->b.cause))
 			continue;
 		x->nvml_cause = o->b.cause;
@@ -238,8 +241,8 @@ static void read_nvml_failure(const struct reader *r, struct reading *x)
 }
 
 /* Collects the environment again, because uptime, governor and driver change while the service
- * runs. Each reading has its own environment, because the main thread still uses the
- * environment of the other reading. */
+ * runs. Each of the two readings has its own environment, because the main thread may still use
+ * the environment of the other reading. */
 static void read_environment(const struct reader *r, struct reading *x)
 {
 	struct gw_environment *env;
@@ -260,8 +263,8 @@ struct round {
 	unsigned processes; /* Bits of enum gw_process_want. */
 };
 
-/* A process that is alone on a GPU gets all energy of this GPU, so its utilisation is read only
- * while a client shows processes. */
+/* Chooses what this round reads. A process that is alone on a GPU gets all energy of the GPU.
+ * So its utilisation is read only while a client shows processes. */
 static struct round begin_round(struct reader *r, uint64_t now_ns)
 {
 	struct round x = { .processes = GW_PROCESS_SM_SHARED };
@@ -367,8 +370,8 @@ static bool do_jobs(struct reader *r)
 	return due_now || jobs > 0;
 }
 
-/* A round that is due at once waits until the main thread has taken the last reading, because
- * before that there is no room for another one. */
+/* Even a round that is due at once must wait until the main thread has taken the last reading.
+ * Before that, there is no free buffer for another reading. */
 static bool has_jobs(const struct reader *r)
 {
 	return r->jobs || r->watch.repaced || (r->watch.due_now && r->empty);
@@ -388,8 +391,8 @@ static bool sleep_until(struct reader *r, uint64_t due_ns)
 }
 
 /* Returns the next deadline. Deadlines are absolute, so that a late round does not delay the
- * rounds after it; the rounds that it missed are counted. When the pace becomes faster, the
- * next round comes at most one interval from now. */
+ * rounds after it; the skipped rounds are counted. When the pace becomes faster, the next round
+ * comes at most one interval from now. */
 static uint64_t next_due(struct reader *r, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(r->clock), every = reader_pace(r, now), late;
@@ -450,8 +453,8 @@ static bool reader_open(struct reader *r)
 	return !err;
 }
 
-/* Tries to open the GPUs until that succeeds, each time after a longer pause. Returns false if
- * the thread must stop. */
+/* Tries to open the GPUs until this succeeds. The pauses between the attempts become longer.
+ * Returns false if the thread must stop. */
 static bool reader_open_at_last(struct reader *r)
 {
 	uint64_t pause_ns = RETRY_LEAST_NS;
@@ -619,7 +622,8 @@ void reader_watch(struct reader *r, uint64_t until_ns, bool now)
 {
 	mailbox_lock(&r->box);
 	if (until_ns > r->watch.until_ns) {
-		/* If the reader rests, its next round is far away and must come earlier. */
+		/* If the reader rests (no client uses the readings), the next round is far away
+		 * and must come earlier. */
 		r->watch.repaced = clock_mono_ns(r->clock) >= r->watch.until_ns;
 		r->watch.until_ns = until_ns;
 	}

@@ -2,9 +2,8 @@
  *
  * Everything that may block on a driver happens here: opening, snapshots, process lists,
  * starting and stopping the meter, releasing drivers. Each round begins at an absolute
- * deadline. There are two struct reading: the thread fills one of them while the main thread
- * uses the other one. A driver that hangs blocks only this thread, until the context's
- * deadline. */
+ * deadline. There are two objects of struct reading: the thread fills one while the main thread
+ * uses the other. A driver that hangs blocks only this thread, until the context's deadline. */
 #ifndef GW_DAEMON_READER_H
 #define GW_DAEMON_READER_H
 
@@ -26,7 +25,7 @@ struct metering {
 	struct metering_device {
 		pthread_mutex_t lock;
 		struct energy_total total;
-		bool hung; /* The GPU hung when the meter started. It is not measured. */
+		bool hung; /* The GPU hung when the meter started, so it is not measured. */
 	} * device;
 };
 
@@ -41,8 +40,8 @@ struct reading {
 	/* The GPUs changed. The main thread must stop using `metering`. */
 	bool retire;
 	bool let_go; /* The drivers are released. */
-	/* Time to the next round. It is longer than the interval while no client uses the
-	 * readings. */
+	/* Time to the next round. While no client uses the readings, this time is longer than
+	 * the interval. */
 	uint64_t pace_ns;
 	bool full; /* Every tier that was due was read. */
 	/* Number of requests of reader_send_request() that are done. */
@@ -84,8 +83,8 @@ int reader_free(struct reader *r, uint64_t timeout_ns);
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
 
-/* Sets whether each round also reads GW_TIER_PROFILE. If not, the driver is not asked for
- * GPM. */
+/* Sets whether each round also reads GW_TIER_PROFILE. If no round reads this tier, the driver
+ * is not queried for GPM. */
 void reader_set_profile(struct reader *r, bool on);
 
 /* Requests an action. Actions are done between two rounds, in the order of the requests.
@@ -105,14 +104,15 @@ int reader_send_request(struct reader *r, enum reader_request what);
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
 
 /* Until the monotonic time until_ns, each full round also reads the SM utilisation of every
- * process. Other rounds read it only on GPUs with several processes. If `now` is true and the
- * last round did not read it, a round begins at once. */
+ * process. Other rounds read the utilisation only on GPUs with several processes. If `now` is
+ * true and the last round did not read the utilisation of every process, a round begins at
+ * once. */
 void reader_look(struct reader *r, uint64_t until_ns, bool now);
 
 /* For this time after the start, every round is full. */
 #define READER_START_NS (5 * NS_PER_S)
-/* While no client uses the readings: time between rounds, which read only the cheap tiers, and
- * time between readings of the expensive tiers. */
+/* While no client uses the readings, a round comes every READER_REST_NS. Such a round reads
+ * only the cheap tiers; the expensive tiers are read every READER_REST_HEALTH_NS. */
 #define READER_REST_NS        (10 * NS_PER_S)
 #define READER_REST_HEALTH_NS (30 * NS_PER_S)
 

@@ -3,8 +3,8 @@
  *
  * The guard is pure: the same input gives the same decisions. guard/scene.h writes the scenes;
  * this module writes the lines between them. A file may hold several runs of the service. Each
- * run begins with its policy; if the recording began while the guard ran, the state of the
- * guard follows. */
+ * run begins with its policy. If the recording began while the guard was already running, the
+ * state of the guard follows the policy. */
 #ifndef GW_DAEMON_RECORDING_H
 #define GW_DAEMON_RECORDING_H
 
@@ -16,9 +16,9 @@
  * records. Version 3 added reservations of an earlier run and other services. Version 4 added
  * the policy. Version 5 writes enums by name; earlier versions wrote numbers. Version 6 added
  * the name of a registered game. Version 7 added the time of a manual reason to a record.
- * Version 8 added the orders under way when the service stopped. Version 9 added the orders that
- * were fetched to be carried out. Version 10 writes the pid and the name of a game as two words,
- * and the contender with the state. */
+ * Version 8 added the orders that were under way when the service stopped. Version 9 added the
+ * orders that were fetched to be carried out. Version 10 writes the pid and the name of a game
+ * as two words, and the contender with the state. */
 #define RECORDING_FORM 10
 
 /* Begins a run. last_id is guard_last_id(); ids in the following lines are larger. */
@@ -77,9 +77,9 @@ struct recording_file {
 	uint64_t size;
 };
 
-/* Opens the file for appending and removes half a line that a killed service left. Never
- * blocks. Returns 0, or -1 with errno. A pipe is refused: errno is ENXIO if it has no reader,
- * EINVAL if it has one. */
+/* Opens the file for appending, and removes an incomplete last line that a killed service left.
+ * Never blocks. Returns 0, or -1 with errno. A pipe is refused: errno is ENXIO if the pipe has
+ * no reader, and EINVAL if the pipe has a reader. */
 int recording_file_open(struct recording_file *r, const char *path);
 void recording_file_close(struct recording_file *r);
 
@@ -87,21 +87,21 @@ void recording_file_close(struct recording_file *r);
  * errno. */
 int recording_file_add(struct recording_file *r, const char *text, size_t size);
 
-/* True if the file is still at path. A log rotation moves the file away and then makes the
- * service reload. */
+/* True if the file is still at path. After a log rotation, it is not: the rotation moves the
+ * file away and then makes the service reload. */
 bool recording_file_in_place(const struct recording_file *r, const char *path);
 
-/* Renames the file to path.1 and replaces an existing path.1. The caller then closes the file
- * and opens a new one. If renaming fails, the file is emptied, because it must not grow.
- * Returns 0, or -1 with errno. */
+/* Renames the file to path.1, which replaces an existing path.1. The caller then closes the
+ * file and opens a new one. If the file cannot be renamed, it is emptied, because the recording
+ * must not grow without limit. Returns 0, or -1 with errno. */
 int recording_file_move(struct recording_file *r, const char *path);
 
 struct recording_reader;
 
-/* Creates a reader. Borrows what p points to; p may be NULL. If dry is true, p decides
- * everything, and recorded outcomes are skipped because no order is carried out. Otherwise
- * each run is decided by the policy that was recorded with it, or by p if none was recorded.
- * Returns 0 or -GW_E_NOMEM. */
+/* Creates a reader. Borrows what p points to; p may be NULL. If dry is true, the guard uses the
+ * policy p for every run, and skips recorded outcomes because no order is carried out.
+ * Otherwise the guard uses the policy that was recorded with each run, or p if none was
+ * recorded. Returns 0 or -GW_E_NOMEM. */
 int recording_reader_new(const struct policy *p, bool dry, struct recording_reader **ret);
 void recording_reader_free(struct recording_reader *r);
 
@@ -110,10 +110,10 @@ void recording_reader_free(struct recording_reader *r);
  * given) or -GW_E_NOMEM. */
 int recording_read(struct recording_reader *r, const char *line);
 
-/* Reads the last complete scene in lines, which are a recording or a part of one. *ret is the
- * scene that a guard with the policy p observes. Lines that are neither scenes nor names of
- * workers are skipped. Returns 0, -GW_E_NOMEM, or -GW_E_PARSE with the number of the wrong line
- * in *ret_line, or with 0 if there is no complete scene. */
+/* Reads the last complete scene in lines, which are a recording or a part of one. *ret gets the
+ * scene as a guard with the policy p would observe it. Lines that are neither scenes nor names
+ * of workers are skipped. Returns 0, -GW_E_NOMEM, or -GW_E_PARSE with the number of the wrong
+ * line in *ret_line, or with 0 if there is no complete scene. */
 int recording_last_scene(const char *lines, const struct policy *p, struct scene *ret,
 			 unsigned *ret_line);
 

@@ -17,16 +17,18 @@
 
 #define WORDS 10
 
-/* Number of reservations to remember. It is more than can exist at the same time. */
+/* Number of reservations that the reader remembers. This is more than can exist at the same
+ * time. */
 #define RESERVATIONS 64
 
 struct recording_reader {
-	/* The policy that the caller gave. It has no workers if the caller gave none. */
+	/* A copy of the policy that the caller gave. The copy has no workers if the caller gave
+	 * no policy. */
 	struct policy given;
 	/* The policy of the recording. NULL if the recording has none, or if the replay is
 	 * dry. */
 	struct policy *own;
-	/* The next policy of the recording, while the lines between swap and swapped are
+	/* The next policy of the recording. Set while the lines between swap and swapped are
 	 * read. */
 	struct policy *coming;
 	struct buf text; /* Lines of a policy that is being read. */
@@ -42,22 +44,24 @@ struct recording_reader {
 	struct guard_state_reader state;
 	/* The workers that the run had before a swap, one bit per position in the policy. */
 	uint32_t known;
-	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). The ids
-	 * differ if the replay uses another policy, because that policy gives other orders. */
+	/* Maps reservation ids of the recording (theirs) to ids of this replay (ours). If the
+	 * replay uses another policy, the ids differ, because the other policy leads to other
+	 * orders. */
 	struct {
 		uint64_t theirs, ours;
 	} reservation[RESERVATIONS];
 	unsigned reservations; /* Number of reservations so far. The array is a ring. */
-	/* From format version 2 on: for each recorded worker, the position of the worker with
-	 * this name in the policy of the replay (-1: none); and the records of the workers. */
+	/* Used from format version 2 on. position has, for each recorded worker, the position
+	 * of the worker with the same name in the policy of the replay (-1: none). record has
+	 * the records of the workers. */
 	int position[POLICY_WORKERS];
 	struct guard_record record[POLICY_WORKERS];
 	unsigned records;
 	struct recording_counts counts;
 };
 
-/* policy() returns the current policy. next_policy() returns the policy that the following
- * lines refer to. */
+/* policy() returns the current policy. next_policy() returns the policy to which the lines
+ * between swap and swapped refer. */
 static struct policy *policy(struct recording_reader *t)
 {
 	return t->own ? t->own : &t->given;
@@ -121,7 +125,7 @@ static bool words_fit(struct words *w, const char *form)
 	return true;
 }
 
-/* Reads a name; before version 5, a number. */
+/* Reads a name, or a number if the format version is below 5. */
 static bool read_enum(unsigned form, const char *word, const char *const *names, unsigned *ret)
 {
 	const struct member m = { .kind = MEMBER_NAME, .size = sizeof(*ret), .names = names };
@@ -138,7 +142,8 @@ static bool read_enum(unsigned form, const char *word, const char *const *names,
 	return true;
 }
 
-/* Reads a bit set: names; before version 5, a number. */
+/* Reads a bit set, which is written as names, or as a number if the format version is below
+ * 5. */
 static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
 		     uint32_t *ret)
 {
@@ -208,11 +213,12 @@ static int read_begin(struct recording_reader *t, const struct words *w)
 	if (w->count > (form < 3 ? 3 : 4) ||
 	    (w->count > 2 && !number_u64(w->word[2], &last_id)))
 		return -GW_E_PARSE;
-	run_begin(t, (unsigned)form, last_id); /* This drops the policy of the previous run. */
+	/* This call drops the policy of the previous run. */
+	run_begin(t, (unsigned)form, last_id);
 	return w->count > 3 && !read_mode(t, (unsigned)form, w->word[3]) ? -GW_E_PARSE : 0;
 }
 
-/* True if the lines that describe a new guard or policy may follow. */
+/* True if a line that describes a new guard or a new policy is allowed here. */
 static bool may_describe(const struct recording_reader *t)
 {
 	return !t->guard || t->swapping;
@@ -339,18 +345,18 @@ static int read_swap(struct recording_reader *t, const struct words *w)
 	return 0;
 }
 
-/* Before version 9, a recording does not say when orders were fetched. The guard of that time
- * treated orders that were not fetched like fetched ones, except in guard_stop() and in
- * guard_change_policy(). */
+/* A recording before version 9 does not say when orders were fetched. The guard of those
+ * versions made a difference between fetched orders and other orders only in guard_stop() and
+ * in guard_change_policy(). */
 static void assume_fetched(struct recording_reader *t, bool fetched)
 {
 	for (unsigned i = 0; t->form < 9 && !t->dry && i < policy(t)->workers; i++)
 		guard_set_fetched(t->guard, i, fetched);
 }
 
-/* Restarts the workers in set. The recorded configuration added these workers now, but the
- * policy of this replay always had them. So the guard first gets the policy without these
- * workers, and then the whole policy. */
+/* Adds the workers in set to the guard as new workers. At this line, the recorded configuration
+ * added these workers, but the policy of this replay has had them from the start. So the guard
+ * first gets the policy without these workers, and then the whole policy. */
 static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)
 {
 	struct policy *p = malloc(sizeof(*p));
@@ -391,7 +397,8 @@ static int read_swapped(struct recording_reader *t, const struct words *w)
 	if (!t->swapping || !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
-	assume_fetched(t, false); /* else the policy would not have changed */
+	/* The recorded guard changed its policy, so none of its orders was fetched. */
+	assume_fetched(t, false);
 	err = t->coming ? swap_to(t, now_ns)
 			: swap_without(t, known_workers(t) & ~t->known, now_ns);
 	if (err) { /* Free the guard, too: it may still borrow the policy that is freed here. */
@@ -449,7 +456,8 @@ static int read_stop(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
 	const unsigned n = t->form < 8 ? 1 : 2;
-	/* Before version 8, assume that every order was under way. Most were. */
+	/* A recording before version 8 does not say which orders were under way. Assume that
+	 * all were, because most were. */
 	uint64_t v[2] = { 0, UINT32_MAX };
 
 	if (w->count != n + 1 || !read_numbers(w, at, n, v))
@@ -534,7 +542,8 @@ static void note_reservation(struct recording_reader *t, uint64_t theirs, uint64
 
 static uint64_t find_reservation(const struct recording_reader *t, uint64_t theirs)
 {
-	if (t->form < 3) /* Before version 3, the line that made the reservation has no id. */
+	/* In a recording before version 3, the line that made the reservation has no id. */
+	if (t->form < 3)
 		return theirs > t->last_id ? theirs - t->last_id : 0;
 	for (unsigned i = 0; i < t->reservations && i < RESERVATIONS; i++)
 		if (t->reservation[i].theirs == theirs)
@@ -582,7 +591,8 @@ static int read_release(struct recording_reader *t, const struct words *w)
 static int read_games(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 3 };
-	/* From version 6 on, a line names a game; from version 10 on, as two words. */
+	/* From version 6 on, the line has the name of the game. From version 10 on, pid and
+	 * name of the game are two words. */
 	const unsigned count = t->form < 6 ? 3 : t->form < 10 ? 4 : 5;
 	struct scene_game game = { .pid = 0 };
 	uint64_t v[3] = { 0 };
@@ -640,8 +650,9 @@ static int read_policy(struct recording_reader *t, const char *line)
 	return 0;
 }
 
-/* Reads one line of the guard's state. With another policy the lines are skipped, and the guard
- * begins with the workers as the first scene shows them, as after a restart. */
+/* Reads one line of the guard's state. If the replay uses another policy, skips these lines.
+ * The guard then begins with the workers as the first scene shows them, as it does after a
+ * restart. */
 static int read_state(struct recording_reader *t, const char *line)
 {
 	const struct scene *s;
@@ -704,8 +715,8 @@ static int read_scene(struct recording_reader *t, const char *line)
 static int read_words(struct recording_reader *t, const char *line)
 {
 	static const struct {
-		/* For form, see words_fit(). It is NULL if there are several forms; read()
-		 * then checks them. */
+		/* The form of the line for words_fit(). NULL if the line has several forms;
+		 * read() then checks the words. */
 		const char *word, *form;
 		int (*read)(struct recording_reader *t, const struct words *w);
 		bool before; /* Allowed before the guard exists. */
@@ -774,15 +785,16 @@ int recording_read(struct recording_reader *t, const char *line)
 	return err ? err : read_scene(t, line);
 }
 
-/* Reads a line if it is a scene or names the workers; skips other lines. Returns 1 if *ret is a
- * new scene, 0 if not, or an error. */
+/* Reads a line that is a scene or names the workers; skips any other line. Returns 1 if *ret is
+ * a new scene, 0 if *ret is unchanged, or an error. */
 static int read_only_scene(struct recording_reader *t, const char *line, struct scene *ret)
 {
 	struct words w;
 	int got;
 
 	if (*line && line[1] == '\t') {
-		/* This line has only the changes to an earlier scene, which is missing. */
+		/* This line has only the changes to an earlier scene, and that scene is
+		 * missing. */
 		if (line[0] == 'D' && !t->scene.whole)
 			return 0;
 		got = scene_read(&t->scene, line);
@@ -842,8 +854,8 @@ bool recording_next_decision(struct recording_reader *t, struct guard_decision *
 		*ret_wall_ns = recording_wall_ns(t, ret->mono_ns);
 		return true;
 	}
-	/* Orders are not fetched here. If an order had no outcome when the policy changed, the
-	 * recorded guard had not fetched it either, and both guards withdraw it. */
+	/* Do not fetch orders here. If an order had no outcome when the policy changed, it was
+	 * not fetched from the recorded guard either, and both guards withdraw the order. */
 	return false;
 }
 

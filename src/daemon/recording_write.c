@@ -1,5 +1,5 @@
-/* Writes a recording: words separated by tabs. A free text is the last word of its line; its
- * control characters become blanks. */
+/* Writes a recording. The words of a line are separated by tabs. A free text is the last word
+ * of its line, and each of its control characters becomes a blank. */
 #include "recording.h"
 
 #include "base/file.h"
@@ -178,11 +178,12 @@ void recording_games(struct buf *out, unsigned count, const struct scene_game *l
 	add_text(out, latest->name);
 }
 
-/* Writes idle_w and reload_j as whole numbers, because they appear only in evidence. */
+/* Writes idle_w and reload_j as whole numbers. This is exact enough, because these figures
+ * appear only in evidence. */
 void recording_idle_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			    double reload_j, uint64_t now_ns)
 {
-	/* For reload_j, the reader takes 0 as unknown. */
+	/* The reader of the recording takes a reload_j of 0 as unknown. */
 	buf_addf(out, "economy\t%" PRIu64 "\t%u\t%" PRIu64 "\t%.0f\t%.0f\n", now_ns, worker,
 		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j);
 }
@@ -213,8 +214,8 @@ static uint64_t whole_lines(int fd, uint64_t size)
 	return size;
 }
 
-/* Removes half a line that a killed service left. A file that is not a recording is not
- * changed. */
+/* If a killed service left an incomplete last line, removes it. Does not change a file that is
+ * not a recording. */
 static void remove_half_line(const char *path, struct recording_file *r)
 {
 	char first[sizeof("begin\t") - 1];
@@ -232,7 +233,8 @@ static void remove_half_line(const char *path, struct recording_file *r)
 	close(fd);
 }
 
-/* Creates the file readable by its owner only, because it shows which programs users run. */
+/* Creates the file so that only its owner can read it, because it shows which programs users
+ * run. */
 int recording_file_open(struct recording_file *r, const char *path)
 {
 	struct stat st = { .st_size = 0 };

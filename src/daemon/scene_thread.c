@@ -34,7 +34,7 @@ struct scene_thread {
 };
 
 /* If a process opened or closed a GPU, makes the next scene due now. If the policy has a
- * worker, further scenes follow at short intervals for a while. */
+ * worker, more scenes then follow at short intervals for some time. */
 static void take_trigger(struct scene_thread *k)
 {
 	if (!scene_builder_triggered(k->builder))
@@ -47,7 +47,8 @@ static void take_trigger(struct scene_thread *k)
 	mailbox_unlock(&k->box);
 }
 
-/* Waits until the given time, until a process opens a GPU, or until the thread is woken. */
+/* Waits until due_ns. The wait ends earlier if a process opens a GPU, or if the main thread
+ * wakes this thread. */
 static void wait_for(struct scene_thread *k, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real()),
@@ -109,8 +110,8 @@ static void build_scene(struct scene_thread *k)
 		mailbox_notify(&k->box);
 }
 
-/* Passes a new policy to the builder. Returns false if out of memory. Then the old policy
- * stays, and its scenes are not delivered. */
+/* Passes a new policy to the scene builder. Returns false if out of memory; the builder then
+ * keeps the old policy, and scenes of the old policy are not delivered. */
 static bool take_policy(struct scene_thread *k)
 {
 	struct scene_builder_formers formers;

@@ -1,8 +1,8 @@
 /* scene_thread: the thread that builds the guard's scenes.
  *
- * A process list needs a driver call and reads of /proc, so the main thread never makes one.
- * The thread builds a scene at a given time, or at once when a process opens a GPU, and passes
- * the scene to the main thread. */
+ * To make a process list, the thread calls the driver and reads /proc. This can block, so the
+ * main thread never does it. The thread builds a scene at a given time, or at once when a
+ * process opens a GPU, and passes the scene to the main thread. */
 #ifndef GW_DAEMON_SCENE_THREAD_H
 #define GW_DAEMON_SCENE_THREAD_H
 
@@ -13,9 +13,9 @@ struct scene_thread;
 
 /* Starts the thread. Borrows ctx and p; f has the same meaning as in scene_builder_recall().
  * ready() is called on the main thread with a scene that is valid until the next call of
- * ready(). It returns the monotonic time of the next scene, or UINT64_MAX to wait until a
- * process opens a GPU. *ret_utilisation says whether the next scene has utilisation. Returns
- * 0, -GW_E_NOMEM or -GW_E_IO. */
+ * ready(). ready() returns the monotonic time at which the next scene is due, or UINT64_MAX to
+ * wait until a process opens a GPU. ready() also sets *ret_utilisation: whether the next scene
+ * has utilisation. Returns 0, -GW_E_NOMEM or -GW_E_IO. */
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
 		     uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation),

@@ -406,8 +406,8 @@ static void apply_config(struct service *s)
 		   s->config.energy_price_currency ? s->config.energy_price_currency : "");
 }
 
-/* Makes the guard's settings. If refresh is true, queries all container names now. It is
- * false after a container id changed. */
+/* Makes the guard's settings. If refresh is true, queries all container names now. refresh is
+ * false if the settings are made because a container id changed. */
 static int make_guard(struct service *s, bool refresh, struct guard_settings *ret)
 {
 	int err = guard_config_make(&s->config, ret);
@@ -520,7 +520,8 @@ static int open_store(struct service *s)
 	if (err)
 		return err;
 	bad = store_problem(s->store) != NULL;
-	/* Mark the state as logged, because the message below reports the same problem. */
+	/* Mark the state of the store as logged, because the message below reports the same
+	 * problem. */
 	(void)log_latch(&s->store_bad, bad);
 	log_lines(s, bad ? LOG_ERROR : LOG_WARNING, message);
 	if (where && !bad)
@@ -565,8 +566,8 @@ static int open_engine(struct service *s)
 		&s->engine);
 }
 
-/* Returns true if a line of the log is visible where standard output goes, such as on a
- * terminal or in the journal. */
+/* Returns true if lines of the level info are logged, and the log goes to the same place as
+ * standard output, such as a terminal or the journal. */
 static bool log_is_stdout(const struct log *l)
 {
 	struct stat out, log;
@@ -608,8 +609,8 @@ static int open_http(struct service *s)
 	return SERVICE_OK;
 }
 
-/* Number of open files that the service and a few connections need, with a margin. 20 were
- * needed with one GPU and the guard. */
+/* Number of open files that the service and a few connections need, with a margin. With one GPU
+ * and the guard, the service needed 20. */
 #define SERVICE_FILES 64
 
 /* Reports a limit of open files that is too low. Without this check, the first part of the
@@ -634,7 +635,8 @@ static const char start_failed[] = "cannot start: out of memory or threads; free
 				   "or raise the limit of threads "
 				   "(TasksMax= in the unit), and restart gpuward";
 
-/* Opens HTTP first, so that clients get answers while the drivers are still opening. */
+/* Starts all parts of the service. Opens HTTP first, so that clients get answers while the
+ * drivers are still being opened. */
 static int service_begin(struct service *s)
 {
 	static const int signals[] = { SIGHUP, SIGTERM, SIGINT, 0 };
@@ -661,8 +663,8 @@ static int service_begin(struct service *s)
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
-	/* The store creates its folder. It is opened after HTTP, so that a service that
-	 * cannot listen creates no folder. */
+	/* The store creates its folder. Open the store after HTTP, so that a service that
+	 * cannot listen does not create a folder. */
 	if (open_store(s) != 0 ||
 	    container_resolver_new(
 		    &(struct container_resolver_config){ .loop = s->loop,
@@ -714,7 +716,8 @@ static void service_end(struct service *s)
 	uevent_free(s->uevent);
 	container_resolver_free(s->containers);
 	suspend_free(s->suspend);
-	/* The guard's last events cause new views, which must not use the freed module. */
+	/* The last events of the guard cause new views. These views must not use the suspend
+	 * module, which is already freed. */
 	s->suspend = NULL;
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* This event comes after the guard's last events. */
@@ -730,8 +733,8 @@ static void service_end(struct service *s)
 		close_store(s);
 	if (hangs) {
 		fflush(NULL);
-		/* Exit handlers of the driver library could wait for the call, so do not run
-		 * them. */
+		/* Do not run exit handlers: those of the driver library could wait for the
+		 * driver call that hangs. */
 		_exit(s->end);
 	}
 	windows_free(s->api.windows);
@@ -774,8 +777,9 @@ int service_run(const struct service_options *options)
 		    LOG_S("files", config_files(&s->config)));
 	s->end = service_begin(s);
 	if (s->end == SERVICE_OK) {
-		/* Log the warnings only now: one of them is about addresses that the service
-		 * refuses, and service_begin() logs such a refusal as an error. */
+		/* Log the warnings only after service_begin(). One warning is about addresses
+		 * that the service may refuse. If the service has refused one, service_begin()
+		 * has already logged an error. */
 		log_lines(s, LOG_WARNING, message);
 		loop_run(s->loop);
 	}

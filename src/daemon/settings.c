@@ -13,7 +13,7 @@
 #define CHANGES_MAX 8
 #define RESTORE_MAX 256
 #define STORE_NS    (5 * NS_PER_S) /* Maximum time to store an old value. */
-/* Time between two checks whether the old value is stored. */
+/* Interval at which the service checks whether the old value is stored. */
 #define POLL_NS (5 * NS_PER_MS)
 #define DOC_MAX 4096 /* Maximum bytes of a document in the store. */
 
@@ -33,8 +33,8 @@ struct manage_journal {
 	unsigned count, cap;
 };
 
-/* Returns the entry for the change c, made before it replaces the value `before`. old is NULL
- * if there is no entry yet. */
+/* Returns the journal entry of the change c. Call it before the change replaces the value
+ * `before`. old is the existing entry of the setting; NULL if there is none. */
 static struct manage_entry manage_entry_begin(const struct manage_entry *old,
 					      const struct manage_change *c,
 					      const double before[2], uint64_t wall_ns)
@@ -58,12 +58,13 @@ static struct manage_entry manage_entry_begin(const struct manage_entry *old,
 	return e;
 }
 
-/* What happens to the entry of a change. */
+/* What happens to the journal entry after a change. */
 enum manage_fate {
 	MANAGE_FATE_NONE,  /* There is no entry. */
 	MANAGE_FATE_STAYS, /* The entry stays, because the setting must still be restored. */
 	MANAGE_FATE_ENDS,  /* The entry is deleted, because there is nothing to restore. */
-	/* The change was not carried out. The entry gets back the values that it had before. */
+	/* The change was not carried out. The entry gets back the values that it had before the
+	 * change. */
 	MANAGE_FATE_UNDONE,
 };
 
@@ -75,8 +76,8 @@ static enum manage_fate manage_entry_fate(const struct manage_change *c,
 								     : MANAGE_FATE_STAYS;
 	if (r->error == 0 && c->keep)
 		return MANAGE_FATE_ENDS;
-	/* Keep the entry if the driver confirmed the change or never answered. The next
-	 * restore finds out what the driver did. */
+	/* Keep the entry if the driver confirmed the change, or if it never answered. In the
+	 * second case, the next restore finds out what the driver did. */
 	return r->outcome >= MANAGE_UNCERTAIN ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
 }
 
@@ -242,8 +243,8 @@ static void row_end(struct manage_journal *j, struct row *w)
 	row_drop(j, w);
 }
 
-/* Restores the entry of a change that was not carried out. If the change was refused before the
- * entry was changed, the row is not pending, and there is nothing to restore. */
+/* Sets the entry back to the state before a change that was not carried out. If the row is not
+ * pending, the change was refused before the entry was changed, so there is nothing to do. */
 static void row_undo(struct manage_journal *j, struct row *w)
 {
 	if (!w->pending)
@@ -253,8 +254,8 @@ static void row_undo(struct manage_journal *j, struct row *w)
 		return;
 	}
 	*w = (struct row){ .e = w->undo };
-	/* If this fails, the document with the value of the change stays in the store. It also
-	 * allows a restore; see manage_entry.earlier. */
+	/* If this fails, the store keeps the document with the value of the change. The setting
+	 * can be restored with this document too; see manage_entry.earlier. */
 	row_save(j, &w->e);
 }
 
@@ -270,8 +271,8 @@ static void row_commit(struct manage_journal *j, struct row *w, const struct man
 	    manage_same(what, w->e.before, w->e.after)) {
 		row_end(j, w); /* The setting has its old value again. */
 	} else if (r->outcome == MANAGE_CHANGED && r->error && !isnan(r->after[0])) {
-		/* The driver set a different value than requested. Store that value as the one
-		 * that gpuward set. */
+		/* The driver set another value than the requested one. Store the driver's value
+		 * as the value that gpuward set. */
 		memcpy(w->e.after, r->after, sizeof(w->e.after));
 		row_save(j, &w->e);
 	}
@@ -312,7 +313,8 @@ enum change_state {
 	CHANGE_FREE,
 	CHANGE_WAITING,
 	CHANGE_ACTIVE, /* See enum settings_state. */
-	CHANGE_DONE,   /* The client has not collected the result. */
+	/* The change has ended, and the client has not collected its result yet. */
+	CHANGE_DONE,
 };
 
 struct change {
@@ -342,14 +344,17 @@ struct settings {
 	bool closing;   /* The loop has stopped. No new changes are allowed. */
 	struct change slot[CHANGES_MAX];
 	int tickets;
-	struct change *active; /* The change of the batch. NULL if everything is restored. */
+	/* The change of the batch. NULL if the batch restores everything. */
+	struct change *active;
 	struct manage_change change[RESTORE_MAX];
 	struct manage_result result[RESTORE_MAX];
 	unsigned count;
-	double before[2];     /* The old value of the change, which is stored. */
-	const double *stored; /* `before`, or NULL if nothing is stored yet. */
-	uint64_t until_ns;    /* The end of SETTINGS_STORING. */
-	/* Connects the reader thread and the main thread. Its lock protects `returned`. */
+	double before[2]; /* The old value of the change, which is stored. */
+	/* Points to `before` when that value is stored. NULL if nothing is stored yet. */
+	const double *stored;
+	uint64_t until_ns; /* The end of SETTINGS_STORING. */
+	/* Connects the reader thread and the main thread. The lock of the mailbox protects
+	 * `returned`. */
 	struct mailbox box;
 	bool returned; /* The reader thread has finished the batch. */
 };
@@ -471,9 +476,9 @@ static void storing_poll(void *arg, uint64_t now_ns)
 	}
 }
 
-/* Stores the old value of the change, so that a start after a crash finds it. Then the change
- * runs again. If another program changes the setting in between, its new value is stored
- * too. */
+/* Stores the old value of the change, so that the service finds the value when it starts after
+ * a crash. Then the change runs again. If another program has set a new value since then, that
+ * value is stored too. */
 static void storing_begin(struct settings *s)
 {
 	uint64_t now_ns = clock_mono_ns(clock_real());
@@ -491,8 +496,8 @@ static void storing_begin(struct settings *s)
 	storing_poll(s, now_ns);
 }
 
-/* Continues with a batch that the reader thread has finished. Returns false if there is
- * none. */
+/* If the reader thread has finished a batch, continues with that batch. Otherwise returns
+ * false. */
 static bool settings_continue(struct settings *s)
 {
 	bool returned;
@@ -586,7 +591,8 @@ void settings_restore(struct settings *s)
 	settings_next(s);
 }
 
-/* Returns a free slot, or one whose result no client has collected in time. */
+/* Returns a free slot, or else a slot with a result that its client has not collected in
+ * time. */
 static struct change *change_slot(struct settings *s)
 {
 	struct change *c = change_find(s, CHANGE_FREE);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Maximum number of listening ports per process that are compared. */
+/* Maximum number of listening ports that are compared per process. */
 #define PORTS        16
 #define COMMAND_SIZE 16384
 
@@ -32,8 +32,7 @@ static const char *base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* Copies a text. A text that does not fit is cut between two characters. Returns false if it
- * does not fit. */
+/* Copies a text. If the text does not fit, cuts it between two characters and returns false. */
 static bool copy_text(char *out, size_t size, const char *text)
 {
 	size_t used = 0;
@@ -119,8 +118,9 @@ static bool is_interpreter(const char *program)
 	return list_has("python*|pypy*|sh|bash|dash|uv|node", program, strlen(program));
 }
 
-/* Returns the program or the script that runs. This is argv[0], or for an interpreter its
- * first argument that is not an option. *ret_module is the argument of -m, or NULL. */
+/* Returns the program or the script that runs. This is argv[0]. But if argv[0] is an
+ * interpreter, this is its first argument that is not an option. *ret_module is the argument of
+ * the option -m, or NULL. */
 static const char *script_of(const struct setup_process *p, const char **ret_module)
 {
 	*ret_module = NULL;
@@ -148,8 +148,8 @@ static bool sign_fits(const struct setup_sign *s, const struct setup_process *p)
 		return false;
 	if (s->word && !has_word(p, s->word))
 		return false;
-	/* s->place is set if the name of the program is common. The path or the working folder
-	 * of the program must then contain s->place. */
+	/* If programs of other kinds can have the same name, s->place is set. The path or the
+	 * working folder of the program must then contain s->place. */
 	return !s->place || has_text(script, s->place) || has_text(p->folder, s->place);
 }
 
@@ -190,7 +190,8 @@ void setup_read_command(const struct setup_process *p, struct setup_server *ret)
 	ret->lacks = s->needs && *s->needs && !has_all(p, s->needs);
 	ret->stuck = s->stuck && option_value(p, s->stuck);
 	script = script_of(p, &module);
-	/* A path that does not fit counts as unknown, because the cut path would be wrong. */
+	/* A path that does not fit counts as unknown, because a truncated path would be
+	 * wrong. */
 	if (!copy_text(ret->script, sizeof(ret->script), module ? module : script))
 		ret->script[0] = '\0';
 	model = option_value(p, "--config");
@@ -230,9 +231,9 @@ static bool check_member(void *arg, const char *name)
 	return !m->others;
 }
 
-/* True if the server is the main process of its unit: it started all other processes there.
- * Otherwise the guard must not stop the unit. For example, a user's job in cron.service does
- * not make cron.service an inference server. */
+/* True if the server is the main process of its unit, which means that it started all other
+ * processes of the unit. Otherwise the guard must not stop the unit. For example, a user's job
+ * in cron.service does not make cron.service an inference server. */
 static bool owns_unit(const struct root *root, const struct setup_server *s)
 {
 	struct unit_members m = { .root = root, .of = s };
@@ -341,8 +342,8 @@ static void read_environment(struct finding *f, int64_t pid, struct setup_proces
 	p->environment = f->environment;
 }
 
-/* True if a server of the same kind is listed that is in the same unit or container as this
- * process, or that is an ancestor of it. */
+/* True if the list already has a server of the same kind that is in the same unit or container
+ * as this process, or that is an ancestor of this process. */
 static bool is_listed(const struct finding *f, const struct setup_server *s)
 {
 	for (unsigned i = 0; i < f->to->count; i++) {

@@ -41,8 +41,9 @@ struct setup_server {
 	char container[72]; /* Id or name of the container. */
 	char cgroup[256];   /* Path of the control group. Set for SETUP_USER_UNIT. */
 	char command[160];  /* The command line as match.command compares it. */
-	char script[160];   /* Path of the server's program or script, as far as it is known. */
-	/* The port on which clients reach the server, as far as the command line shows it. */
+	/* Path of the program or script of the server. "" if it is unknown. */
+	char script[160];
+	/* The port on which clients reach the server; see setup_read_command(). */
 	unsigned port;
 	bool listens; /* A process of this server listens on that port. */
 	/* Only root can see the sockets of the server. `listens` is then unknown. */

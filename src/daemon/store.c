@@ -228,10 +228,10 @@ bool store_news(struct store *s)
 }
 
 /* The file is opened and its counts are read at the start or later. While the file cannot be
- * opened for writing (full disk, read-only, locked by another program), the thread tries again.
- * During this time each query opens its own connection for reading, because a permanent
- * connection would block the thread. Counts from before the file became readable are added to
- * the counts of the file. */
+ * opened for writing (full disk, read-only, locked by another program), the store's thread
+ * tries again. During this time each query opens its own connection for reading, because a
+ * permanent connection would block the thread. Counts that were set before the file became
+ * readable are added to the counts of the file. */
 
 #define RETRY_WAIT_MS 200 /* Short, because a reader may wait for the retry. */
 #define COUNTS_MAX    (4u << 20)
@@ -266,9 +266,10 @@ static enum db_trouble trouble_of(int error)
 	}
 }
 
-/* Creates the file, for its owner only, unless it exists. Fails if an existing file is not
- * writable. On failure errno has the reason, which SQLite would not give. An existing file is
- * not opened, because closing it would release the locks of other readers in this process. */
+/* If the file does not exist, creates it so that only its owner can use it. If the file exists,
+ * checks that it is writable. On failure errno has the reason, because SQLite would not report
+ * the reason. An existing file is not opened here: closing it again would release the locks of
+ * other readers in this process. */
 static int make_file(const char *path)
 {
 	int fd;
@@ -326,8 +327,9 @@ static int read_counts(sqlite3 *db, struct buf *out)
 	return rc;
 }
 
-/* Adds the counts of the file to the counts since the start. late is true if the file was not
- * readable at the start; the state is then STORE_LOADED, in which counter.base is used. */
+/* Adds the counts of the file to the counts since the start. If late is true, the file was not
+ * readable at the start. The state is then STORE_LOADED, and this function also sets
+ * counter.base. */
 static void add_counts(struct store *s, const struct buf *counts, bool late)
 {
 	struct record r;
@@ -415,7 +417,8 @@ enum db_trouble store_file_open_again(struct store *s)
 	return t;
 }
 
-/* Opens the file for one query. Returns false if the file has become writable. */
+/* Opens a file that is not writable, for one query. Returns false if the file has become
+ * writable in the meantime. */
 static bool read_alone(struct store *s)
 {
 	if (s->read.alone_depth == 0) {
@@ -577,8 +580,8 @@ static enum db_trouble open_or_begin(struct store *s, char *message, size_t size
 	return t;
 }
 
-/* Opens the file. A file that may become usable later counts as usable. Returns 0, -GW_E_NOMEM,
- * or -GW_E_IO with the reason in message. */
+/* Opens the file. Success also includes a file that is not usable now, but may become usable
+ * later. Returns 0, -GW_E_NOMEM, or -GW_E_IO with the reason in message. */
 static int use_file(struct store *s, char *message, size_t size)
 {
 	enum db_trouble t = open_or_begin(s, message, size);

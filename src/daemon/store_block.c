@@ -10,9 +10,9 @@
 
 enum kind { KIND_MISSING, KIND_SAME, KIND_FLOAT, KIND_STEPS };
 
-/* Each row is a step size, the quotient of two numbers. A column can use a step if all its values
- * are integer multiples of it. The kind of such a column is KIND_STEPS + 2 * (index of the row),
- * plus one if each value takes two bytes. */
+/* Each row is a step size, which is the quotient of two numbers. A column can use a step if all
+ * its values are integer multiples of it. The kind of such a column is KIND_STEPS + 2 * (index
+ * of the row), plus one if each value takes two bytes. */
 static const struct {
 	double numerator, denominator;
 } steps[STEPS] = { { 1, 1 }, { 1, 100 }, { 1e6, 1 }, { 1048576, 1 }, { 1, 1000 } };
@@ -64,8 +64,8 @@ static void put_steps(struct buf *out, const float *v, unsigned n, unsigned step
 	}
 }
 
-/* Writes a column if all its values are missing or all are the same; otherwise returns
- * false. */
+/* If all values of a column are missing, or if all are the same, writes the column. Otherwise
+ * returns false. */
 static bool put_plain(struct buf *out, const float *v, unsigned n)
 {
 	unsigned missing = 0;

@@ -1,9 +1,9 @@
 /* store_block: encodes a row of the history: the values of several moments.
  *
- * A column takes as many bytes as its values need: none if all are missing, four if all are the
- * same, one or two per value if they are multiples of a step (degrees, percent, megahertz),
- * else a float. The encoding is lossless: values that would not decode to the same bits are
- * stored as float. */
+ * A column takes as many bytes as its values need: none if all values are missing, four if all
+ * are the same, one or two per value if all are multiples of a step (degrees, percent,
+ * megahertz). Otherwise each value is stored as a float. The encoding is lossless: values that
+ * would not decode to the same bits are stored as float. */
 #ifndef GW_DAEMON_STORE_BLOCK_H
 #define GW_DAEMON_STORE_BLOCK_H
 

@@ -17,12 +17,13 @@
 #define TEXT(x)        TEXT_(x)
 #define TEXT_(x)       #x
 
-/* Row n migrates a file from version n to n + 1. Rows are added, never changed. */
+/* Row n migrates a file from version n to version n + 1. New versions add rows; existing rows
+ * never change. */
 static const char *const migrations[] = {
-	/* Table history: tier is 0 for seconds, 1 for minutes, 2 for hours; begin is the
-	 * wall time in ms; data is a block (store_block.h). The table has a separate index
-	 * and is not WITHOUT ROWID. So rows are stored in order of arrival, which fills the
-	 * pages. Blobs of 1 kB in a clustered index would leave half of each page empty. */
+	/* Table history: tier is 0 for seconds, 1 for minutes, 2 for hours; begin is the wall
+	 * time in ms; data is a block (store_block.h). The table has a separate index and is
+	 * not WITHOUT ROWID. So rows are stored in order of arrival, which fills each page. In
+	 * a clustered index, blobs of 1 kB would leave half of each page empty. */
 	"CREATE TABLE gpu(id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE);"
 	"CREATE TABLE history(tier INTEGER NOT NULL, gpu INTEGER NOT NULL,"
 	" begin INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(tier, gpu, begin));"
@@ -34,13 +35,13 @@ static const char *const migrations[] = {
 	"ALTER TABLE event ADD COLUMN simulated INTEGER NOT NULL DEFAULT 0;",
 };
 
-/* Only for a new file, because setting auto_vacuum writes to the file, and that fails on a full
- * disk. */
+/* Settings that are made only for a new file. Setting auto_vacuum writes to the file, which
+ * would fail for an existing file on a full disk. */
 static const char new_settings[] = "PRAGMA page_size=4096;"
 				   "PRAGMA auto_vacuum=INCREMENTAL;";
 
-/* For each connection. The write-ahead log is checkpointed every 64 pages, so that it stays
- * small. */
+/* Settings that are made for each connection. The write-ahead log is checkpointed every 64
+ * pages, so that the log stays small. */
 static const char settings[] = "PRAGMA journal_mode=WAL;"
 			       "PRAGMA synchronous=NORMAL;"
 			       "PRAGMA cache_size=-96;"
@@ -75,8 +76,8 @@ int db_run(sqlite3 *db, const char *sql)
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* Searches SQLite's list of prepared statements before it prepares a new one. The list is
- * short. */
+/* Uses a statement from SQLite's list of prepared statements, or prepares a new statement if
+ * the list does not have it. The list is short. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
 {
 	sqlite3_stmt *s = sqlite3_next_stmt(db, NULL);
@@ -131,8 +132,8 @@ static int migrate(sqlite3 *db, sqlite3_int64 version)
 	return rc;
 }
 
-/* Checks the small tables completely. The history may have a gigabyte and is checked when it is
- * read. */
+/* Checks the small tables completely. Does not check the history, which may have a gigabyte;
+ * the history is checked when it is read. */
 static bool is_sound(sqlite3 *db)
 {
 	static const char *const checks[] = { "PRAGMA quick_check(count)",
@@ -194,8 +195,9 @@ static int open_with(const char *path, int flags, int wait_ms, sqlite3 **ret)
 
 	if (rc == SQLITE_OK) {
 		sqlite3_busy_timeout(*ret, wait_ms);
-		/* SQLite finds the log by its name. A connection that closes after its file was
-		 * moved aside must not delete the log of the new file. */
+		/* SQLite finds the log by its name. If a connection is closed after its file
+		 * was moved aside, the log with this name belongs to the new file, and the
+		 * connection must not delete it. */
 		sqlite3_db_config(*ret, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 		sqlite3_extended_result_codes(*ret, 1);
 	}
@@ -224,8 +226,8 @@ enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 		/* The statements of prepare_file() are not used again. */
 		forget_statements(db);
 	}
-	/* If a file is not writable, SQLite opens it read-only without an error, or fails
-	 * because it may not create the log. */
+	/* If a file is not writable, SQLite either opens it read-only without an error, or
+	 * fails because SQLite may not create the log. */
 	if ((t == DB_OK || t == DB_OTHER) && path && sqlite3_db_readonly(db, "main") == 1)
 		t = DB_READ_ONLY;
 	if (t != DB_OK) {
@@ -267,7 +269,7 @@ static bool has_empty_log(const char *path)
 	return stat(name, &st) != 0 ? errno == ENOENT : st.st_size == 0;
 }
 
-/* Opens a URI with immutable=1, which promises that the file does not change. */
+/* Opens the file with immutable=1, which promises SQLite that the file does not change. */
 static int open_immutable(const char *path, sqlite3 **ret)
 {
 	char uri[3 * DB_PATH + 32] = "file:";

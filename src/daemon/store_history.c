@@ -1,8 +1,9 @@
 /* Makes rows from readings, and rolls them up to minutes and hours.
  *
- * The current row of readings is queued every ten seconds. A bucket of the other tiers is
- * queued when it is complete; incomplete buckets are in no file. A new process builds them
- * again from the finer rows (resume_history()), so that a row continues and nothing counts
+ * A tier is one resolution of the history: readings, minutes or hours. A bucket is one minute
+ * or one hour. The current row of readings is queued every ten seconds. A bucket is queued when
+ * it is complete; incomplete buckets are not in the file. After a restart they are built again
+ * from the finer rows (resume_history()), so that a row continues and nothing is counted
  * twice. */
 #include "store_parts.h"
 
@@ -13,12 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SECOND  UINT64_C(1000)
-#define MINUTE  (60 * SECOND)
-#define HOUR    (60 * MINUTE)
-#define DAY     (24 * HOUR)
-#define SAVE    (10 * SECOND)
-#define REFUSED 60 /* After this number of readings, a clock that went back is accepted. */
+#define SECOND UINT64_C(1000)
+#define MINUTE (60 * SECOND)
+#define HOUR   (60 * MINUTE)
+#define DAY    (24 * HOUR)
+#define SAVE   (10 * SECOND)
+/* If the clock went back, this number of readings is refused before the new time is
+ * accepted. */
+#define REFUSED 60
 
 const struct tier store_tiers[TIERS] = {
 	[TIER_READINGS] = { 1, MINUTE, BLOCK_MOMENTS, 1, DAY },
@@ -171,7 +174,8 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 struct resume_history {
 	struct history *h;
 	unsigned tier;
-	uint64_t before_ms; /* Readings from this time on are in the future and are not used. */
+	/* Readings at or after this time are in the future and are not used. */
+	uint64_t before_ms;
 };
 
 static void copy_row(struct block *to, const struct block *from)
@@ -192,7 +196,7 @@ static bool resume_readings(void *arg, const struct block *row)
 
 		if (t_ms <= h->last_ms)
 			continue;
-		/* The row has readings of the future. Do not continue it. */
+		/* The row has readings from the future. Do not continue this row. */
 		if (t_ms >= r->before_ms) {
 			h->row[TIER_READINGS].count = 0;
 			return false;
@@ -305,8 +309,8 @@ struct history *store_history_of(struct store *s, const char *uuid)
 	return h;
 }
 
-/* Follows a clock that was set back or far ahead: completes the open buckets, and continues the
- * rows that the file has for the new time. */
+/* Call it when the clock was set back or far ahead. Completes the open buckets, and continues
+ * the rows that the file has for the new time. */
 static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 {
 	save_row(s, h, TIER_READINGS);
@@ -316,9 +320,9 @@ static void jump_to_time(struct store *s, struct history *h, uint64_t t_ms)
 	resume_history(s, h, t_ms);
 }
 
-/* Returns true if the reading must be ignored, because it is not newer than the last one. Returns
- * false and continues at the new time if the clock stays back for REFUSED readings, or if it was
- * wrong before. */
+/* Returns true if the reading must be ignored, because it is not newer than the last one.
+ * Returns false and continues at the new time in two cases: the clock has stayed back for
+ * REFUSED readings, or the earlier time was wrong. */
 static bool refuse_reading(struct store *s, struct history *h, uint64_t t_ms)
 {
 	if (t_ms > h->last_ms) {

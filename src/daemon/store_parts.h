@@ -10,9 +10,9 @@
  *
  * A batch is a list of records in a buffer. store_commit() moves the batch from `pending`,
  * which belongs to the caller, to `front`, which the lock protects. The thread moves the batch
- * to `writer.back` and does not change it there until it is in the file, so other threads may
- * read it under the lock. If writing fails, records of history are dropped; all other records
- * are written again later. */
+ * to `writer.back`. It does not change the batch there until the batch is in the file, so other
+ * threads may read the batch under the lock. If writing fails, records of history are dropped;
+ * all other records are written again later. */
 #ifndef GW_DAEMON_STORE_PARTS_H
 #define GW_DAEMON_STORE_PARTS_H
 
@@ -50,7 +50,8 @@ struct record {
 	uint32_t length[RECORD_TEXTS];
 };
 
-/* Adds the whole record or nothing. Returns false if there is no space. */
+/* Adds the whole record, or nothing if the record does not fit. Returns false if there is no
+ * space. */
 bool record_add(struct buf *b, const struct record *r);
 /* Reads the record at *at and moves *at to the next one. Returns false at the end. */
 bool record_next(const struct buf *b, size_t *at, struct record *ret);
@@ -97,13 +98,15 @@ struct counter {
 	double start;     /* Value in the file when the file was read. */
 	double pending;   /* The last value that the caller set, plus `base`. */
 	double committed; /* Value at the last store_commit(). Negative if there was none. */
-	/* Only in state STORE_LOADED: same value as `start`. The store adds it to the values
-	 * that the caller sets, because the caller has not added it yet. Otherwise 0. */
+	/* In state STORE_LOADED, the same value as `start`; in other states 0. The store adds
+	 * `base` to the values that the caller sets, because the caller has not added the value
+	 * in the file yet. */
 	double base;
 	/* Value in the batch that is being written. Negative if there is none. */
 	double writing;
-	double written;       /* Value in the file. Negative if the count must be written. */
-	atomic_bool replaces; /* A lower value replaces the one in the file. */
+	double written; /* Value in the file. Negative if the count must be written. */
+	/* The value replaces the value in the file even if it is lower. */
+	atomic_bool replaces;
 };
 
 /* Connections for reading. Used by the caller's thread only. */
@@ -150,16 +153,17 @@ struct store_report {
 	_Atomic uint64_t bytes, dropped;
 };
 
-/* How far the counts of the file were read. The state only changes to a later one. */
+/* Whether the counts of the file were read. The state only changes forward, in the order
+ * below. */
 enum store_contents {
 	/* The file was not read yet. store.count has only the counts since the start. */
 	STORE_UNREAD,
-	/* The thread has read the counts of the file and added them to those in store.count.
-	 * store_count() still returns 0, and the caller has not added them to its own
-	 * counts. */
+	/* The thread has read the counts of the file and has added them to the counts in
+	 * store.count. store_count() still returns 0, and the caller has not added the counts
+	 * of the file to its own counts. */
 	STORE_LOADED,
-	/* store_count() returns the counts of the file, or there is no file. The caller has
-	 * learned this at the start, or because store_news() returned true. */
+	/* store_count() returns the counts of the file, or there is no file. The counts were
+	 * read at the start, or store_news() has returned true. */
 	STORE_KNOWN,
 };
 
@@ -193,7 +197,8 @@ struct store {
 	char *notice; /* Text for store_notice(). */
 
 	struct store_report report;
-	_Atomic unsigned generation; /* Number of the file. It increases with each new file. */
+	/* Number of the open file. Each new file has a larger number than the file before. */
+	_Atomic unsigned generation;
 };
 
 /* Changes the state from STORE_UNREAD to STORE_LOADED. A later state stays as it is. */
@@ -212,8 +217,8 @@ __attribute__((format(printf, 2, 3))) void store_set_notice(struct store *s, con
 void store_thread(void *arg);
 
 /* store.c, the file. */
-/* Takes the file lock, creates missing files and opens s->writer.db. If a system call failed,
- * errno gives the cause of DB_READ_ONLY, DB_FULL or DB_OTHER. */
+/* Takes the file lock, creates missing files and opens s->writer.db. After DB_READ_ONLY,
+ * DB_FULL or DB_OTHER, errno has the cause if a system call failed. */
 enum db_trouble store_file_open(struct store *s, int wait_ms);
 /* Opens the file again, and reads its counts if they were not read yet. A file that cannot be
  * written is only read. Called on the store's thread. */
@@ -231,8 +236,8 @@ void store_history_free(struct history *h);
 /* Makes a row from the open bucket. Returns false if there is none. */
 bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret);
 
-/* store_queue.c: reads the next queued record of a part, oldest first. The first place is
- * { 0 }. Returns false at the end. Hold the lock of the mailbox, also while ret is used. */
+/* store_queue.c: reads the next queued record of a part, oldest first. For the first call, *at
+ * is { 0 }. Returns false at the end. Hold the lock of the mailbox, also while ret is used. */
 struct queue_place {
 	unsigned batch;
 	size_t at;

@@ -1,7 +1,8 @@
 /* Makes points from rows in memory, in the queue and in the file.
  *
- * The queue is read before the file. So a row that is written in between is found twice, and
- * never missed. If several rows start at the same time, the newest one counts. */
+ * The queue is read before the file. So a row that is written to the file in the meantime may
+ * be found twice, but is never missed. If several rows start at the same time, the newest one
+ * counts. */
 #include "store_parts.h"
 
 #include "base/array.h"
@@ -28,7 +29,8 @@ struct overlays {
 	int err; /* 0, or -GW_E_NOMEM: a row is missing. */
 };
 
-/* Inserts a row in ascending order of time. It replaces a row that starts at the same time. */
+/* Inserts a row in ascending order of time. The new row replaces a row that starts at the same
+ * time. */
 static void put_overlay(struct overlays *o, const struct overlay *row)
 {
 	unsigned at = o->count;
@@ -86,7 +88,8 @@ static bool give_bytes(struct row_walk *w, uint64_t begin_ms, const void *data, 
 	return w->each(w->arg, &w->row);
 }
 
-/* Passes to `each` the rows of memory and queue that start earlier than before_ms. */
+/* Passes the rows of memory and queue that start earlier than before_ms to the function
+ * `each`. */
 static bool give_overlays(struct row_walk *w, uint64_t before_ms)
 {
 	for (; w->next < w->over.count; w->next++) {
@@ -317,8 +320,8 @@ static uint64_t span_ns(unsigned tier)
 	return tier == TIER_READINGS ? 0 : store_tiers[tier].unit_ms * NS_PER_MS;
 }
 
-/* Reads the points of one tier, with the requested step or the next larger step that the tier
- * has. Returns 0 or an error of store_rows(). */
+/* Reads the points of one tier with the requested step. If the tier does not have this step,
+ * uses the next larger step that it has. Returns 0 or an error of store_rows(). */
 static int query_tier(struct query *q, unsigned tier, uint64_t step_ns)
 {
 	uint64_t span = span_ns(tier), from, to;
@@ -335,7 +338,7 @@ static int query_tier(struct query *q, unsigned tier, uint64_t step_ns)
 			  add_row, q);
 }
 
-/* Returns the coarsest tier with a span that divides the step. */
+/* Returns the coarsest tier for which the step is a whole number of buckets. */
 static unsigned coarsest_tier(uint64_t step_ns)
 {
 	unsigned tier = TIER_READINGS;
@@ -346,8 +349,8 @@ static unsigned coarsest_tier(uint64_t step_ns)
 	return tier;
 }
 
-/* Finds the time at which the data of each tier begins. It is UINT64_MAX if a tier has no
- * data. */
+/* Finds the time at which the data of each tier begins. The time is UINT64_MAX for a tier
+ * without data. */
 static void find_first(struct query *q, uint64_t first[TIERS])
 {
 	for (unsigned t = 0; t < TIERS; t++) {
@@ -400,8 +403,8 @@ static int query_points(struct query *q, uint64_t step_ns)
 	return err ? err : (int)q->count;
 }
 
-/* True if the store has data of this GPU. An unknown uuid in a request must not allocate
- * memory. */
+/* True if the store has data about this GPU. Used because a request with an unknown uuid must
+ * not allocate memory. */
 static bool is_known(struct store *s, const char *uuid)
 {
 	for (unsigned i = 0; i < s->histories; i++)

@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define HISTORY_MAX (1u << 20) /* Maximum bytes of history per batch. */
-/* Maximum bytes of other records per batch: the largest document and everything else. */
+/* Maximum bytes of other records per batch: the size of the largest document plus space for the
+ * other records. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
 
 #define HEAD (offsetof(struct record, text))
@@ -62,7 +63,8 @@ bool record_next(const struct buf *b, size_t *at, struct record *ret)
 	return true;
 }
 
-/* True if the front batch has space. The record goes there next, so an accepted record is not
+/* True if the front batch has space for the pending records and for one more record of this
+ * size. The next commit moves these records to the front batch, so an accepted record is not
  * lost. */
 static bool has_space(struct store *s, size_t size)
 {
@@ -137,9 +139,9 @@ void store_commit(struct store *s)
 	}
 }
 
-/* True if writing failed. With `waits`, an attempt after number `attempts` must have failed.
- * Without `waits`, the last attempt must have failed and must have included the batches up to
- * number `wanted`. */
+/* True if writing failed. With `waits`, true only if an attempt that began after attempt number
+ * `attempts` has failed. Without `waits`, true only if the last attempt has failed and included
+ * the batches up to number `wanted`. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
 	return s->progress.failing &&
@@ -279,8 +281,8 @@ static int file_events(struct store *s, struct events *v)
 	return rc;
 }
 
-/* Searches the events of the file with an id below `below`, from the last event backwards.
- * Skips `skip` events and returns the id of the next event, or 0 if there is none. */
+/* Searches the events of the file that have an id below `below`, from the last event backwards.
+ * Skips `skip` events and returns the id of the next one, or 0 if there is none. */
 static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
 {
 	sqlite3 *db = store_reader(s);
@@ -394,7 +396,7 @@ static bool is_document(const struct record *r, const char *kind, const char *id
 	       strcmp(r->text[0], kind) == 0 && (!id || strcmp(r->text[1], id) == 0);
 }
 
-/* True if a record at `at` or later changes this document again. */
+/* True if a record at the position `at` or after it changes the same document again. */
 static bool is_replaced(const struct buf *records, size_t at, const char *kind, const char *id)
 {
 	struct record r;
@@ -417,8 +419,8 @@ static unsigned count_waiting(const struct buf *records, const char *kind)
 	return n;
 }
 
-/* Reads the documents of the file that no queued record replaces. records is the queue; NULL
- * means an empty queue. */
+/* Reads the documents in the file, without those that a queued record replaces. records is the
+ * queue; NULL means an empty queue. */
 static int read_documents(sqlite3 *db, const char *kind, unsigned max,
 			  const struct buf *records, int *count,
 			  void (*each)(void *arg, const char *id, const char *json), void *arg)
@@ -496,8 +498,8 @@ static bool id_matches(const struct view_find *f, const char *id)
 	       (!f->glob || sqlite3_strglob(f->glob, id) == 0);
 }
 
-/* Calls each() with the queued documents, the latest first. Returns 1, 0 if each() ended the
- * search, or -GW_E_NOMEM. */
+/* Calls each() with the queued documents, the latest first. Returns 1 after the last document,
+ * 0 if each() ended the search, or -GW_E_NOMEM. */
 static int find_waiting(const struct buf *records, const struct view_find *f, int *count,
 			view_found_fn *each, void *arg)
 {

@@ -17,16 +17,17 @@
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
 /* The age of a row is measured from a time that is called horizon. With each batch, the horizon
- * moves towards the newest reading by at most HORIZON_MS. A batch is written every ten seconds,
- * so the horizon moves at most sixty times as fast as time passes. If a clock is a year ahead
- * for a minute, only the oldest hour of readings is deleted. After a month without power, the
- * horizon reaches the newest reading in half a day. */
+ * moves closer to the time of the newest reading, by at most HORIZON_MS. A batch is written
+ * every ten seconds, so the horizon moves at most sixty times as fast as time passes. If a
+ * clock is a year ahead for a minute, only the oldest hour of readings is deleted. After a
+ * month without power, the horizon reaches the newest reading in half a day. */
 #define HORIZON_MS   (UINT64_C(600) * 1000)
 #define OLD_ROWS     "64" /* Maximum number of rows deleted per batch and tier. */
 #define LARGE_BUFFER (64u << 10)
 
-/* Runs a statement. Each letter of `how` is the type of one argument: i int64, d double, t
- * text (a NULL pointer becomes SQL NULL), b bytes and their size (two arguments). */
+/* Runs a statement. Each letter of `how` is the type of an argument: i is an int64, d a double,
+ * t a text (a NULL pointer becomes SQL NULL). b stands for two arguments: bytes and their
+ * size. */
 static int run_bound(sqlite3 *db, const char *sql, const char *how, ...)
 {
 	sqlite3_stmt *s = db_statement(db, sql);
@@ -83,7 +84,8 @@ static int forget_document(sqlite3 *db, const struct record *r)
 			 r->text[1]);
 }
 
-/* ON CONFLICT names its columns, because SQLite before 3.35 requires them. */
+/* ON CONFLICT is written with its columns, because versions of SQLite before 3.35 require
+ * them. */
 static int write_row(sqlite3 *db, const struct record *r)
 {
 	int rc = run_bound(db, "INSERT OR IGNORE INTO gpu(uuid) VALUES(?)", "t", r->text[0]);
@@ -178,8 +180,8 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 	return rc;
 }
 
-/* Returns the maximum size of the database file. It is less than the limit, because the log
- * also takes space. */
+/* Returns the maximum size of the database file. This size is less than the configured limit,
+ * because the log also takes space. */
 static uint64_t target_bytes(const struct store *s)
 {
 	uint64_t log = s->limit_bytes / 2 < (1u << 20) ? s->limit_bytes / 2 : 1u << 20;
@@ -208,9 +210,9 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
-/* Reserves event ids. Ids that are used while nothing can be written are not in the file. If
- * they were not reserved, they could be used again after kill -9 if the clock is behind them;
- * see store_begin_event_ids(). */
+/* Reserves the event ids that are used while nothing can be written, because such ids are not
+ * in the file. Without the reservation, the next run could use them again after kill -9, if the
+ * clock is behind them; see store_begin_event_ids(). */
 static int reserve_ids(sqlite3 *db)
 {
 	return run_bound(db,
@@ -229,7 +231,7 @@ static int drop_events(sqlite3 *db)
 }
 
 /* True if the batch deletes a document, or has a document that must survive a power failure.
- * History and rows need not survive one. */
+ * History and the documents of store_put_row() need not survive it. */
 static bool has_document(const struct buf *b)
 {
 	struct record r;
@@ -294,8 +296,8 @@ static void take_counts(struct store *s)
 	}
 }
 
-/* Moves the front batch to `back`. Parts of `back` that are not empty are extended if there is
- * space and memory. */
+/* Moves the front batch to `back`. If a part of `back` is not empty, appends to that part, as
+ * far as there is space and memory. */
 static void take_front(struct store *s)
 {
 	bool all = true;
@@ -373,7 +375,8 @@ static void forget_written(struct store *s)
 		s->count[i]->written = -1; /* Write all counts to the new file. */
 	take_counts(s);
 	s->corrupt = false;
-	/* There are no counts to read, because the old file is lost. */
+	/* Set the state of the counts to loaded. There are no counts to read, because the old
+	 * file is lost. */
 	store_set_loaded(s);
 	mailbox_unlock(&s->box);
 	s->writer.horizon_ms = 0;
@@ -418,7 +421,7 @@ static enum db_trouble start_new_file(struct store *s)
 	return t;
 }
 
-/* True if the name of the open file is gone, or if it is now the name of another file. */
+/* True if the open file was removed or renamed, or if its name now belongs to another file. */
 static bool is_removed(const struct store *s)
 {
 	int moved = 0;
@@ -447,8 +450,8 @@ static int copy_rows(sqlite3 *from, sqlite3 *to, const char *select, const char 
 	return rc;
 }
 
-/* Copies documents and events, because the guard's journal is in the documents. The history may
- * have a gigabyte and is not copied. */
+/* Copies the documents, which include the guard's journal, and the events. Does not copy the
+ * history, which may have a gigabyte. */
 static int copy_file(sqlite3 *from, sqlite3 *to)
 {
 	int rc = db_run(to, "BEGIN IMMEDIATE");
@@ -467,7 +470,7 @@ static int copy_file(sqlite3 *from, sqlite3 *to)
 }
 
 /* Deletes the log of the removed file, because SQLite would apply that log to the file that now
- * has the name. The open connection can still read the deleted log. */
+ * has the same name. The open connection can still read the deleted log. */
 static void delete_old_log(const struct store *s)
 {
 	char log[DB_PATH + 8], index[DB_PATH + 8];
@@ -531,8 +534,8 @@ static bool met_corrupt(struct store *s)
 }
 
 /* If someone deleted the write-ahead log, copies its contents into the database file. SQLite
- * still has the deleted log open and would continue to write to it, and these contents would be
- * lost when SQLite closes the log. */
+ * still has the deleted log open and would continue to write to it. When SQLite closes the
+ * deleted log, its contents would be lost. */
 static enum db_trouble save_without_log(struct store *s)
 {
 	char log[DB_PATH + 8];
@@ -578,7 +581,7 @@ static bool has_work(const struct store *s)
 }
 
 /* Waits for work or for the end of the back-off. Returns false if the thread must stop and
- * there is no work that it can still do. Call it with the lock held. */
+ * cannot do any more work. Call it with the lock held. */
 static bool await_work(struct store *s, unsigned backoff_s)
 {
 	uint64_t until_ns =

@@ -19,9 +19,10 @@
 #define SIGNAL      "PrepareForSleep"
 #define OWNER       "NameOwnerChanged"
 
-/* Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits
- * for the service. logind waits a few seconds at most (InhibitDelayMaxSec=). Without a bus
- * or logind nothing happens, and the service tries to connect again every minute. */
+/* Receives PrepareForSleep on the system bus and holds a delay lock, so that logind waits for
+ * the service. logind waits a few seconds at most (InhibitDelayMaxSec=). Without a bus or
+ * without logind, no suspend is reported, and the service tries to connect again every
+ * minute. */
 
 /* Serial numbers of our calls. */
 enum { S_HELLO = 1, S_MATCH, S_OWNER, S_LOCK };
@@ -80,8 +81,8 @@ static void write_inhibit(struct buf *out)
 	bus_write(out, S_LOCK, &m, arg);
 }
 
-/* Sends what was written. It does not wait: messages have a few hundred bytes and the socket
- * buffer takes many thousand, so if they do not fit, the bus has stopped reading. */
+/* Sends the messages in out without waiting. They have a few hundred bytes, and the socket
+ * buffer has space for many thousand. So if they do not fit, the bus has stopped reading. */
 static bool send_calls(struct logind *l, const struct buf *out)
 {
 	return bus_connection_send(&l->bus, out, 0) == 0;
@@ -117,8 +118,8 @@ static bool request_lock(struct logind *l)
 
 static bool is_signal(const struct bus_message *m)
 {
-	/* Any process can send a signal with a destination directly to this service. Such a
-	 * signal bypasses the match rule for the sender, so it is ignored. */
+	/* Any process can send a signal with a destination directly to this service. The match
+	 * rule does not check the sender of such a signal, so ignore the signal. */
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->interface &&
 	       strcmp(m->member, SIGNAL) == 0 && strcmp(m->interface, MANAGER) == 0;
 }
@@ -148,8 +149,8 @@ static bool handle_message(void *arg, const struct bus_message *m)
 		set_going(l, going);
 		return going || request_lock(l);
 	} else if (is_owner_change(m)) {
-		/* logind restarted. It will not report the end of a suspend that began
-		 * before. */
+		/* logind restarted. It will not report the end of a suspend that began before
+		 * the restart. */
 		set_going(l, false);
 		return request_lock(l);
 	}
@@ -216,8 +217,8 @@ struct suspend {
 	struct engine *engine;
 	struct logind *logind;
 	enum suspend_phase phase;
-	/* This module requested the release of the drivers, and must open them again. In the
-	 * phase SUSPEND_AWAKE, the drivers are not open again yet. */
+	/* This module requested the release of the drivers, and it must open them again. If
+	 * let_go is true in the phase SUSPEND_AWAKE, the drivers are not open again yet. */
 	bool let_go;
 	int number; /* Number of the last request. */
 };
@@ -240,9 +241,9 @@ static void allow_suspend(struct suspend *d)
 	d->logind->ready = true;
 }
 
-/* Requests the release of the drivers, or allows the suspend if they are released. The view is
- * only reliable if no request is pending, because a pending request could open the drivers. If
- * the request queue is full, the next view tries again. */
+/* Requests the release of the drivers. If the drivers are already released, allows the suspend.
+ * The view is only reliable if no request is pending, because a pending request could open the
+ * drivers. If the request queue is full, the next view tries again. */
 static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
@@ -267,7 +268,8 @@ static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	/* logind waits for the service before a suspend, but not after a resume. */
+	/* logind waits for the service before the machine suspends, but not after the machine
+	 * resumes. */
 	d->phase = going ? SUSPEND_RELEASING : SUSPEND_AWAKE;
 	if (going)
 		begin_suspend(d);

@@ -1,8 +1,8 @@
 /* suspend: releases the drivers before the machine suspends and opens them after it resumes.
  *
- * A driver that is open during a suspend delays the suspend and can fail afterwards. If the
- * drivers were already released before, they stay released. The module runs on the main
- * thread. logind reports when the machine suspends and resumes. */
+ * A driver that is open during a suspend delays the suspend and can fail after it. If the
+ * drivers were already released before the suspend, they stay released after it. The module
+ * runs on the main thread. logind reports when the machine suspends and resumes. */
 #ifndef GW_DAEMON_SUSPEND_H
 #define GW_DAEMON_SUSPEND_H
 

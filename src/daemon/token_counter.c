@@ -17,9 +17,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* If servers are not queried, energy is charged to models at this interval. */
+/* Interval at which energy is charged to models if servers are not queried. */
 #define SETTLE_NS (15 * NS_PER_S)
-/* Longest pause after failures. It is also the pause if a server has no counters. */
+/* Longest pause after failures. Also the pause for a server that has no counters. */
 #define RETRY_NS (300 * NS_PER_S)
 #define DOCUMENT "model" /* Kind of the documents in the store, one per row. */
 /* An idle server uses less than this share of a core; a server that generates tokens uses
@@ -190,8 +190,9 @@ static struct token_server *server_find(struct token_counter *t, const char *nam
 static const struct model_list nothing_loaded;
 
 /* Charges the waiting energy (model_energy.h) to the models in the server's last list. Counts
- * no tokens, because the server did no work or does not answer. Without a list, does nothing if
- * servers are queried; otherwise no model counts as loaded. */
+ * no tokens, because the server did no work or does not answer. If there is no list: does
+ * nothing if servers are queried, because a list may still come; otherwise charges the energy
+ * as if no model were loaded. */
 static void server_settle(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -208,8 +209,8 @@ static void server_settle(struct token_counter *t, struct token_server *s, uint6
 	model_energy_settle(&t->models, w, s->list, now_ns);
 }
 
-/* Charges the waiting energy of a server that ended or is no longer configured. It has no
- * models now, and its counters begin with 0 at its next start. */
+/* Charges the waiting energy of a server that ended or is no longer configured. Such a server
+ * has no loaded models, and its counters will begin with 0 at its next start. */
 static void server_settle_gone(struct token_counter *t, struct token_server *s, uint64_t now_ns)
 {
 	struct model_worker *w = model_energy_worker(&t->models, s->name);
@@ -302,9 +303,9 @@ static void token_news(void *arg, int fd, uint32_t events)
 	mailbox_unlock(&t->box);
 }
 
-/* True if the process is busy. Uses its SM and CPU figures if there are any, else the
- * utilisation of the GPU, which another server may cause. Without any of these figures, the
- * process counts as busy. */
+/* True if the process is busy. Uses the SM and CPU figures of the process if there are any.
+ * Otherwise uses the utilisation of the GPU, although another process may cause it. Without any
+ * of these figures, the process counts as busy. */
 static bool process_works(const struct gw_process *p, const struct gw_device *d)
 {
 	double ratio = NAN;
@@ -318,7 +319,7 @@ static bool process_works(const struct gw_process *p, const struct gw_device *d)
 	return !d || gw_device_value(d, GW_Q_UTILIZATION_GPU, &ratio) != GW_HAVE || ratio > 0;
 }
 
-/* Returns the worker of a process as the guard classified it, or -1 if there is none. */
+/* Returns the worker to which the guard has assigned the process, or -1 if there is none. */
 static int process_worker(const struct guard_view *g, const struct gw_process *p)
 {
 	const struct scene *scene = NULL;
@@ -359,7 +360,7 @@ static bool is_counted(const struct policy_worker *p)
 	return token_kind(p->kind)->known && p->url;
 }
 
-/* True if the configuration names this worker and its energy is charged to models. */
+/* True if the worker is configured and its energy is charged to models. */
 static bool is_configured(const struct policy *p, const char *name)
 {
 	const int worker = policy_find_worker(p, name);
@@ -398,7 +399,7 @@ static struct token_server *server_of(struct token_counter *t, const struct poli
 }
 
 /* True if the server may be queried: the guard sees it on the GPU and is not moving it. In a
- * dry run the guard moves nothing, whatever the state says. */
+ * dry run the guard moves no worker, even if the state says so. */
 static bool server_may_ask(const struct guard *g, unsigned worker)
 {
 	struct guard_status s;
@@ -552,6 +553,6 @@ void token_counter_free(struct token_counter *t, uint64_t timeout_ns)
 	t->source = NULL;
 	atomic_store(&t->cancelled, true);
 	if (mailbox_stop(&t->box, timeout_ns) == 0)
-		/* If the thread has not ended, it frees t when its request ends. */
+		/* If the thread has not ended, the thread frees t when its request ends. */
 		token_counter_release(t);
 }

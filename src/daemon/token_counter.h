@@ -1,7 +1,7 @@
 /* token_counter: counts the energy and the tokens of each model on the configured inference
  * servers.
  *
- * The engine calls it once per tick, after the guard. A thread of its own asks the servers
+ * The engine calls it once per tick, after the guard. A separate thread queries the servers
  * (token_source.h): every interval_s while a server is busy, once more when it is idle again,
  * and never while the guard moves the server. The totals are in the store and continue after a
  * restart. */
@@ -17,7 +17,8 @@ struct token_counter;
 
 struct token_counter_config {
 	struct loop *loop;
-	struct store *store; /* Must be readable, because its totals are loaded at the start. */
+	/* The store must be readable, because the totals are loaded from it at the start. */
+	struct store *store;
 	/* Seconds between two queries to a server. 0: servers are not queried. */
 	double interval_s;
 	uint64_t (*emit)(void *arg, const struct view_event *e);

@@ -53,9 +53,9 @@ static struct model_report *list_model(struct model_list *l, const char *name)
 	return x;
 }
 
-/* Returns the direction that a line of /metrics counts, or -1 if it counts no tokens. For a
- * router, compares with the counters of all kinds, because the servers behind it can be of any
- * kind. */
+/* Returns the direction (prompt or generated) of the tokens that a line of /metrics counts, or
+ * -1 if the line counts no tokens. For a router, compares the line with the counters of all
+ * kinds, because the servers behind a router can be of any kind. */
 static int line_direction(enum policy_kind kind, const struct prometheus_line *l)
 {
 	const bool any = token_kinds[kind].counter[0] && !*token_kinds[kind].counter[0];
@@ -68,9 +68,9 @@ static int line_direction(enum policy_kind kind, const struct prometheus_line *l
 	return -1;
 }
 
-/* Adds the counters in the text of /metrics to the list: to the model `only`, or, if that is
- * NULL, to the models that the label model_name names. Returns the number of lines that were
- * counted. */
+/* Adds the counters in the text of /metrics to the models in the list. If `only` is not NULL,
+ * adds all of them to the model `only`; otherwise adds each to the model in its label
+ * model_name. Returns the number of lines that were counted. */
 static unsigned token_source_read(enum policy_kind kind, const char *text, const char *only,
 				  struct model_list *l)
 {
@@ -115,7 +115,7 @@ static bool process_has_option(const struct root *root, int64_t pid, const char 
 	return false;
 }
 
-/* Returns the process of a model: the one with this option and this value in its command line.
+/* Returns the process of a model, which has this option with this value in its command line.
  * Returns NULL if there is none. */
 static const struct token_process *find_process(const struct token_ask *a, const char *option,
 						const char *value)
@@ -191,7 +191,8 @@ static void read_model_counters(struct token_ask *a, const char *model)
 	read_counters(a, path, model);
 }
 
-/* Each loaded model of a router has a process with --alias NAME. */
+/* Lists the models of a llama.cpp server. If the server is a router, each loaded model has its
+ * own process with --alias NAME. */
 static void list_llamacpp(struct token_ask *a)
 {
 	struct json_doc *r = get_list(a);

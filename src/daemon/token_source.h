@@ -3,7 +3,7 @@
  *
  * A query never loads or wakes a model and starts no generation. All requests of a query
  * together take at most TOKEN_SOURCE_NS. The functions block, so token_counter.c calls them on
- * a thread of its own. */
+ * a separate thread. */
 #ifndef GW_DAEMON_TOKEN_SOURCE_H
 #define GW_DAEMON_TOKEN_SOURCE_H
 
@@ -21,8 +21,8 @@ struct root;
 /* Facts about one kind of server. */
 struct token_kind {
 	bool known; /* This kind is an inference server. */
-	/* Name of the token counter in /metrics. NULL: the server has none. "": this is a
-	 * router; the servers behind it have counters. */
+	/* Name of the token counter in /metrics. NULL: the server has no token counter. "": the
+	 * server is a router, and the servers behind it have counters. */
 	const char *counter[MODEL_DIRECTIONS];
 	const char *text; /* The column text of token_source.def. */
 };
@@ -31,11 +31,11 @@ const struct token_kind *token_kind(enum policy_kind kind);
 struct token_query {
 	enum policy_kind kind;
 	char url[512], token_file[512]; /* token_file is "" if there is none. */
-	/* Also read the counters, not only the list of models. */
+	/* The query also reads the counters, not only the list of models. */
 	bool count;
 	/* The worker's processes on the GPUs. The counters of a model with an idle process are
-	 * not read, because a read is a request, and some servers put a model to sleep after a
-	 * time without requests. */
+	 * not read. Reading them is a request, and some servers put a model to sleep only after
+	 * a time without requests. */
 	struct token_process {
 		int64_t pid;
 		bool active;

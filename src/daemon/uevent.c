@@ -70,9 +70,10 @@ static bool is_card_of_pci(const char *path)
 	       at + n == drm;
 }
 
-/* True if the event is about a GPU or its driver. The removal of a /dev/dri node counts: it
- * comes before the removal of the GPU, so the service can still close the node in time. The
- * addition of a node does not count, because the addition of its GPU is enough. */
+/* True if the event is about a GPU or its driver. The removal of a /dev/dri node is relevant:
+ * it comes before the removal of the GPU, so the service can still close the node in time. The
+ * addition of a node is not relevant, because the event for the addition of its GPU is
+ * enough. */
 static bool is_relevant(const char *subsystem, const char *path, const char *pci_class,
 			bool gone)
 {

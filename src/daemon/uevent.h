@@ -1,8 +1,8 @@
 /* uevent: reports when a GPU driver is loaded or removed.
  *
- * Receives the kernel's device events (netlink). Some containers do not allow this. Then
- * nothing is reported, and the next periodic attempt to open the drivers finds a new driver.
- * The module runs on the loop's thread and never blocks. */
+ * Receives the kernel's device events (netlink). Some containers do not allow this. In such a
+ * container nothing is reported, and a new driver is found by the next periodic attempt to open
+ * the drivers. The module runs on the loop's thread and never blocks. */
 #ifndef GW_DAEMON_UEVENT_H
 #define GW_DAEMON_UEVENT_H
 

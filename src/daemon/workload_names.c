@@ -60,9 +60,11 @@ static void set_user(struct workload_names *n, char *text, size_t size)
 /* Results of a search in the kubelet's log directories. */
 struct pod_search {
 	struct row *row;
-	/* NAMESPACE_POD_UID below var/log/pods. "" if it was not found. */
+	/* Name of the pod's folder below var/log/pods: NAMESPACE_POD_UID. "" if the folder was
+	 * not found. */
 	char folder[NAME_MAX + 1];
-	char only[NAME_MAX + 1]; /* The only container of the pod. */
+	/* The last container that was found. Valid only if `containers` is 1. */
+	char only[NAME_MAX + 1];
 	unsigned containers;
 };
 
@@ -173,9 +175,9 @@ static bool container_named(struct row *r, const char *name)
 	return true;
 }
 
-/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links,
- * because a link could lead to a network file system without a server, and reading from it
- * would block. */
+/* Opens a file in the home of a user. Returns a descriptor or -1. Refuses symbolic links: a
+ * link could lead to a network file system with a server that does not respond, and reading
+ * from that file system would block. */
 static int open_without_links(const struct root *root, const char *path)
 {
 	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY,
@@ -225,9 +227,9 @@ static bool look_docker_file(struct row *r)
 	return found;
 }
 
-/* True if path (relative to the root) is on a file system of this machine. The list of mounts
- * is read instead of the path itself, because a network file system without its server
- * blocks. */
+/* True if path (relative to the root) is on a file system of this machine. Reads the list of
+ * mounts and does not access the path, because an access to a network file system blocks if its
+ * server does not respond. */
 static bool is_local(const struct root *root, const char *path)
 {
 	static const char *const types[] = { "ext4",  "ext3",     "ext2",  "xfs",
@@ -252,8 +254,8 @@ static bool is_local(const struct root *root, const char *path)
 		    sscanf(dash, " - %31s", type) != 1)
 			continue;
 		n = strlen(point);
-		/* proc_in_cgroup() compares paths. It also works for a path and a mount
-		 * point. */
+		/* proc_in_cgroup() checks whether one path is below another, so it can also
+		 * compare a path with a mount point. */
 		if (n < best || !proc_in_cgroup(full, point))
 			continue;
 		best = n;
@@ -387,8 +389,8 @@ static bool look_session(struct row *r)
 	return strcmp(r->name, r->found.name) != 0;
 }
 
-/* The functions that find the names of each kind of workload. NULL if the path of the control
- * group has the only name. A function returns true if it has found all names. Otherwise it is
+/* For each kind of workload, the function that finds the names. NULL if the only name is in the
+ * path of the control group. A function returns true if it has found all names; otherwise it is
  * called again later. */
 static bool (*const lookup[WORKLOAD_KINDS])(struct row *) = {
 	[WORKLOAD_KUBERNETES] = look_pod,
@@ -415,8 +417,8 @@ static void row_free(struct row *r)
 	free(r);
 }
 
-/* Returns the place for a new row: the end, or the place of the row that was not used for the
- * longest time. */
+/* Returns the place for a new row: the end of the table, or if the table is full, the place of
+ * the row that was not used for the longest time. */
 static unsigned row_place(struct workload_names *n)
 {
 	unsigned oldest = 0;
@@ -454,8 +456,8 @@ static struct row *row_of(struct workload_names *n, const struct workload *w)
 	return r;
 }
 
-/* Sets the job that the batch system's prolog recorded for the GPU of the process. Used if
- * Slurm gave the process no control group. */
+/* Sets the job that the batch system's prolog recorded for the GPU of the process. Used if the
+ * process is in no control group of Slurm. */
 static void map_job(struct workload_names *n, const struct gw_process *p, struct workload *w)
 {
 	char ids[sizeof(w->id)];

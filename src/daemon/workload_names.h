@@ -1,14 +1,14 @@
 /* workload_names: finds the workload of a process, with the names that people use.
  *
- * workload.h finds ids in the path of the control group. This module finds the names for
- * these ids: of pods in the kubelet's log directories, of containers in the files or at the
- * socket of their engine, of users in etc/passwd, of jobs in the job mapping directory of a
- * batch system.
+ * workload.h finds ids in the path of the control group. This module finds the names for these
+ * ids. It finds names of pods in the kubelet's log directories, names of containers in the
+ * files or at the socket of their engine, names of users in etc/passwd, and names of jobs in
+ * the job mapping directory of a batch system.
  *
- * It runs on the loop's thread. Files are read at once. A container engine answers later,
- * and a later call of workload_names_resolve() returns the name. Users' folders and the
- * mapping directory are read only on a local file system, because a network file system
- * without its server would block the thread. */
+ * It runs on the loop's thread. Files are read at once. A container engine answers later, and a
+ * later call of workload_names_resolve() returns the name. Users' folders and the mapping
+ * directory are read only on a local file system, because a network file system blocks the
+ * thread if its server does not respond. */
 #ifndef GW_DAEMON_WORKLOAD_NAMES_H
 #define GW_DAEMON_WORKLOAD_NAMES_H
 

@@ -1,8 +1,8 @@
 /* The table of routes, and the functions that all handlers use: checks of the request, lookup
  * of GPUs.
  *
- * Each handler runs only after its query parameters are checked and, if the readings are old,
- * after a new reading. */
+ * A handler runs only after the query parameters were checked. If the readings are old, the
+ * handler runs after a new reading. */
 #include "api_parts.h"
 
 #include "json_request.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* True if no parameter with this name comes before number i. If one does, replies 400. */
+/* True if no parameter before parameter i has the same name. Otherwise replies 400. */
 static bool param_is_first(const struct request *q, struct reply *r, unsigned i)
 {
 	const char *name = request_param_name(q, i);
@@ -96,8 +96,8 @@ bool api_waits_for_store(const struct api *a, const struct request *q, struct re
 
 /* Reports the request to the engine. If the readings are old because no client asked for them,
  * the reply waits for a new reading, at most READING_WAITS times READING_WAIT_NS. If counters
- * are not stored yet, the reply waits until they are, at most STORED_WAITS times
- * STORED_WAIT_NS. A request that changes something does not wait. */
+ * are not stored yet, the reply waits until they are stored, at most STORED_WAITS times
+ * STORED_WAIT_NS. The reply to a request that changes something does not wait. */
 static bool waits_for_view(const struct api *a, const struct request *q, struct reply *r,
 			   unsigned flags, const char *tag)
 {
@@ -191,7 +191,7 @@ void api_end(struct json *j)
 	json_end(j);
 }
 
-/* Writes "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
+/* Writes "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", with as many GPUs as fit. */
 static void list_gpus(const struct gw_snapshot *snap, char *out, size_t size)
 {
 	unsigned n = gw_snapshot_device_count(snap);

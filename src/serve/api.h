@@ -1,6 +1,6 @@
 /* api: the replies of the service. Each row of routes.def names a handler in api_*.c.
  *
- * Handlers make no driver calls: their figures are those of the view of the latest tick. */
+ * Handlers make no driver calls. They use the figures in the view of the latest tick. */
 #ifndef GW_SERVE_API_H
 #define GW_SERVE_API_H
 
@@ -34,16 +34,18 @@ struct api {
 	/* Clients without the token may open and end energy windows too. */
 	bool windows_open;
 	struct energy_cost cost; /* prices that /api/v1/self shows */
-	/* The running simulation, or an ended one whose result was not sent yet. NULL: none. */
+	/* The running simulation, or an ended simulation with a result that was not sent yet.
+	 * NULL: none. */
 	struct simulation *simulation;
 	uint64_t simulations; /* number of simulations that were started */
 };
 
-/* Ends a simulation; the caller owns everything else. */
+/* Ends the running simulation. The caller frees everything else. */
 void api_done(struct api *a);
 
-/* Adds the header X-Gpuward-Simulated to a reply if the GPUs are simulated. It is the hook
- * http_config.mark. Bodies also say "simulated", except those with fixed keys (/api/gpu). */
+/* If the GPUs are simulated, adds the header X-Gpuward-Simulated to a reply. The function is
+ * the hook http_config.mark. The body of a reply also has the key "simulated", except for the
+ * documents with fixed keys (/api/gpu). */
 void api_mark(void *arg, struct reply *r);
 
 /* The table of routes, from routes.def. */

@@ -1,6 +1,6 @@
-/* Replies about GPUs and their health, processes, free memory and the machine, as of the latest
- * reading; clears a quarantine on request. The keys and types of the two short documents
- * (/api/gpu/devices and /api/gpu/driver) never change. */
+/* Replies about GPUs, their health, their processes, free memory and the machine, at the time
+ * of the latest reading. Also clears a quarantine on request. The keys and types of the two
+ * short documents (/api/gpu/devices and /api/gpu/driver) never change. */
 #include "api_parts.h"
 #include "guard_doc.h"
 #include "json_request.h"
@@ -141,15 +141,16 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	api_end(&j);
 }
 
-/* Writes the energy of a GPU and its five parts: from before the accounting began, of processes
- * on the GPU, of processes that left it, idle, and unattributed. The parts add up to the
- * total. */
+/* Writes the energy of a GPU and the five parts that add up to it: energy from before the
+ * accounting began, energy of processes on the GPU, energy of processes that left the GPU, idle
+ * energy, and unattributed energy. */
 static void device_energy(struct json *j, const struct api *a, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct view_device *v = &a->view.device[i];
 	const struct process_energy_sums *s = &v->shares;
-	/* Without the counts of earlier runs, the total and the earlier part are unknown. */
+	/* Without the counts of earlier runs, the total is unknown, and so is the energy from
+	 * before the accounting began. */
 	const bool total = s->known && a->view.self.counts_known;
 
 	json_object(j, NULL);
@@ -510,8 +511,8 @@ static void write_placement(struct json *j, const struct api *a, const struct qu
 	json_array_end(j);
 }
 
-/* Returns the best answer. If the bytes fit on no GPU, one GPU with unknown memory makes the
- * answer unknown. */
+/* Returns the best answer of all GPUs. If no GPU is known to have space, but the memory of one
+ * GPU is unknown, the best answer is unknown. */
 static enum capacity_fit best_fit(const struct question *x)
 {
 	if (x->able)

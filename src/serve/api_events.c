@@ -13,8 +13,8 @@
 #define EVENTS_STANDARD 100
 #define EVENTS_MOST     1000
 
-/* The quantities in a message: only those that the charts show, because every client of the
- * stream receives the message at every tick. */
+/* The quantities in the message for a tick. These are only the quantities that the charts show,
+ * because every client of the stream receives this message at every tick. */
 static const unsigned tick_figures[] = {
 	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
 	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,
@@ -219,7 +219,8 @@ static unsigned topic_bit(const char *word)
 	return 0;
 }
 
-/* Reads ?topics=a,b; all topics if absent. Returns false after an error reply. */
+/* Reads ?topics=a,b. If the parameter is absent, *ret has all topics. Returns false after an
+ * error reply. */
 static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
 {
 	const char *list = request_param(q, "topics");
@@ -291,8 +292,9 @@ static void add_chosen(void *arg, const struct view_event *e)
 	c->count++;
 }
 
-/* Lists the latest events of a kind (NULL: all kinds). If a kind is given, a first call of
- * events() counts its events, to find out how many must be skipped. */
+/* Lists the latest events of a kind (NULL: all kinds). If a kind is given, calls events()
+ * twice: the first call counts the events of this kind, to find out how many the second call
+ * must skip. */
 static void list_events(const struct api *a, const struct request *q, struct reply *r,
 			const char *kind)
 {

@@ -1,6 +1,6 @@
 /* Replies about the guard: its state, requests for a worker (evict, resume, hold, release),
- * operations and games. A request for a worker starts at once and finishes later, so it is
- * answered with 202. api_guard_explain.c explains the state. */
+ * operations and games. An operation on a worker starts at once and finishes later, so the
+ * reply to the request has the status 202. api_guard_explain.c explains the state. */
 #include "guard_doc.h"
 
 #include "json_request.h"
@@ -54,8 +54,8 @@ static void write_rooms(struct json *j, const struct guard_view *g, struct guard
 	json_array_end(j);
 }
 
-/* Writes the latest `limit` decisions about this worker, oldest first. worker -1: about all
- * workers. */
+/* Writes the latest `limit` decisions about this worker, oldest first. With worker -1, writes
+ * those about all workers. */
 static void write_decisions(struct json *j, const struct guard_view *g, int worker,
 			    uint64_t limit, struct guard_moment now)
 {
@@ -250,8 +250,8 @@ static void write_operation(struct json *j, const struct guard_operation *o)
 	render_text(j, "message", o->message);
 }
 
-/* Writes the hold that the request replaced, because the client perhaps does not know that
- * another person had set a hold. */
+/* Writes the hold that the request replaced, because the client may not know that another
+ * person had set this hold. */
 static void replaced_hold(struct json *j, const struct guard_status *before,
 			  struct guard_moment now)
 {

@@ -1,5 +1,5 @@
-/* Explains in sentences why a worker is in its state: reasons with begin and end, other
- * processes, and what a person can do. */
+/* Explains in sentences why a worker is in its state. The sentences describe the reasons with
+ * their begin and end, other processes, and what a person can do. */
 #include "guard_doc.h"
 
 #include "base/number.h"
@@ -32,7 +32,8 @@ static void explain_say(struct json *j, const char *fmt, ...)
 	json_string(j, NULL, text);
 }
 
-/* True if the text ends with a full stop. Evidence can be a complete sentence. */
+/* True if the text ends with a full stop. Some evidence is a complete sentence, and then no
+ * full stop may be added. */
 static bool ends_well(const char *text)
 {
 	return *text && text[strlen(text) - 1] == '.';
@@ -205,7 +206,7 @@ static void say_contenders(struct json *j, const struct guard_view *g, unsigned 
 		explain_say(j, "No contender is on any GPU.");
 }
 
-/* True if process i can be the worker that was not found. A process that only uses graphics is
+/* True if process i may be a worker that was not found. A process that only uses graphics is
  * not an inference server. */
 static bool may_be_worker(const struct scene *s, const struct verdict *v, unsigned i)
 {
@@ -214,7 +215,8 @@ static bool may_be_worker(const struct scene *s, const struct verdict *v, unsign
 	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
 }
 
-/* Writes the name of the system unit that owns a control group; "": there is none. */
+/* Writes the name of the system unit that owns a control group, or "" if no system unit owns
+ * it. */
 static void unit_of(const char *cgroup, char *out, size_t size)
 {
 	struct cgroup_unit u;
@@ -269,8 +271,8 @@ static void match_keys(const struct policy_match *m, char *out, size_t size)
 	}
 }
 
-/* Lists processes that may be the worker that was not found. If the worker runs, its match keys
- * are wrong, and these sentences show the right values. */
+/* If the worker was not found, lists the processes that may be this worker. If the worker does
+ * run, its match keys are wrong, and these sentences show the right values. */
 static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
 {
 	const struct policy_worker *w = &g->policy->worker[worker];
@@ -345,8 +347,8 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 	}
 }
 
-/* Returns the time when the last active reason ends; 0 if the end of an active reason is
- * unknown. */
+/* Returns the time at which the last of the active reasons ends. Returns 0 if the end of one of
+ * them is unknown. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker,
 			    struct guard_moment now)
 {
@@ -399,7 +401,8 @@ static void say_mode(struct json *j, const struct guard_view *g, const struct gu
 	if (s->dry == DRY_MODE)
 		explain_say(j, "The mode is %s: decisions are logged, but nothing is done.",
 			    guard_modes[g->policy->mode]);
-	/* The sentence "Limit: ..." names the other service. */
+	/* This sentence does not name the other service, because the sentence "Limit: ..."
+	 * does. */
 	if (s->dry == DRY_FOREIGN)
 		explain_say(j, "Another service controls the worker's GPUs: decisions are "
 			       "logged, but nothing is done.");
@@ -439,8 +442,8 @@ static void say_history(struct json *j, const struct guard_status *s)
 			    s->backoff);
 }
 
-/* Writes why the worker's pidfile is not trusted. Reads it below the real root even if the GPUs
- * are simulated, because the workers are processes of this machine. */
+/* Writes why the worker's pidfile is not trusted. Reads the pidfile below the real root even if
+ * the GPUs are simulated, because the workers are real processes of this machine. */
 static void say_pidfile(struct json *j, const struct policy_match *m)
 {
 	struct root root = { .fd = -1 };
@@ -477,15 +480,16 @@ static void say_moves(struct json *j, const struct guard_view *g, unsigned worke
 			explain_say(j, "%s", text);
 }
 
-/* True if the name of the state completes "it has been ...". */
+/* True if the name of the state can end a sentence such as "it has been evicted". */
 static bool state_is_adjective(enum guard_state s)
 {
 	return s == STATE_ACTIVE || s == STATE_SUSPECT || s == STATE_EVICTED ||
 	       s == STATE_STUCK || s == STATE_ABSENT;
 }
 
-/* Writes the state of the worker and how long it has been in it. The time is unknown if the
- * worker was evicted before the service started and the mode forbids resuming it. */
+/* Writes the state of the worker, and for how long the worker has been in this state. The time
+ * is unknown if the worker was evicted before the service started and the mode forbids resuming
+ * it. */
 static void say_state(struct json *j, const char *name, const struct guard_status *s,
 		      struct guard_moment now, const char *holds)
 {

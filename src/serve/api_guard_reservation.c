@@ -1,5 +1,5 @@
-/* Handles reservations of GPU memory. Workers leave the GPU until the memory is free; the reply
- * waits until then. */
+/* Handles reservations of GPU memory. Workers leave the GPU until the reserved memory is free,
+ * and the reply waits until the memory is free. */
 #include "json_request.h"
 #include "guard_doc.h"
 
@@ -22,7 +22,8 @@ struct reservation_request {
 
 struct reservation_wait {
 	uint64_t id, until_ns;
-	bool again; /* The client repeats a request whose reservation exists. */
+	/* The client repeats a request, and the reservation of that request exists. */
+	bool again;
 	bool named; /* The request names a GPU. */
 };
 
@@ -35,8 +36,8 @@ static bool find_reservation(const struct guard_view *g, uint64_t id,
 	return false;
 }
 
-/* Returns how much memory on the reservation's GPU is free and not reserved for others; NAN:
- * unknown. */
+/* Returns the number of bytes on the GPU of the reservation that are free and not reserved for
+ * others; NAN: unknown. */
 static double free_for(const struct guard_view *g, const struct guard_reservation *room)
 {
 	const struct scene *s;
@@ -73,8 +74,8 @@ static double largest_gpu(const struct guard_view *g, const struct guard_reserva
 	return most;
 }
 
-/* Returns why no worker can leave in this mode or state of the guard, so that a retry would
- * fail too. NULL: workers can leave. */
+/* If no worker can leave in this mode or state of the guard, returns a text that says why. A
+ * retry would then fail too. NULL: workers can leave. */
 static const char *why_none_leaves(const struct guard_view *g)
 {
 	static const char *const why[GUARD_DRIES] = {
@@ -99,8 +100,9 @@ static const char *why_none_leaves(const struct guard_view *g)
 	return why[dry];
 }
 
-/* True if no other request waits longer for the reservation than this one. A client that
- * repeats its request can wait longer than its first request. */
+/* True if no other request for the same reservation waits longer than this request. There can
+ * be several: if a client repeats its request, the repeated request can wait longer than the
+ * first. */
 static bool is_last_waiter(const struct guard_view *g, const struct reservation_wait *w)
 {
 	for (unsigned i = 0; g->rooms && i < GUARD_VIEW_ROOMS; i++)
@@ -110,8 +112,8 @@ static bool is_last_waiter(const struct guard_view *g, const struct reservation_
 }
 
 /* Replies 409 with the free and the total memory, so that the client can request less, use
- * another GPU, or try later. in_vain: a later attempt would fail too, so the reply has no
- * Retry-After. */
+ * another GPU, or try later. If in_vain is true, a later attempt would fail too, so the reply
+ * has no Retry-After. */
 static void reply_insufficient(const struct api *a, const struct guard_view *g,
 			       const struct reservation_wait *w, const char *detail,
 			       bool in_vain, struct reply *r)
@@ -241,7 +243,8 @@ static bool read_reservation(struct json_request *b, struct reservation_request 
 	return false;
 }
 
-/* Returns the reservation that a request with this key made, if it still exists, else NULL. */
+/* Returns the reservation that a request with this key made. Returns NULL if there is no such
+ * reservation, or if it no longer exists. */
 static const struct guard_view_room *known_key(const struct guard_view *g,
 					       const struct guard_view_key *key)
 {
@@ -266,8 +269,9 @@ static bool read_key(const struct request *q, struct guard_view_key *ret)
 	return true;
 }
 
-/* Handles a request that was sent before: replies with its reservation, continues to wait, or
- * refuses another body with the same key. Returns false if the request is new. */
+/* Handles a request with a key that was used before: replies with the reservation of the first
+ * request, continues to wait, or refuses a request that has the same key but another body.
+ * Returns false if the request is new. */
 static bool continue_request(const struct api *a, const struct request *q, struct reply *r,
 			     const struct guard_view *g, double wait_s, bool named)
 {

@@ -24,8 +24,8 @@
 #define STOP_MOST_NS  (1 * NS_PER_S)
 #define DECISIONS_MAX ((size_t)1 << 20) /* maximum bytes of the decisions as JSON */
 
-/* One simulation, in one allocation. Until the thread has ended, the main thread uses only the
- * mailbox. */
+/* One simulation, in one allocation. The main thread uses only the mailbox until the thread of
+ * the simulation has ended. */
 struct simulation {
 	struct mailbox box;
 	uint64_t number;
@@ -162,8 +162,8 @@ static bool simulation_continues(void *arg)
 	return cpu_ns() < x->cpu_end_ns && !mailbox_stopping(&x->box);
 }
 
-/* Compares every command line of the scene with the patterns once. The guard reuses the results
- * in each of its scenes. */
+/* Compares every command line of the scene with the patterns. This is done once, and the guard
+ * uses the results in each scene of the simulation. */
 static int match_commands(struct simulation *x)
 {
 	struct scene *s = &x->question.scene;
@@ -180,7 +180,8 @@ static int match_commands(struct simulation *x)
 	return err;
 }
 
-/* Makes the scene that the guard observes first, before the scene of the request. */
+/* Makes the first scene of the simulation. The guard observes it before the scene of the
+ * request. */
 static void make_before(struct simulation *x)
 {
 	const struct scene *s = &x->question.scene;
@@ -190,7 +191,8 @@ static void make_before(struct simulation *x)
 		return;
 	}
 	x->before = x->now;
-	/* The scene of the request begins with the processes of the current scene. */
+	/* In the scene of the request, the processes of the current scene come first and have
+	 * the same indices. */
 	for (unsigned i = 0; i < x->now.processes; i++) {
 		x->before.process[i].command_match = s->process[i].command_match;
 		memcpy(x->before.process[i].patterns, s->process[i].patterns,
@@ -235,7 +237,8 @@ static void simulation_free(void *arg)
 /* Waits up to STOP_MOST_NS for the thread to end, then frees the simulation. */
 static void simulation_end(struct simulation *x)
 {
-	/* If the thread has not ended by then, it frees the simulation itself. */
+	/* If the thread has not ended within this time, the thread frees the simulation
+	 * itself. */
 	if (mailbox_stop(&x->box, STOP_MOST_NS) == 0)
 		simulation_free(x);
 }
@@ -304,7 +307,8 @@ static int prepare_simulation(struct simulation *x, const struct api *a,
 struct wait {
 	/* The request waits for the end of another simulation until this monotonic time. */
 	uint64_t until_ns;
-	/* Number of the simulation that this request started; 0: it has not started one yet. */
+	/* Number of the simulation that this request started; 0: the request has not started a
+	 * simulation yet. */
 	uint64_t number;
 };
 

@@ -27,7 +27,7 @@
 	"the drivers (POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as "  \
 	"root. Linked GPUs are reset together; if the driver refuses, restart the machine."
 
-/* The stored changes of settings, which gpuward will undo. */
+/* The stored changes of settings. gpuward will undo them. */
 struct kept {
 	struct manage_entry *p;
 	unsigned count;
@@ -50,8 +50,8 @@ static const struct manage_entry *find_kept(const struct kept *k, const char *uu
 	return NULL;
 }
 
-/* Returns why this setting of this GPU cannot be changed, as far as known without a driver
- * call; NULL: it can be changed. */
+/* Returns why this setting of this GPU cannot be changed; NULL: no reason is known. Does not
+ * call the driver. */
 static const char *why_not(const struct gw_device *d, enum manage_what what)
 {
 	const struct manage_info *i = manage_info(what);

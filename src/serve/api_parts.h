@@ -11,27 +11,28 @@
 #include "routes.def"
 #undef R
 
-/* Ends the running simulation of POST /api/v1/guard/simulate, or frees one whose result was not
- * sent yet. */
+/* Ends the running simulation of POST /api/v1/guard/simulate, or frees an ended simulation with
+ * a result that was not sent yet. */
 void api_guard_simulate_done(struct api *a);
 
-/* True if there is a reading. If not, replies 503 with what the service waits for. */
+/* True if there is a reading. If not, replies 503 and says what the service waits for. */
 bool api_has_reading(const struct api *a, struct reply *r);
 
 /* True if `what` is not NULL. If it is NULL, replies 503 with the sentence `why`. */
 bool api_was_read(const void *what, struct reply *r, const char *why);
 
-/* Reads ?gpu=SEL[,SEL]. Sets *ret to filter, or to NULL for all GPUs. Returns false after a
- * reply with 400 or 404 that lists the GPUs. */
+/* Reads ?gpu=SEL[,SEL] into filter, and sets *ret to filter. If the parameter is absent, sets
+ * *ret to NULL, which means all GPUs. Returns false after a reply with 400 or 404 that lists
+ * the GPUs. */
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
-/* Returns the snapshot index of the one GPU that selector names. Returns -1 after an error
- * reply. If there is no such GPU, the error reply has the status `status`. */
+/* Returns the snapshot index of the only GPU that selector names. If there is no such GPU,
+ * sends an error reply with the status `status`. Returns -1 after an error reply. */
 int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
-/* Adds the GPUs that a selector matches to the filter. Returns false after an error reply with
- * the status `status` if the selector matches none. */
+/* Adds the GPUs that the selector matches to the filter. If the selector matches no GPU, sends
+ * an error reply with the status `status` and returns false. */
 bool api_select(const struct api *a, struct reply *r, int status, const char *selector,
 		struct render_filter *filter);
 
@@ -46,7 +47,7 @@ bool api_time(const struct api *a, const struct request *q, struct reply *r, con
 	      uint64_t standard, uint64_t *ret_wall_ns);
 
 /* Reads parameter `name`: true for ?name, ?name=1 and ?name=true, false for ?name=0 and
- * ?name=false, `standard` if it is absent. Returns false after a reply with 400. */
+ * ?name=false, `standard` if the parameter is absent. Returns false after a reply with 400. */
 bool api_flag(const struct request *q, struct reply *r, const char *name, bool standard,
 	      bool *ret);
 
@@ -54,8 +55,8 @@ bool api_flag(const struct request *q, struct reply *r, const char *name, bool s
  * The reply then waits for the next reading, which begins at once. */
 bool api_waits_for_use(const struct api *a, const struct request *q, struct reply *r);
 
-/* True if counters or documents are not stored yet. The reply then waits until they are, at
- * most 0.3 s. */
+/* True if counters or documents are not stored yet. The reply then waits until they are stored,
+ * at most 0.3 s. */
 bool api_waits_for_store(const struct api *a, const struct request *q, struct reply *r);
 
 /* Begins a document without a snapshot: writes schema_version, time_utc and simulated. The

@@ -1,5 +1,5 @@
-/* Replies about the service itself: liveness, readiness and cost, release and reopening of the
- * GPU drivers, the web page, /docs and /metrics.
+/* Replies about the service itself: its liveness, its readiness and its cost. Also releases and
+ * reopens the GPU drivers, and serves the web page, /docs and /metrics.
  *
  * The reply about liveness needs no reading and no guard. The reply about readiness names the
  * problem in one sentence. */
@@ -318,7 +318,8 @@ static const struct asset *find_asset(const char *path)
 	return NULL;
 }
 
-/* False if the file exists only compressed and the client does not accept gzip. */
+/* Returns false if the program has only a gzipped copy of the file, and the client does not
+ * accept gzip. */
 static bool is_acceptable(const struct asset *f, const struct request *q)
 {
 	const char *encodings = request_header(q, "Accept-Encoding");

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The service checks every POLL_NS whether an ended window is complete, because the last sample
- * usually arrives within 50 ms. After POLLS checks it checks every LATE_NS. */
+/* After a window has ended, the service checks every POLL_NS whether the window is complete,
+ * because the last sample usually arrives within 50 ms. After POLLS checks, the service checks
+ * only every LATE_NS. */
 #define POLL_NS       (2 * NS_PER_MS)
 #define LATE_NS       (20 * NS_PER_MS)
 #define POLLS         50
@@ -59,8 +60,8 @@ static void send_window(struct reply *r, struct windows_entry *e)
 	json_end(&j);
 }
 
-/* Adds a header if the change is not on disk although the reply waited for it. e is NULL if the
- * window was deleted. */
+/* Adds a header if the change is not on disk, although the reply has waited until it should be.
+ * e is NULL if the window was deleted. */
 static void mark_unstored(const struct api *a, struct reply *r, struct windows_entry *e)
 {
 	if (!windows_stored(&a->view, e))
@@ -118,7 +119,8 @@ static void no_meter(const struct api *a, struct reply *r)
 	const struct gw_status *s = gw_snapshot_status(a->view.snap);
 	const char *remedy = gw_cause_info(s->cause)->remedy;
 
-	if (gw_snapshot_device_count(a->view.snap) > 0) /* The meter may start later. */
+	/* There are GPUs, so the meter may start later. */
+	if (gw_snapshot_device_count(a->view.snap) > 0)
 		reply_header(r, "Retry-After", "1");
 	if (a->view.let_go)
 		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
@@ -154,8 +156,9 @@ struct opened {
 	bool fresh;
 };
 
-/* Replies when the window is stored, so that it is not lost if the service is killed after the
- * reply. If storing takes too long, the reply has the header of mark_unstored(). */
+/* Sends the reply only when the window is stored, so that the window is not lost if the service
+ * is killed after the reply. If storing takes too long, the reply has the header of
+ * mark_unstored(). */
 static void reply_opened(const struct api *a, const struct request *q, struct reply *r)
 {
 	const struct opened *o = *q->memory;
@@ -234,7 +237,8 @@ static bool list_one(void *arg, const struct windows_entry *e)
 	return true;
 }
 
-/* Reads ?state=open|ended; both if absent. Returns false after an error reply. */
+/* Reads ?state=open|ended. If the parameter is absent, sets both results to true. Returns false
+ * after an error reply. */
 static bool read_states(const struct request *q, struct reply *r, bool *ret_open,
 			bool *ret_ended)
 {
@@ -296,7 +300,8 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	r->status = 204;
 }
 
-/* Replies with the new mark only, because the document of a window with many marks is long. */
+/* Replies with only the new mark, not with the window, because the document of a window with
+ * many marks is long. */
 static void answer_mark(struct reply *r, const struct windows_entry *e)
 {
 	struct json j;

@@ -20,8 +20,8 @@
 
 #define HISTORY_STANDARD 1000
 #define HISTORY_MOST     5000
-/* Maximum number of documents that a search reads. The guard runs on the same thread and must
- * not wait longer. */
+/* Maximum number of documents that a search reads. The search runs on the same thread as the
+ * guard, and the guard must not wait longer. */
 #define HISTORY_SCAN 20000
 #define HISTORY_REMEDY                                                                   \
 	"Set since to a later time, or set kind: only the latest 20,000 workloads were " \
@@ -30,8 +30,8 @@
 #define HISTORY_BYTES (15u << 20)
 
 #define FLEET_WAIT_STEP_NS (50 * NS_PER_MS)
-/* Maximum time that a reply waits for Prometheus. FLEET_WAIT_FIRST_NS applies until the service
- * has an answer from Prometheus; it is longer than the deadline of the queries.
+/* Maximum time that a reply waits for Prometheus. FLEET_WAIT_FIRST_NS applies while the service
+ * has no answer from Prometheus at all; this time is longer than the deadline of the queries.
  * FLEET_WAIT_NEXT_NS applies if an older answer can be shown instead. */
 #define FLEET_WAIT_FIRST_NS (25 * NS_PER_S)
 #define FLEET_WAIT_NEXT_NS  (2 * NS_PER_S)
@@ -136,8 +136,8 @@ static bool stored_add(void *arg, const char *id, const char *json)
 			return false;
 	}
 	s->found++;
-	/* Further documents are only counted. Without a name filter, their ids are enough for
-	 * this. */
+	/* When s->wanted documents are kept, further documents are only counted. If the search
+	 * has no name, the ids are enough to count them, so a document need not be read. */
 	return s->search->name || s->found < s->wanted;
 }
 
@@ -182,8 +182,9 @@ static bool row_matches(const struct search *s, const struct workload_energy *e,
 	return (sum.processes > 0) == running && sum.end_wall_ns / NS_PER_MS >= s->since_ms;
 }
 
-/* Writes the workloads in memory, ended ones first, without the first `skip`. If j is NULL,
- * only counts them. Returns the number of all workloads in memory that match. */
+/* Writes the workloads in memory that match, ended ones first, but omits the first `skip` of
+ * them. If j is NULL, only counts the workloads. Returns the number of all workloads in memory
+ * that match. */
 static unsigned write_rows(struct json *j, const struct search *s, const struct view *v,
 			   unsigned skip)
 {

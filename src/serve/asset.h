@@ -6,8 +6,8 @@
 #ifndef GW_SERVE_ASSET_H
 #define GW_SERVE_ASSET_H
 
-/* A file is stored plain and gzipped. A large file is stored only gzipped: its data is NULL,
- * and a client that does not accept gzip gets 406. */
+/* A small file is stored both plain and gzipped. A large file is stored only gzipped: the
+ * member data is NULL, and a client that does not accept gzip gets the status 406. */
 struct asset {
 	const char *path; /* path in the request: "/", "/assets/app.js", "/docs" */
 	const char *type; /* Content-Type, such as "text/html; charset=utf-8" */

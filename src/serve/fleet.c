@@ -55,9 +55,9 @@ static unsigned rows_kept(enum fleet_query q, const struct fleet_question *x)
 {
 	switch (q) {
 	case FLEET_Q_CAPACITY: return FLEET_GPUS_MAX;
-	/* One row more than is shown, to detect that there are more rows. */
+	/* One row more than the table shows, to detect that there are more rows. */
 	case FLEET_Q_ATTENTION: return x->top + 1;
-	/* The answer also has the rows "idle" and "unattributed". */
+	/* Two rows more, because the answer also has the rows "idle" and "unattributed". */
 	case FLEET_Q_WORKLOADS: return x->top + 2;
 	default: return x->top;
 	}
@@ -172,8 +172,8 @@ size_t fleet_rows(const struct fleet *f, enum fleet_query q)
 	return f->answer[q].doc ? json_doc_count(f->answer[q].doc, "data.result") : 0;
 }
 
-/* Bounds of the values that can be right. The sums of all nodes then stay exact enough, and can
- * be converted to integers. */
+/* A larger value cannot be right and is refused. With these bounds, the sums over all nodes
+ * stay exact enough and can be converted to integers. */
 #define COUNT_MOST 1e6
 #define VALUE_MOST 1e16 /* joules, bytes or tokens */
 #define TIME_MOST  1e11 /* seconds */
@@ -269,7 +269,8 @@ int fleet_make(struct fleet *f, uint64_t wall_ns)
 	return err ? err : fleet_make_gpus(f);
 }
 
-#define CLOCK_S 30 /* seconds; a smaller difference of the clocks is not reported */
+/* seconds; a difference of the clocks that is smaller than this is not reported */
+#define CLOCK_S 30
 
 const char *fleet_node_state_word(enum fleet_node_state s)
 {

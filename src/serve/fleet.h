@@ -1,5 +1,6 @@
-/* fleet: describes many machines, from the metrics that Prometheus has about them. In the files
- * fleet*.c, Prometheus stands for every server with its API (VictoriaMetrics, Mimir, Thanos).
+/* fleet: describes the state of many machines. The data are the metrics that Prometheus has
+ * about the machines. In the files fleet*.c, Prometheus stands for every server with its API
+ * (VictoriaMetrics, Mimir, Thanos).
  *
  * The functions are pure: they write the queries (fleet_query.def) and make one document from
  * the answers; daemon/fleet_ask.h sends the queries. `gpuward fleet` and GET /api/v1/fleet use
@@ -47,16 +48,16 @@ struct fleet_question {
 };
 #define FLEET_RANGE_S   86400
 #define FLEET_RANGE_MAX (31 * 86400)
-/* The job of packaging/prometheus, with or without a namespace before it. */
+/* The name of the job in packaging/prometheus, with or without a namespace before the name. */
 #define FLEET_JOB "(.+/)?gpuward"
 
-/* Writes the PromQL of a query. out->err is set if it does not fit. */
+/* Writes the PromQL of a query. If the text does not fit, sets out->err. */
 void fleet_query_write(struct buf *out, enum fleet_query q, const struct fleet_question *x);
 
 /* The answer of Prometheus to one query. */
 struct fleet_answer {
 	struct json_doc *doc; /* The reply, with status "success". NULL: there is none. */
-	char problem[400];    /* why there is no usable reply */
+	char problem[400];    /* why doc is NULL */
 };
 
 /* One machine. A figure is NAN if Prometheus has no sample for it. */
@@ -68,11 +69,12 @@ struct fleet_node {
 	double up;         /* value of gpuward_up: 1 if the readings are current */
 	double gpus, gpus_up, gpus_down;
 	double power_w, limit_w, utilization, memory_used, memory_total;
-	/* Number of GPUs that do no work although processes hold memory on them, and their
-	 * power. */
+	/* Number and power of the GPUs that do no work although processes hold memory on
+	 * them. */
 	double idle_gpus, idle_w;
 	double energy_j; /* energy of the GPUs in the time range */
-	/* The energy is more than the power limits allow, so it is not shown. */
+	/* The energy is not shown, because it is more than the power limits of the node
+	 * allow. */
 	bool energy_refused;
 	bool pushed; /* The node pushes its metrics; Prometheus does not scrape it. */
 	bool silent; /* Prometheus has no current sample of the node */
@@ -116,7 +118,7 @@ struct fleet_gpu {
 	double available_bytes;
 };
 
-/* Where a job fits: a node with enough GPUs. */
+/* A place for a job: a node with enough GPUs that have enough memory. */
 struct fleet_place {
 	const char *cluster, *instance;
 	unsigned gpus; /* number of GPUs of this node with enough memory */
@@ -143,8 +145,9 @@ struct fleet {
 	uint64_t wall_ns;     /* our wall time when the queries were sent */
 	double clock_ahead_s; /* clock of Prometheus minus our clock; NAN: not known */
 	double gpus_simulated, gpus_real;
-	unsigned doubled;   /* number of UUIDs that more than one node reports */
-	unsigned refused;   /* number of values that cannot be right and count as unknown */
+	unsigned doubled; /* number of UUIDs that more than one node reports */
+	/* number of refused values: they cannot be right and count as unknown */
+	unsigned refused;
 	bool attention_cut; /* There are more rows than question.top. */
 	struct fleet_total total;
 	struct fleet_node *node;
@@ -170,16 +173,17 @@ void fleet_fail(struct fleet *f, enum fleet_query q, const char *problem);
  * 0 or -GW_E_NOMEM. */
 int fleet_make(struct fleet *f, uint64_t wall_ns);
 
-/* Finds the nodes that have `gpus` GPUs with `bytes` of available memory each. Sets f->place;
- * the node with the least memory left over comes first. Returns 0 or -GW_E_NOMEM. */
+/* Finds the nodes that have `gpus` GPUs with `bytes` of available memory on each. Sets
+ * f->place. The node that would have the least memory left comes first. Returns 0 or
+ * -GW_E_NOMEM. */
 int fleet_fit(struct fleet *f, double bytes, unsigned gpus);
 
 enum fleet_node_state fleet_node_state(const struct fleet_node *n);
 
 const char *fleet_node_state_word(enum fleet_node_state s);
 
-/* Returns the text that a table shows for the kinds "idle", "unattributed" and "none", which
- * have no name. */
+/* The kinds "idle", "unattributed" and "none" have no name. Returns the text that a table shows
+ * for them. */
 const char *fleet_rest_text(const char *kind);
 
 /* Returns true, and writes the reason, if the fleet has nothing to show. */
@@ -205,9 +209,9 @@ struct fleet_state {
 struct fleet_source {
 	void *arg;
 	const char *url;
-	/* Gets the state. Sends new queries to Prometheus unless the last ones are younger than
-	 * FLEET_FRESH_NS or not answered yet. Called on the loop's thread; *ret is valid until
-	 * the thread returns to the loop. */
+	/* Gets the state. Also sends new queries to Prometheus, unless the last queries are
+	 * younger than FLEET_FRESH_NS or are not answered yet. Called on the loop's thread;
+	 * *ret is valid until the thread returns to the loop. */
 	void (*look)(void *arg, struct fleet_state *ret);
 };
 #define FLEET_FRESH_NS (10 * NS_PER_S)

@@ -35,7 +35,8 @@ bool fleet_row_read(const struct fleet *f, enum fleet_query q, size_t i, struct 
 /* Returns a label; "" if the row does not have it. */
 const char *fleet_row_label(const struct fleet_row *r, const char *key);
 
-/* Make the rows from the answers; call fleet_make_nodes() first. Return 0 or -GW_E_NOMEM. */
+/* These functions make the rows from the answers. Call fleet_make_nodes() before the others.
+ * They return 0 or -GW_E_NOMEM. */
 int fleet_make_nodes(struct fleet *f);
 int fleet_make_attention(struct fleet *f);
 int fleet_make_workloads(struct fleet *f);

@@ -11,10 +11,11 @@
 #include <string.h>
 
 #define NODES_MAX 100000
-#define STALE_S   120 /* seconds; an older reading is not current */
+#define STALE_S   120 /* seconds; a reading that is older than this is not current */
 #define AHEAD_S   5
-/* The energy of a node is refused if it is more than this factor times what the power limits
- * allow. The factor is above 1 because boards exceed their limit for short times. */
+/* The energy of a node is refused if it is more than this factor times the energy that the
+ * power limits allow. The factor is above 1 because boards exceed their limit for short
+ * times. */
 #define LIMIT_SLACK 1.5
 
 /* A hash table that finds a node by cluster and instance. It uses open addressing and has at
@@ -63,8 +64,8 @@ static struct fleet_node *find_node(struct fleet *f, struct node_index *x,
 }
 
 /* Reads row i of an answer and returns its node. If `add` is true, adds a node that is not
- * known yet. Returns NULL if the row has no value, if there is no such node, or if no further
- * node fits. */
+ * known yet. Returns NULL if the row has no value, if the node is not known, or if there is no
+ * space to add the node. */
 static struct fleet_node *row_node(struct fleet *f, struct node_index *x, enum fleet_query q,
 				   size_t i, bool add, struct fleet_row *r)
 {
@@ -159,8 +160,8 @@ static void add_figure(struct fleet *f, struct node_index *x, enum fleet_query q
 	}
 }
 
-/* Sets a missing count to 0 if the node has other metrics, because PromQL returns no row for a
- * count of 0. */
+/* If the count is missing but the node has other metrics, sets the count to 0, because PromQL
+ * returns no row for a count of 0. */
 static void fill_zero(double *count, bool known, bool answered)
 {
 	if (isnan(*count) && known && answered)
@@ -200,14 +201,13 @@ enum fleet_node_state fleet_node_state(const struct fleet_node *n)
 {
 	if (n->target == 0)
 		return FLEET_NODE_DOWN;
-	/* A service that stops marks its series as stale; then there is no sample. A service
-	 * that is killed leaves its last sample, with gpuward_up 1; this sample becomes old. A
-	 * service with a hanging driver call still pushes, with gpuward_up 0; it is not
-	 * gone. */
+	/* A service that stops marks its series as stale; then there is no sample. If a service
+	 * is killed, its last sample stays, with gpuward_up 1, and becomes old. A service with
+	 * a hanging driver call is not gone: it still pushes, with gpuward_up 0. */
 	if (n->pushed && (n->silent || (n->age_s > STALE_S && n->up != 0)))
 		return FLEET_NODE_GONE;
-	/* A GPU that does not respond also makes gpuward_up 0. Then the GPU is reported instead
-	 * of the node. */
+	/* gpuward_up is also 0 if a GPU does not respond. In this case, report the GPU and not
+	 * the node. */
 	if (n->age_s > STALE_S || (n->up == 0 && !(n->gpus_down > 0)))
 		return FLEET_NODE_STALE;
 	if (n->age_s < -AHEAD_S)
@@ -375,7 +375,7 @@ static void add_node_attention(struct fleet *f)
 	}
 }
 
-/* Adds a reason to the row of its GPU. Adds the row if the GPU has none yet. */
+/* Adds a reason for attention to the row of the GPU. If the GPU has no row yet, adds a row. */
 static void add_gpu_attention(struct fleet *f, unsigned first, const struct fleet_row *r)
 {
 	const struct fleet_cause *c = find_cause(fleet_row_label(r, "reason"));
@@ -449,8 +449,9 @@ static double read_workload_sum(const struct fleet *f)
 	return r.value;
 }
 
-/* Returns the share of a workload. The sum comes from a later query than the list, so a share
- * can be slightly above 1. A share far above 1 has another cause and counts as unknown. */
+/* Returns the share of a workload in the energy of all workloads. The sum comes from a later
+ * query than the list of workloads, so a share can be slightly above 1. A share far above 1
+ * must have another cause and counts as unknown. */
 static double share_of(double energy_j, double sum_j)
 {
 	const double share = energy_j / sum_j;
@@ -550,7 +551,7 @@ static int compare_uuids(const void *a, const void *b)
 	return strcmp(x->uuid, y->uuid);
 }
 
-/* Counts the UUIDs that more than one node reports. */
+/* Returns the number of UUIDs that more than one node reports. */
 static int count_doubled(struct fleet *f)
 {
 	const struct fleet_gpu **by_uuid = calloc(f->gpus + 1, sizeof(*by_uuid));
@@ -596,7 +597,7 @@ int fleet_make_gpus(struct fleet *f)
 	return count_doubled(f);
 }
 
-/* Compares two places. The place with the least memory left comes first. */
+/* Compares two places. The place that would have the least memory left comes first. */
 static int compare_places(const void *a, const void *b)
 {
 	const struct fleet_place *x = a, *y = b;

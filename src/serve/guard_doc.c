@@ -56,7 +56,7 @@ static void worker_identity(struct json *j, const struct policy_worker *p)
 	render_text(j, "configured", p->text);
 }
 
-/* Writes the worker's counters. They include the earlier runs of the service. */
+/* Writes the worker's counters, which include those of earlier runs of the service. */
 static void worker_counts(struct json *j, const struct counters_worker *t)
 {
 	json_uint(j, "evictions_total", t ? counters_evictions(t->cell) : 0);
@@ -78,7 +78,8 @@ const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size)
 	return out;
 }
 
-/* Writes the worker's memory; null values if no_gpu (from guard_doc_no_gpu()) is not NULL. */
+/* Writes the memory of the worker. The values are null if no_gpu (from guard_doc_no_gpu()) is
+ * not NULL. */
 static void worker_memory(struct json *j, const struct guard_status *s, const char *no_gpu,
 			  const struct counters_worker *t)
 {
@@ -96,8 +97,9 @@ static void worker_memory(struct json *j, const struct guard_status *s, const ch
 
 #define DAY_NS (24 * 3600 * NS_PER_S)
 
-/* Converts a span of local time that begins now. It is longer or shorter than the same span of
- * real time if the clocks change within it. The guard knows local time, but not the time zone. */
+/* Converts a span of local time that begins now to a span of real time. The two spans differ if
+ * daylight saving time begins or ends within the span. The guard cannot convert spans, because
+ * it knows the local time, but not the time zone. */
 static uint64_t real_span_ns(uint64_t span_ns, uint64_t wall_ns)
 {
 	const time_t begin = (time_t)(wall_ns / NS_PER_S);
@@ -106,7 +108,8 @@ static uint64_t real_span_ns(uint64_t span_ns, uint64_t wall_ns)
 
 	if (span_ns > 8 * DAY_NS || !localtime_r(&begin, &local))
 		return span_ns;
-	/* glibc takes seconds above 60 as real time, but minutes as local time */
+	/* Add the span as minutes and seconds: mktime() of glibc counts minutes as local time,
+	 * but seconds above 60 as real time. */
 	local.tm_min += (int)(span_ns / NS_PER_S / 60);
 	local.tm_sec += (int)(span_ns / NS_PER_S % 60);
 	local.tm_isdst = -1;
@@ -139,8 +142,8 @@ static const struct move_worker *moves_of(const struct guard_view *g, unsigned w
 	return moves_find(g->moves, g->policy->worker[worker].name);
 }
 
-/* Writes the last decision. For a person's request, writes only who requested it: the document
- * has the request and its reasons elsewhere. */
+/* Writes the last decision. If the decision followed a person's request, writes only who
+ * requested it, because other keys of the document have the request and its reasons. */
 static void why_text(const struct guard_view *g, unsigned worker, const struct guard_status *s,
 		     char *out, size_t size)
 {
@@ -152,8 +155,8 @@ static void why_text(const struct guard_view *g, unsigned worker, const struct g
 }
 
 /* Writes the cause and the last decision in one sentence: "for game.exe (pid 4711, 13.0 GiB);
- * freed: 10240 MiB in 0.1 s". If the last decision is the return of the worker, writes also why
- * it had left. */
+ * freed: 10240 MiB in 0.1 s". If the last decision is the return of the worker, also writes why
+ * the worker had left. */
 static void summary_text(const struct guard_view *g, unsigned worker, const char *cause,
 			 const char *why, char *out, size_t size)
 {
@@ -225,7 +228,8 @@ static void write_contender(struct json *j, const struct contender *c)
 	json_object_end(j);
 }
 
-/* Writes each reason, also one that a hold masks, with its evidence and with what ends it. */
+/* Writes each reason, with its evidence and with a text that says what ends it. Also writes a
+ * reason that a hold masks. */
 static void write_reasons(struct json *j, const struct guard_view *g, unsigned worker,
 			  struct guard_moment now)
 {
@@ -256,8 +260,8 @@ static enum host_pages worker_pages(const struct guard_view *g, unsigned worker)
 	return is_checkpoint(g, worker) ? host_memory_pages_now() : HOST_PAGES_UNKNOWN;
 }
 
-/* Returns why a move of this worker cannot be estimated, even if earlier moves were measured;
- * NULL: an estimate may be possible. */
+/* Returns why an estimate for a move of this worker has no meaning now, even if earlier moves
+ * were measured. NULL: an estimate may be possible. */
 static const char *no_question(const struct policy_worker *p, const struct guard_status *s,
 			       const char *no_gpu, enum move_way way)
 {
@@ -272,7 +276,7 @@ static const char *no_question(const struct policy_worker *p, const struct guard
 	return s->need_bytes ? NULL : "the worker has held no GPU memory yet";
 }
 
-/* Estimates the duration of a move. Returns NULL, or why it cannot be estimated. */
+/* Estimates the duration of a move. Returns NULL, or why the duration cannot be estimated. */
 static const char *estimate(const struct guard_view *g, unsigned worker,
 			    const struct guard_status *s, const char *no_gpu, enum move_way way,
 			    struct move_estimate *ret)
@@ -363,8 +367,9 @@ static void write_moves(struct json *j, const struct guard_view *g, unsigned wor
 	}
 }
 
-/* Writes how long the next move takes. The next move is leaving if the worker holds its memory
- * now, else returning. Writes nothing if the duration is unknown. */
+/* Writes how long the next move takes. If the worker holds its memory now, the next move is the
+ * move off the GPU; otherwise it is the return to the GPU. Writes nothing if the duration is
+ * unknown. */
 static void say_estimate(const struct guard_view *g, unsigned worker,
 			 const struct guard_status *s, const char *no_gpu, char *out,
 			 size_t size)

@@ -1,7 +1,7 @@
 /* guard_doc: writes the guard's state and decisions as JSON.
  *
- * Each function writes members of an open object, or one array element. Times are written as
- * UTC and as seconds from now, for clients with another clock. */
+ * Each function writes members of an open object, or one array element. Each time is written as
+ * UTC and as seconds from now, because the clock of a client may differ. */
 #ifndef GW_SERVE_GUARD_DOC_H
 #define GW_SERVE_GUARD_DOC_H
 
@@ -14,8 +14,8 @@ struct guard_moment {
 };
 struct guard_moment guard_moment(const struct api *a);
 
-/* Writes NAME_utc, and NAME_seconds: the distance from now, never negative. Both are null if
- * at_ns is 0 or UINT64_MAX. */
+/* Writes the keys NAME_utc and NAME_seconds. NAME_seconds is the time between now and at_ns,
+ * and never negative. Both are null if at_ns is 0 or UINT64_MAX. */
 void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now);
 
 /* Writes the names of the reasons in `mask` (bits of enum guard_reason) as an array. */
@@ -24,12 +24,12 @@ void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
 /* Writes the members of a worker. */
 void guard_doc_worker(struct json *j, const struct api *a, unsigned worker,
 		      struct guard_moment now);
-/* If no GPU can be read, writes and returns why: "no GPU can be read: REASON". NULL: the guard
- * observes a GPU. */
+/* If no GPU can be read, writes "no GPU can be read: REASON" to out and returns out. Returns
+ * NULL if the guard observes a GPU. */
 const char *guard_doc_no_gpu(const struct api *a, char *out, size_t size);
-/* Writes sentence i about the moves of a worker: 0 estimate of the next move, 1 the last time
- * it left its GPU, 2 the last time it returned, 3 host memory, 4 memory pages. Writes "" if
- * there is nothing to say. Returns false after the last sentence. no_gpu: the result of
+/* Writes sentence i about the moves of a worker: 0 the estimate of the next move, 1 the last
+ * move off its GPU, 2 the last return, 3 host memory, 4 memory pages. Writes "" if there is
+ * nothing to say. Returns false after the last sentence. no_gpu: the result of
  * guard_doc_no_gpu(). For a worker of kind checkpoint, the function reads /proc and /sys. */
 bool guard_doc_move_sentence(const struct guard_view *g, unsigned worker,
 			     const struct guard_status *s, const char *no_gpu, unsigned i,
@@ -47,22 +47,24 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
  * bytes; NAN is written as null. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
-/* Like guard_explain(), but the evidence of REASON_MANUAL names the person who requested it, and
- * the end of a schedule is right if the clocks change before (daylight saving time). */
+/* Works like guard_explain(), with two differences: the evidence of REASON_MANUAL names the
+ * person who made the request, and the end of a schedule is right even if daylight saving time
+ * begins or ends before it. */
 bool guard_doc_explain(const struct guard_view *g, unsigned worker, enum guard_reason r,
 		       struct guard_moment now, struct guard_explanation *ret);
 
-/* Replies with one object per GPU that ?gpu= names. `one` writes the members of each object;
- * `head` (may be NULL) writes members before the list. Replies with a problem if there is no
- * guard, no reading or no such GPU. */
+/* Replies with a list that has one object per GPU that ?gpu= names. The function `one` writes
+ * the members of each object. The function `head`, which may be NULL, writes members before the
+ * list. Replies with a problem if there is no guard, no reading or no such GPU. */
 void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *r,
 		    void (*head)(struct json *j, const struct api *a),
 		    void (*one)(struct json *j, const struct api *a, unsigned i));
 
-/* Returns a sentence if no worker is moved even in mode enforce, because the GPUs are
- * simulated; NULL: the mode decides. */
+/* If the GPUs are simulated, no worker is moved, even in the mode enforce; returns a sentence
+ * that says this. Returns NULL if the mode decides. */
 const char *guard_doc_mode_note(const struct guard_view *g);
-/* Writes the mode in force and the configured mode and, if they differ, who set the mode. */
+/* Writes the mode in force and the configured mode. If the two differ, also writes who set the
+ * mode. */
 void guard_doc_mode(struct json *j, const struct guard_view *g);
 
 /* Returns the guard's view. If there is no guard, replies 503 with the cause and returns
@@ -71,8 +73,8 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 /* Returns the index of this worker, or -1 after a reply with 404. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
-/* For requests that change something: returns the guard's view if the guard accepts requests.
- * Returns NULL after an error reply. */
+/* Call it for a request that changes something. Returns the guard's view if the guard accepts
+ * such requests, or NULL after an error reply. */
 const struct guard_view *guard_doc_may_ask(const struct api *a, struct reply *r);
 
 /* Replies 429 with Retry-After, because this user moved workers too often. The reply has the

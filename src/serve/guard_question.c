@@ -16,8 +16,8 @@
 #define SECONDS_MOST     600.0
 #define GPUS_MOST        16
 #define PROCESSES_MOST   256
-/* Processes of the request without a pid get pids from here on. Linux has no pids above
- * 4194304. */
+/* If a process of the request has no pid, it gets a pid from this number on. No real process
+ * has such a pid, because pids of Linux are at most 4194304. */
 #define FIRST_PID 4200000
 
 /* The part of the body that is being read, and the buffer for an error message about it. */
@@ -40,9 +40,10 @@ static bool keys_known(const struct json_doc *o, const char *const *keys, size_t
 	return json_request_keys_known(o, keys, n, at->what, at->message, at->size);
 }
 
-/* read_number(), read_text() and read_flag() read the value of a key. They return true and leave
- * *ret or out unchanged if the key is absent, and return false after a message if the value is
- * not valid. For read_number() and read_text(), null is the same as absent. */
+/* read_number(), read_text() and read_flag() read the value of a key. If the key is absent,
+ * these functions return true and leave *ret or out unchanged. If the value is not valid, they
+ * write a message and return false. For read_number() and read_text(), null is the same as
+ * absent. */
 static bool read_number(const struct json_doc *o, const char *key, double least, double most,
 			double *ret, const struct place *at)
 {
@@ -174,8 +175,8 @@ static bool read_types(const struct json_doc *o, unsigned *ret, const struct pla
 	return true;
 }
 
-/* Makes a process with the key "worker" a root process of that worker, as if the port or unit
- * of the worker had identified it. */
+/* If a process has the key "worker", makes the process a root process of that worker, as if the
+ * port or the unit of the worker had identified the process. */
 static bool read_worker(const struct json_doc *o, const struct policy *p,
 			const struct scene_process *q, struct scene *s, const struct place *at)
 {
@@ -205,9 +206,9 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const struct json_doc *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* A client may send a reply back. Its keys class, action, rule, by_rule, program_seen
-	 * and may_be_worker are accepted but ignored, because the simulation computes them
-	 * again. */
+	/* A client may send a reply back as a request. The keys class, action, rule, by_rule,
+	 * program_seen and may_be_worker of a reply are accepted but ignored, because the
+	 * simulation computes them again. */
 	static const char *const keys[] = {
 		"gpu",          "pid",           "name",
 		"exe",          "command",       "cgroup",

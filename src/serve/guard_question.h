@@ -14,13 +14,14 @@ struct guard_question {
 	struct scene scene; /* the scene to simulate */
 };
 
-/* Returns the string "policy" of the body; the caller frees it. NULL: there is none, or the
- * body is not an object, which guard_question_read() reports. */
+/* Returns the value of the key "policy" of the body; the caller frees it. Returns NULL if the
+ * body has no such key, or if the body is not an object; guard_question_read() then reports
+ * this error. */
 char *guard_question_policy(const char *text, size_t n);
 
 /* Reads the request. ops reads the lines of a recording (last_scene). `now` is the current
- * scene; NULL if there is none yet. The processes of the request are added to this scene unless
- * the request has its own GPUs. Returns 0, -GW_E_PARSE with a message, -GW_E_STATE (a scene is
+ * scene; NULL if there is none yet. If the request has no GPUs, the processes of the request
+ * are added to this scene. Returns 0, -GW_E_PARSE with a message, -GW_E_STATE (a scene is
  * needed, but there is none yet) or -GW_E_NOMEM. */
 int guard_question_read(const char *text, size_t n, const struct policy *p,
 			const struct guard_view_ops *ops, const struct scene *now,

@@ -15,9 +15,9 @@
 #include <string.h>
 
 /* Operations. A request to the guard starts at once and finishes later; the client gets an id
- * and queries the operation. Only the latest GUARD_OPERATIONS are kept. A decision about the
- * worker ends an operation: if a worker leaves and returns between two queries, its eviction
- * still counts as done. */
+ * and queries the operation. Only the latest GUARD_OPERATIONS are kept. An operation ends with
+ * a decision of the guard about the worker, not with a query. So if a worker leaves and returns
+ * between two queries, its eviction still counts as done. */
 
 #define GUARD_OPERATIONS 64
 
@@ -37,7 +37,8 @@ struct guard_operations {
 	uint64_t begun; /* number of operations since the service started */
 };
 
-/* Can the journal be written? If not, evictions above level 2 (unload) are refused. */
+/* Whether the journal can be written. If it cannot, evictions above level 2 (unload) are
+ * refused. */
 enum guard_journal {
 	GUARD_JOURNAL_OK,
 	GUARD_JOURNAL_NO_FILE, /* There is no file, or its contents are not known yet. */
@@ -49,20 +50,20 @@ const char *guard_journal_text(enum guard_journal j);
 const char *guard_operation_word(enum guard_request what);            /* "hold evicted" */
 const char *guard_operation_state_name(enum guard_operation_state s); /* "running", ... */
 
-/* Returns the running operation for the same request and worker; NULL: none. A caller uses it
- * to avoid a second operation for a repeated request. */
+/* Returns the running operation for the same request and worker; NULL: none. With this
+ * function, a caller avoids a second operation for a repeated request. */
 const struct guard_operation *guard_operation_running(const struct guard_operations *o,
 						      const char *worker,
 						      enum guard_request what);
 
-/* Adds an operation for an accepted request, with the worker's status after the request.
+/* Adds an operation for an accepted request. s is the status of the worker after the request.
  * Running operations of this worker end as failed, because the new operation replaces them. */
 void guard_operation_begin(struct guard_operations *o, uint64_t id, const char *worker,
 			   enum guard_request what, const struct guard_status *s,
 			   uint64_t wall_ns);
 
-/* Updates the running operations of a worker after a decision about it. Ends those that are
- * done or failed. */
+/* Updates the running operations of a worker after a decision about this worker. Ends the
+ * operations that are done or have failed. */
 void guard_operation_decided(struct guard_operations *o, const char *worker,
 			     const struct guard_decision *d, uint64_t wall_ns);
 
@@ -95,7 +96,7 @@ struct guard_view_game {
 	char who[256];
 };
 
-/* Who requested the last hold or eviction of a worker, and why. */
+/* The person or client that requested the last hold or eviction of a worker, and the reason. */
 struct guard_view_requested {
 	char worker[64]; /* "": free slot */
 	char by[256];    /* same text as guard_client.who */
@@ -112,9 +113,11 @@ struct guard_view_room {
 	uint64_t id; /* 0: free slot */
 	struct guard_view_key key;
 	uint64_t start_ticks; /* start time of the owner process */
-	/* The memory was free and a client knows it, so the owner may be using the memory. */
+	/* A client got the reply that the memory is free, so the owner may already use the
+	 * memory. */
 	bool granted;
-	/* Monotonic time until which a client waits for the memory; the latest of all clients. */
+	/* Monotonic time until which a client waits for the memory. If several clients wait,
+	 * the latest of their times. */
 	uint64_t wait_until_ns;
 };
 
@@ -130,8 +133,8 @@ struct guard_client {
 	/* Start time of the process that the request names, as sent by the client. 0: not
 	 * sent. */
 	uint64_t start_ticks;
-	/* The key is stored with the object that the request makes. NULL: the request has no
-	 * key. */
+	/* Idempotency-Key of the request; stored with the object that the request makes. NULL:
+	 * the request has no key. */
 	const struct guard_view_key *key;
 };
 
@@ -144,14 +147,15 @@ struct guard_view_counts {
 	/* Joules that were saved while idle models were unloaded, and joules that were spent to
 	 * load them again. */
 	double idle_saved_joules, idle_spent_joules;
-	/* Seconds from the scene to the decision. 0: no decision yet. */
+	/* Seconds from the scene to the decision that the guard made with it. 0: no decision
+	 * yet. */
 	double decide_seconds_last, decide_seconds_max;
 	/* Seconds from the first order until the GPU memory was free. 0: no eviction yet. */
 	double free_seconds_last, free_seconds_max;
 };
 
-/* The mode that the file configures, and the mode that a person set while the service ran. The
- * mode in force is policy.mode. */
+/* The mode in the configuration file, and the mode that a person set while the service was
+ * running. The mode in force is policy.mode. */
 struct guard_view_mode {
 	enum guard_mode configured;
 	bool chosen; /* A person has set a mode. The members below are valid. */
@@ -169,8 +173,8 @@ struct guard_view {
 	/* One pointer per device of the snapshot. NULL: the device is not monitored. */
 	struct health *const *health;
 	struct capacity *const *capacity;
-	/* Per device, a sentence about GPU memory that no process explains; "": there is no
-	 * such memory (guard/gpu_use.h). NULL: unknown. */
+	/* For each device, a sentence about GPU memory in use that belongs to no process
+	 * (guard/gpu_use.h); "": there is no such memory. NULL: unknown. */
 	const char (*ghost)[200];
 	/* Number of evictions per device, including earlier runs of the service. NULL:
 	 * unknown. */
@@ -195,12 +199,13 @@ struct guard_view {
 
 /* Functions that carry out requests of clients. Only the main thread calls them. */
 struct guard_view_ops {
-	/* These work like guard_request(), guard_reserve(), guard_reservation_ready() and
-	 * guard_release(), and then carry out the guard's new orders at once. request() returns
-	 * 0 with a message if the request is accepted but not stored. reserve() also returns
-	 * -GW_E_ARG with a message if there is no such process. After reserved() has returned 1
-	 * once, it returns 1 while the reservation lasts. until_ns: the monotonic time until
-	 * which the client of reserved() waits for the memory. */
+	/* These functions work like guard_request(), guard_reserve(), guard_reservation_ready()
+	 * and guard_release(), and then carry out the new orders of the guard at once. If a
+	 * request is accepted but not stored, request() returns 0 with a message. If there is
+	 * no process with this pid, reserve() returns -GW_E_ARG with a message. After
+	 * reserved() has returned 1 once, it returns 1 as long as the reservation exists. Its
+	 * argument until_ns is the monotonic time until which the client waits for the
+	 * memory. */
 	int (*request)(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 		       const struct guard_client *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
@@ -209,9 +214,10 @@ struct guard_view_ops {
 	int (*reserved)(void *engine, uint64_t id, uint64_t until_ns, char *message,
 			size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* These work like games_begin() and games_end(). *pid becomes the pid in our namespace.
-	 * They also return -GW_E_PERM: with a message if the process does not belong to the
-	 * client, without one if this user moved workers too often. */
+	/* These functions work like games_begin() and games_end(). game() sets *pid to the pid
+	 * in our namespace. They also return -GW_E_PERM. With a message, this error means that
+	 * the process does not belong to the client; without a message, that this user moved
+	 * workers too often. */
 	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_client *by,
 		    char *message, size_t size);
 	int (*game_end)(void *engine, int64_t pid, const struct guard_client *by);
@@ -219,8 +225,9 @@ struct guard_view_ops {
 	 * monitored) or -GW_E_STATE with a message (the cause still exists). */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
 		     size_t size);
-	/* Sets the mode until a person sets another one; mode NULL: the configured mode
-	 * applies again. Returns 0, with a message if the choice is not stored. */
+	/* Sets the mode, which then applies until a person sets another mode. If mode is NULL,
+	 * the configured mode applies again. Returns 0; if the choice is not stored, message is
+	 * not empty. */
 	int (*set_mode)(void *engine, const enum guard_mode *mode,
 			const struct guard_client *by, char *message, size_t size);
 	/* Makes a policy from a TOML configuration; the caller ends it with policy_done().
@@ -234,7 +241,8 @@ struct guard_view_ops {
 			  unsigned *ret_line);
 };
 
-/* Returns the scene index of the GPU with this uuid; -1: not there. s may be NULL. */
+/* Returns the scene index of the GPU with this uuid; -1: the scene does not have it. s may be
+ * NULL. */
 static inline int guard_view_gpu(const struct scene *s, const char *uuid)
 {
 	for (unsigned i = 0; s && uuid && i < s->gpus; i++)
@@ -279,16 +287,17 @@ const char *guard_view_requested_by(const struct guard_view *g, unsigned worker)
 /* True if process i of the last scene needs the worker's GPU, so that the worker must leave it
  * or must not return. */
 bool guard_view_contends(const struct guard_view *g, unsigned worker, unsigned i);
-/* True if the worker's state is only a decision of a dry run: no order was carried out, and the
- * worker is still on its GPU. The states reconcile, active, suspect and absent are always real,
- * and so is the state of a worker that was really evicted before the dry run began. */
+/* True if the state of the worker is only a decision of a dry run, which means that no order
+ * was carried out and the worker is still on its GPU. The states reconcile, active, suspect and
+ * absent are always real, and so is the state of a worker that was really evicted before the
+ * dry run began. */
 bool guard_view_hypothetical(const struct guard_status *s);
-/* Writes in words why the worker must not run, from the first reason that no hold masks: "for
- * game.exe (pid 4711, 13.0 GiB)", "at the request of uid 1000: maintenance", "because its GPU is too
- * hot". Writes "" if there is no such reason. */
+/* Writes in words why the worker must not run. Uses the first reason that is not masked by a
+ * hold: "for game.exe (pid 4711, 13.0 GiB)", "at the request of uid 1000: maintenance",
+ * "because its GPU is too hot". Writes "" if there is no such reason. */
 void guard_view_cause(const struct guard_view *g, unsigned worker, char *out, size_t size);
 
-/* Fills *ret with what capacity.h needs about device i of the view. */
+/* Fills *ret with the data about device i of the view that the functions of capacity.h need. */
 struct view;
 void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *ret);
 

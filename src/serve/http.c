@@ -1,7 +1,7 @@
 /* The server: settings, libmicrohttpd (called "the library" in these files), start and stop.
  *
- * The library reads and writes sockets that http_conn.c has accepted. It runs when its epoll
- * descriptor, which is a source of our loop, is readable. */
+ * The library reads and writes sockets that http_conn.c has accepted. Its epoll descriptor is a
+ * source of our loop, and the library runs when this descriptor is readable. */
 #include "http_impl.h"
 
 #include "base/file.h"
@@ -21,10 +21,11 @@
 #define LIBRARY_LIMIT 200000u
 /* number of file descriptors that are reserved for other uses than connections */
 #define DESCRIPTORS 128
-/* maximum number of consecutive runs of the library before other sources of the loop run */
+/* maximum number of consecutive runs of the library; then other sources of the loop run */
 #define RUNS     4
 #define SHAKE_NS (2 * NS_PER_MS) /* time between checks of unfinished TLS handshakes */
-/* The wait for the next check is longer by this many times the duration of the last run. */
+/* The wait for the next check is SHAKE_NS plus this number times the duration of the last
+ * run. */
 #define SHAKE_SHARE 4
 /* The heap is trimmed only if more connections than this were open at once. */
 #define TRIM_LEAST      128
@@ -49,8 +50,9 @@ static bool run_daemon(struct MHD_Daemon *d)
 }
 
 /* Delays the next run. The library (0.9.75) treats a connection in a TLS handshake as always
- * readable, so it would run without end. Real input wakes us through the library's descriptor.
- * Without input, the next run waits; this wait grows with the duration of the last run. */
+ * readable, so the library would run all the time. If input arrives, the library's descriptor
+ * wakes the loop at once. Without input, the next run waits for a time that grows with the
+ * duration of the last run. */
 static void delay_run(struct http *h)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -81,8 +83,8 @@ void http_poke(struct http *h)
 	if (h->library.running)
 		h->library.poked = true;
 	else
-		/* The timer gets the current time. With a time in the distant past, it would
-		 * run before all other timers. */
+		/* Set the timer to the current time. A timer with a time in the distant past
+		 * would run before all other timers. */
 		loop_set_time(h->timer.again, clock_mono_ns(clock_real()));
 }
 
@@ -123,7 +125,8 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
-/* Counts requests that the library itself refuses: it reports them only in its log. */
+/* Counts the requests that the library itself refuses. The library reports such a request only
+ * in its log. */
 static void on_library_log(void *arg, const char *format, va_list ap)
 {
 	static const char refusal[] = "Error processing request (HTTP response code is %u";
@@ -132,9 +135,9 @@ static void on_library_log(void *arg, const char *format, va_list ap)
 		send_count_status(arg, va_arg(ap, unsigned));
 }
 
-/* MHD_OPTION_STRICT_FOR_CLIENT is not set. We make the same checks (a Host header, no spaces in
- * the path), and with this option the library (0.9.75) sends two response headers instead of
- * one when it refuses a request without Host. */
+/* MHD_OPTION_STRICT_FOR_CLIENT is not set. We make the same checks as this option (a Host
+ * header, no spaces in the path). And with the option, the library (0.9.75) sends two response
+ * headers instead of one when it refuses a request without Host. */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {
@@ -180,9 +183,9 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	return 0;
 }
 
-/* Ends the streams, so that clients get the last chunk of the reply and do not see an error. The
- * library needs one run to write that chunk and one to complete the request. A client that does
- * not read does not delay the stop. */
+/* Ends the streams, so that clients get the last chunk of the reply and do not see an error.
+ * The library needs one run to write that chunk and one more to complete the request. The stop
+ * does not wait for a client that does not read. */
 static void end_streams(struct http *h, struct MHD_Daemon *d, bool tls)
 {
 	for (struct conn *c = h->list[CONN_STREAM].first; c; c = c->next)
@@ -195,8 +198,8 @@ static void end_streams(struct http *h, struct MHD_Daemon *d, bool tls)
 		MHD_run(d);
 }
 
-/* Resumes suspended connections first: the library aborts if it is stopped while a connection
- * is suspended. */
+/* Resumes suspended connections first, because the library ends the process if it is stopped
+ * while a connection is suspended. */
 static void stop_daemon(struct http *h, struct MHD_Daemon **d, struct loop_source **source)
 {
 	bool tls = d == &h->library.tls;
@@ -426,7 +429,8 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->route = config->route;
 	h->routes = config->routes;
 	h->hook.arg = config->arg;
-	/* Only version 0 of the library leaves headers where they arrived. */
+	/* Only version 0 of the library leaves headers at the place in memory where they
+	 * arrived. */
 	h->library.in_place = MHD_get_version()[0] == '0';
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));

@@ -26,10 +26,11 @@ struct request {
 	const char *arg[HTTP_ARGS];
 	const char *body; /* the body, NUL-terminated; "": there is none */
 	size_t size;
-	/* The client has sent the token, or is a permitted user of the UNIX socket. */
+	/* The client has sent the token, or it is connected to the UNIX socket and its user is
+	 * permitted. */
 	bool trusted;
-	/* This client can change nothing, because it is not trusted and no token is
-	 * configured. */
+	/* This client cannot change anything: it is not trusted, and it cannot send a token
+	 * because no token is configured. */
 	bool read_only;
 	const char *who; /* name of the client for logs: "token", "uid 1000" or "anyone" */
 	/* user id of a client on the UNIX socket that sent no token; -1: any other client */
@@ -37,12 +38,13 @@ struct request {
 	/* Process id of a client on the UNIX socket, in our pid namespace. 0: the client runs
 	 * outside of this namespace. -1: unknown. */
 	int64_t peer_pid;
-	/* Id of the request: the client's X-Request-Id if it is valid, else a generated id. */
+	/* Id of the request: the header X-Request-Id of the client if its value is valid, else
+	 * a generated id. */
 	const char *id;
-	/* Number of times that the handler was already called for this request
-	 * (reply_again()). */
+	/* Number of earlier calls of the handler for this request; see reply_again(). */
 	unsigned tries;
-	/* Memory of the handler between its calls. NULL at first. The server frees it. */
+	/* *memory is for the handler: it keeps its value between the calls for one request, and
+	 * it is NULL at the first call. The server frees it. */
 	void **memory;
 	void *impl;
 };
@@ -55,7 +57,7 @@ const char *request_header(const struct request *q, const char *name);
 /* Returns the name of query parameter i, counted from 0; NULL after the last one. */
 const char *request_param_name(const struct request *q, unsigned i);
 
-/* Tests may pass a reply without impl; its headers are then dropped. */
+/* A reply. Tests may use a reply with impl NULL; headers that are added to it are dropped. */
 struct reply {
 	int status;       /* HTTP status; 200 unless the handler changes it */
 	const char *type; /* Content-Type; "application/json" unless the handler changes it */
@@ -66,16 +68,16 @@ struct reply {
 /* Adds a header. Copies name and value. */
 void reply_header(struct reply *r, const char *name, const char *value);
 
-/* Replies with a problem document (RFC 9457). `word` becomes the end of its type, such as
- * "tag:gpuward,2026:no-such-device"; NULL: "about:blank". The title follows from the status.
- * detail: the format of the sentence under the key "detail"; remedy: what to do, or NULL. Adds
- * Retry-After to 429 and 503, but not if word is "no-gpu", so that a client does not retry
- * forever. */
+/* Replies with a problem document (RFC 9457). `word` becomes the end of the document's type,
+ * such as "tag:gpuward,2026:no-such-device"; with NULL, the type is "about:blank". The title
+ * follows from the status. detail is the format of the sentence under the key "detail"; remedy
+ * says what to do, or is NULL. A reply with status 429 or 503 gets the header Retry-After,
+ * unless word is "no-gpu", so that a client does not retry forever. */
 void reply_problem(struct reply *r, int status, const char *word, const char *remedy,
 		   const char *detail, ...) __attribute__((format(printf, 5, 6)));
 
-/* Replies with bytes that never change, such as a file of the web page. gz has the same bytes,
- * gzipped; NULL if there is no gzipped copy. */
+/* Replies with bytes that never change, such as a file of the web page. gz points to a gzipped
+ * copy of these bytes; NULL if there is no such copy. */
 void reply_static(struct reply *r, const char *type, const void *p, size_t n, const void *gz,
 		  size_t gz_n);
 
@@ -92,8 +94,8 @@ typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 enum route_flag {
 	/* All requests without a query get the same reply until the next http_tick(). */
 	ROUTE_TICK = 1 << 0,
-	/* The reply is never cached. The route is answered even if all connections are in
-	 * use. */
+	/* The reply is never cached. Requests for the route are answered even if all
+	 * connections are in use. */
 	ROUTE_ALIVE = 1 << 1,
 	/* A request changes something. Untrusted clients get 401 or 403. */
 	ROUTE_CHANGE = 1 << 2,
@@ -124,12 +126,16 @@ struct http_config {
 	const char *token_file; /* NULL: there is no token */
 	/* Paths of the certificate and of its key. NULL: no TLS. UNIX sockets never use TLS. */
 	const char *tls_cert, *tls_key;
-	bool insecure; /* Other addresses than loopback are allowed without TLS and token. */
+	/* Addresses that other machines can reach are allowed without TLS and without a
+	 * token. */
+	bool insecure;
 	/* Host names accepted in addition to localhost and the addresses; NULL-terminated */
 	const char *const *hosts;
-	const char *const *origins;    /* allowed web origins (CORS); NULL-terminated */
-	unsigned connections, streams; /* maximum number of connections, and of streams */
-	/* Maximum time for the header, for the body, and between two requests. */
+	const char *const *origins; /* allowed web origins (CORS); NULL-terminated */
+	/* maximum number of connections and maximum number of streams */
+	unsigned connections, streams;
+	/* Maximum time until the header of a request is complete, until its body is complete,
+	 * and between two requests. */
 	uint64_t header_ns, body_ns, idle_ns;
 	/* Time between two keep-alive comments on a stream. 0: 15 s. */
 	uint64_t beat_ns;
@@ -137,8 +143,8 @@ struct http_config {
 	const struct route *route;
 	unsigned routes;
 	void *arg; /* first argument of the handlers */
-	/* Called with each reply of a handler, to add the headers that all replies have; may be
-	 * NULL. */
+	/* Called with each reply of a handler. Adds the headers that all these replies have.
+	 * May be NULL. */
 	void (*mark)(void *arg, struct reply *r);
 	/* Called after each reply; r has only status, type and body.len. May be NULL. */
 	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
@@ -154,8 +160,8 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 void http_free(struct http *h);
 
 /* Applies a new token, certificate and limits after SIGHUP; the listeners stay open. Returns
- * the same errors as http_new(). If it returns 0, the message is empty or warns that the token
- * was removed. */
+ * the same errors as http_new(). After 0, message is empty or is a warning that the token was
+ * removed. */
 int http_reload(struct http *h, const struct http_config *config, char *message, size_t size);
 
 /* Marks all cached replies as old. The service calls it after each tick. */
@@ -166,7 +172,8 @@ const char *http_address(const struct http *h, unsigned i);
 
 /* Counts since the server started. */
 struct http_counts {
-	/* Number of replies by status / 100. [0]: requests that the client aborted. */
+	/* requests[n]: number of replies with a status from n00 to n99. requests[0]: number of
+	 * requests that the client aborted. */
 	uint64_t requests[6];
 	uint64_t accepted, refused; /* number of connections */
 	/* Number of connections that were closed because a deadline passed. */

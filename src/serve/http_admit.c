@@ -31,9 +31,9 @@ static bool is_literal(const char *host)
 	return inet_pton(AF_INET, host, &four) == 1 || inet_pton(AF_INET6, host, &six) == 1;
 }
 
-/* True if the Host header names this service. This protects against DNS rebinding: a foreign
- * web page makes its own name resolve to our address, and the browser then sends that name as
- * Host. A literal address cannot be redirected in this way. */
+/* True if the Host header names this service. This check protects against DNS rebinding. In
+ * this attack, a foreign web page makes its own name resolve to our address, and the browser
+ * then sends that name as Host. If Host is a literal address, this attack is not possible. */
 bool admit_host(const struct http *h, const struct listener *from, const char *text)
 {
 	char host[CHECK_HOST_SIZE];
@@ -252,8 +252,8 @@ static enum admitted check_client(struct conn *c)
 		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
-	/* If no token is configured, the token of a trusted client is ignored. The client may
-	 * have meant it for another service. */
+	/* If no token is configured, ignore a token that a trusted client sends. The client may
+	 * use this token for another service. */
 	if (!c->heads.authorization || (k->q.trusted && !h->settings.auth.token))
 		return PASSED;
 	switch (auth_check(&h->settings.auth, c->heads.authorization, c->peer, h->now_ns)) {
@@ -276,8 +276,9 @@ static enum admitted check_client(struct conn *c)
 				       : "A token was sent, but this service has none."));
 }
 
-/* Refuses changes from a web page of another origin, which can send a request without CORS. A
- * sandboxed page has the origin "null", which is never ours. */
+/* Refuses a request for a change that comes from a web page of another origin. Such a page can
+ * send some requests without the permission of the server (CORS). A sandboxed page has the
+ * origin "null", which is never our origin. */
 static enum admitted check_origin(struct conn *c)
 {
 	const char *origin = c->heads.origin;
@@ -447,7 +448,8 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
 
 	/* Check the token before the limit of failures. Otherwise a client with the same
-	 * address (on loopback: any client) could lock out the owner of the token. */
+	 * address could lock out the owner of the token. On loopback, all clients have the same
+	 * address. */
 	if (token_good(a, authorization))
 		return AUTH_GOOD;
 	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {

@@ -1,5 +1,5 @@
-/* Handles a request: sends its reply from the cache; or validates the request, calls the
- * handler and sends the reply.
+/* Handles a request. If the reply is in the cache, sends it. Otherwise validates the request,
+ * calls the handler and sends the reply.
  *
  * A cached reply is sent without an allocation. All other requests get a struct call. */
 #include "http_impl.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* If a body is too large, at most this many of its bytes are read and discarded. */
+/* If a body is too large, up to this number of its bytes are read and discarded. */
 #define DISCARD_MAX (1024 * 1024)
 
 static void call_free(struct call *k)
@@ -113,9 +113,9 @@ static const struct {
 
 /* True if this header line begins right after the previous one. The library (0.9.75) silently
  * accepts invalid lines: it ends a line at a bare LF and a value at a NUL, and appends a line
- * that begins with a space to the name of the previous header. But it leaves the strings where
- * they arrived and only replaces colon, CR and LF by NULs. So a gap between two strings reveals
- * an invalid line. */
+ * that begins with a space to the name of the previous header. But the library leaves the
+ * strings at the place in memory where they arrived, and only replaces colon, CR and LF by
+ * NULs. So a gap between two strings reveals an invalid line. */
 static bool is_contiguous(struct heads *heads, const char *key, size_t key_size,
 			  const char *value, size_t size)
 {
@@ -246,8 +246,8 @@ static enum MHD_Result call_park(struct conn *c, uint64_t at_ns)
 	return MHD_YES;
 }
 
-/* Returns the cached reply, also for a request with its own id, token or origin; NULL: no
- * cached reply can be used. */
+/* Returns the cached reply; NULL: no cached reply can be used. The request may have its own id,
+ * token or origin. */
 static struct entry *cached_entry(const struct call *k)
 {
 	struct http *h = k->conn->http;
@@ -384,8 +384,8 @@ static bool is_too_long(const struct conn *c)
 	return size && size->header_size + c->heads.lines * HEAD_LINE_SIZE > HEAD_MAX;
 }
 
-/* Reads the headers. If a reply comes before the end of the request, the library closes the
- * connection; therefore a request without a body is answered at the second call. */
+/* Reads the headers. If a reply is sent before the end of the request, the library closes the
+ * connection. Therefore even a request without a body is answered only at the second call. */
 static enum MHD_Result first_call(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {
@@ -424,7 +424,7 @@ void *call_target(void *arg, const char *target, struct MHD_Connection *mhd)
 	(void)arg;
 	if (c)
 		c->target_size = strlen(target);
-	return NULL; /* NULL makes call_handle() begin a new request */
+	return NULL; /* With NULL, call_handle() begins a new request. */
 }
 
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -542,7 +542,8 @@ static bool path_matches(const char *pattern, const char *path)
 	return !*pattern && !*path;
 }
 
-/* Splits a path that matches the pattern: arg gets the values of the braces. */
+/* Splits a path that matches the pattern. arg gets the parts of the path that match {...} in
+ * the pattern. */
 static void split_path(const char *pattern, char *path, const char **arg)
 {
 	for (unsigned n = 0; *pattern && n < HTTP_ARGS;) {
@@ -557,7 +558,8 @@ static void split_path(const char *pattern, char *path, const char **arg)
 			pattern = segment_end(pattern);
 			if (!*end)
 				return;
-			/* The '/' ends the value; pattern and path continue after it. */
+			/* Replace the '/' by the NUL that ends the value. Pattern and path
+			 * continue after this character. */
 			*end = '\0';
 			path = end;
 		}
@@ -576,7 +578,7 @@ int router_find(const struct router *r, char *path, unsigned method, const char 
 			return i;
 		methods |= r->route[i].method;
 	}
-	/* If a route has exactly this path, the path is not compared with patterns. */
+	/* If a route has exactly this path, do not compare the path with the patterns. */
 	const unsigned patterns = methods ? 0 : r->patterns;
 
 	for (unsigned p = 0; p < patterns; p++) {

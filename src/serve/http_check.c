@@ -168,7 +168,7 @@ static const char *next_element(const char *s, struct element *e)
 		s += strspn(s, "; \t");
 		if ((*s == 'q' || *s == 'Q') && s[1] == '=')
 			e->q = number_parse(s + 2, &end);
-		if (*s == '"') /* Skip a quoted string that has no name. */
+		if (*s == '"') /* Skip the quote of a string without a name. */
 			s++;
 		s += strcspn(s, ";,");
 	}
@@ -180,10 +180,10 @@ static bool element_is(const struct element *e, const char *name, size_t n)
 	return e->n == n && strncasecmp(e->name, name, n) == 0;
 }
 
-/* How much Accept wants a media type. */
+/* How strongly an Accept header prefers a media type. */
 struct wish {
-	/* How exactly the best element names the type: 0 not at all, 1 any type, 2 main type,
-	 * 3 whole type. */
+	/* How exactly the best element names the type: 0 not at all, 1 as "any type", 2 by its
+	 * main type, 3 completely. */
 	int match;
 	double q; /* 0: refused */
 	bool any; /* Accept has an element. */

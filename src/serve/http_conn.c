@@ -1,9 +1,9 @@
-/* Opens listening sockets, accepts connections, and closes those that take too long.
+/* Opens listening sockets, accepts connections, and closes connections that take too long.
  *
- * The service refuses to be reachable from other machines without TLS and a token, unless the
- * configuration allows it. The library's timeouts restart with every byte, so a slow client
- * could stay connected forever. Therefore each state has a list of its connections, oldest
- * first, and a maximum time; one timer serves all lists. */
+ * Unless the configuration allows it, the service does not listen on an address that other
+ * machines can reach without TLS and a token. The library's timeouts restart with every byte,
+ * so a slow client could stay connected forever. Therefore each state has a list of its
+ * connections, oldest first, and a maximum time; one timer serves all lists. */
 #include "http_impl.h"
 
 #include "base/text.h"
@@ -28,7 +28,8 @@
 #define ACCEPT_BATCH 64
 /* number of connections that are reserved for clients of a UNIX socket */
 #define UNIX_PLACES 16
-/* number of connections above the limit; they are answered only on routes with ROUTE_ALIVE */
+/* number of connections that are accepted above the limit; only their requests for routes with
+ * ROUTE_ALIVE are answered */
 #define SPARE_PLACES 8
 #define BACKLOG      1024
 
@@ -301,8 +302,8 @@ int listen_open(struct listener *l, const struct http_listener *from,
 }
 
 /* Removes the UNIX socket file, unless another service has created a file of its own at this
- * path. Must be called before the socket is closed: an open socket keeps its inode, so that the
- * other file cannot have the same inode number. */
+ * path. Must be called before the socket is closed. While the socket is open, its inode exists,
+ * so a file of another service cannot have the same inode number. */
 static void remove_socket(const struct listener *l)
 {
 	struct stat st;
@@ -493,10 +494,10 @@ static uint64_t user_hash(uid_t uid)
 	return (uid + 1) * TEXT_HASH_PRIME;
 }
 
-/* Closes one connection that is not needed: first a connection between two requests, else one
- * without a request, else one with an incomplete body; the oldest one in each case. Considers
- * only peers with the hash `bucket`; PEER_BUCKETS: all peers. Returns false if there is no such
- * connection. */
+/* Closes one connection that is not needed: the oldest connection between two requests. If
+ * there is none, the oldest connection without a request; if there is none either, the oldest
+ * one with an incomplete body. Considers only peers with the hash `bucket`; PEER_BUCKETS: all
+ * peers. Returns false if no connection can be closed. */
 static bool close_unused(struct http *h, unsigned bucket, bool spare)
 {
 	static const enum conn_state order[] = { CONN_IDLE, CONN_HEAD, CONN_BODY };
@@ -511,11 +512,11 @@ static bool close_unused(struct http *h, unsigned bucket, bool spare)
 	return false;
 }
 
-/* Makes space for one more connection. Returns false if all are in use.
+/* Makes space for one more connection. Returns false if all connections are in use.
  *
- * One peer may have at most half of the connections, or the maximum number of streams if that
- * is more. Some connections are reserved for UNIX sockets, so that the administrator of the
- * machine can always connect. */
+ * One peer may have at most half of the connections. If the maximum number of streams is larger
+ * than this half, one peer may have that number. Some connections are reserved for UNIX
+ * sockets, so that the administrator of the machine can always connect. */
 static bool make_space(struct http *h, const struct listener *l)
 {
 	unsigned bucket = (unsigned)(h->accept.peer % PEER_BUCKETS);
@@ -530,8 +531,8 @@ static bool make_space(struct http *h, const struct listener *l)
 	return used < limit || close_unused(h, PEER_BUCKETS, false);
 }
 
-/* Makes space for a connection above the limit, so that a health check is answered although all
- * connections are in use. */
+/* Makes space for a connection above the limit, so that the service answers a health check even
+ * if all connections are in use. */
 static bool make_spare(struct http *h)
 {
 	return h->load.spares < SPARE_PLACES || close_unused(h, PEER_BUCKETS, true);
@@ -619,8 +620,8 @@ void conn_accept(void *arg, int listener, uint32_t events)
 	http_run(h);
 }
 
-/* Bytes per call of next_bytes() for an HTTP/1.0 client. For other clients, next_bytes() writes
- * to a buffer of the connection. */
+/* Maximum bytes per call of next_bytes() for an HTTP/1.0 client. For other clients,
+ * next_bytes() writes to a buffer of the connection. */
 #define BLOCK       1024
 #define SEND_BUFFER (64 * 1024) /* bytes that the kernel buffers per connection */
 

@@ -32,7 +32,8 @@
 #define POOL (12 * 1024)
 /* Maximum bytes of a request header in POOL. The rest of POOL is for the reply. */
 #define HEAD_MAX (9 * 1024)
-/* Bytes of POOL that the library uses for each header line and each query parameter. */
+/* Bytes of POOL that the library uses for one header line or one query parameter, in addition
+ * to its text. */
 #define HEAD_LINE_SIZE 64
 
 struct listener {
@@ -42,8 +43,8 @@ struct listener {
 	bool unix_socket, tls;
 	bool loopback; /* Only this machine can reach the address. */
 	bool wildcard; /* The socket listens on all addresses of the machine. */
-	/* The service created the UNIX socket file. At the end the service removes the file,
-	 * unless the path then names another file. */
+	/* The service created the UNIX socket file. When the service stops, it removes this
+	 * file, unless the path then leads to another file. */
 	bool ours;
 	dev_t dev; /* device and inode of the UNIX socket file */
 	ino_t ino;
@@ -72,15 +73,16 @@ void router_free(struct router *r);
 int router_exact(const struct router *r, const char *path, unsigned method);
 
 /* Finds a route and returns its index. Splits path in place: arg gets the parts that match the
- * pattern. Returns -1 if there is no route; *ret_methods then has the methods that the path
- * allows; 0: there is no such path. */
+ * pattern. Returns -1 if there is no route. *ret_methods then has the methods that are allowed
+ * for the path, or 0 if no route has this path. */
 int router_find(const struct router *r, char *path, unsigned method, const char **arg,
 		unsigned *ret_methods);
 
 struct auth {
 	bool token;      /* A token is configured. */
 	char digest[65]; /* SHA-256 of the token */
-	/* Indexed by a hash of the address. A client replaces another one with the same hash. */
+	/* The index is a hash of the client's address. If two clients have the same hash, the
+	 * later client replaces the earlier one. */
 	struct {
 		uint64_t peer;
 		uint64_t since_ns;
@@ -88,12 +90,12 @@ struct auth {
 	} blocked[64];
 };
 
-/* Reads the token; token_file NULL: no token. Returns 0, or -GW_E_ARG, -GW_E_PERM or -GW_E_IO
- * with a message. */
+/* Reads the token. If token_file is NULL, there is no token. Returns 0, or -GW_E_ARG,
+ * -GW_E_PERM or -GW_E_IO with a message. */
 int auth_load(struct auth *a, const char *token_file, char *message, size_t size);
 
-/* Checks an Authorization header. AUTH_BLOCKED: this address sent too many wrong tokens within
- * seconds. A valid token is accepted even from a blocked address. */
+/* Checks an Authorization header. AUTH_BLOCKED means that this address sent too many wrong
+ * tokens within seconds. A valid token is accepted even from a blocked address. */
 enum auth_verdict { AUTH_GOOD, AUTH_WRONG, AUTH_BLOCKED };
 enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
 			     uint64_t now_ns);
@@ -123,8 +125,8 @@ struct reply_impl {
 void reply_init(struct reply *r, struct reply_impl *impl);
 void reply_done(struct reply *r);
 
-/* A finished reply, for one request or in the cache. A cached entry is valid until the next
- * tick, at most CACHE_NS. */
+/* A finished reply. It belongs to one request, or it is in the cache. A cached entry is valid
+ * until the next tick, but at most for CACHE_NS. */
 struct entry {
 	struct entry *next; /* next entry of the same route, for another Accept header */
 	char *accept; /* Accept header of the request; NULL: the route has no ROUTE_TEXT */
@@ -132,24 +134,25 @@ struct entry {
 	int status;
 	struct reply_impl headers;
 	char type[96];
-	/* The ETag without its last quote; "": no ETag. The encoding and the quote are appended
-	 * when it is sent. */
+	/* The ETag without its last quote; "": no ETag. The encoding and the last quote are
+	 * appended when the ETag is sent. */
 	char etag[ETAG_SIZE];
 	unsigned flags;            /* flags of the route */
 	struct blob *plain, *gzip; /* the body; gzip NULL: it is not compressed */
-	bool gzip_tried;           /* Compression was tried. It is not tried again. */
-	/* The library's replies, plain and gzipped. All requests use the same ones. */
+	bool gzip_tried;           /* Compression was tried and is not tried again. */
+	/* The reply objects of the library, plain and gzipped. All requests share these
+	 * objects. */
 	struct MHD_Response *ready[2];
-	struct MHD_Response *same[2]; /* the library's replies for status 304 */
+	struct MHD_Response *same[2]; /* the reply objects of the library for status 304 */
 };
 
-/* Makes an entry from r, which is empty afterwards. NULL: out of memory. */
+/* Makes an entry from r. After the call, r is empty. Returns NULL if out of memory. */
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* Makes the library's reply with all headers; same: a reply 304, without a body. id and origin
- * are values of headers; NULL: the reply does not have this header. Returns NULL if out of
- * memory. */
+/* Makes the reply object of the library with all headers. If same is true, this is a reply with
+ * status 304 and without a body. id and origin are values of headers; if one is NULL, the reply
+ * does not have that header. Returns NULL if out of memory. */
 struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
 				    const char *origin, bool vary_origin);
 
@@ -184,7 +187,8 @@ struct heads {
 
 struct call;
 struct conn {
-	/* Neighbours in the list of connections in the same state, oldest first. */
+	/* Neighbours in the list of all connections that are in the same state. The list has
+	 * the oldest first. */
 	struct conn *prev, *next;
 	struct http *http;
 	struct MHD_Connection *mhd;
@@ -194,8 +198,12 @@ struct conn {
 	uint64_t peer;
 	struct call *call;
 	enum conn_state state;
-	bool tls;   /* As accepted: a reload may change the listener. */
-	bool spare; /* Accepted above the limit: only routes with ROUTE_ALIVE are answered. */
+	/* The connection was accepted with TLS. A reload may have changed the listener since
+	 * then. */
+	bool tls;
+	/* The connection was accepted above the limit. Only its requests for routes with
+	 * ROUTE_ALIVE are answered. */
+	bool spare;
 	int fd;
 	uid_t uid;      /* user id of a client on a UNIX socket */
 	int64_t pid;    /* process id of that client in our pid namespace; -1: unknown */
@@ -236,8 +244,8 @@ struct call {
 	char who[32];
 };
 
-/* Facts about the connection that is being added to the library; conn_notify() copies them to
- * its struct conn. */
+/* Facts about the connection that is being added to the library. conn_notify() copies these
+ * facts to the struct conn of the connection. */
 struct http_accept {
 	const struct listener *from;
 	int fd;
@@ -282,7 +290,8 @@ struct http_limits {
 	unsigned streams;     /* maximum number of streams */
 };
 
-/* Settings that a reload may change. All of them are read before any is applied. */
+/* Settings that a reload may change. A reload first reads all of them, and then applies
+ * them. */
 struct http_settings {
 	struct auth auth;
 	char **hosts, **origins;
@@ -291,7 +300,8 @@ struct http_settings {
 
 /* Numbers of connections, in addition to http_counts. */
 struct http_load {
-	unsigned cut; /* connections below the limit that are shut down but not closed yet */
+	/* connections, not counting `spares`, that are shut down but not closed yet */
+	unsigned cut;
 	unsigned shaking;                  /* connections in a TLS handshake */
 	unsigned spares;                   /* connections above the limit */
 	unsigned peer_count[PEER_BUCKETS]; /* number of connections by hash of the peer */
@@ -337,18 +347,18 @@ void http_poke(struct http *h);
 
 enum admitted { PASSED, ANSWERED, FAILED };
 
-/* Makes all checks of a request whose header is complete. Also finds its route, parameters and
- * client. */
+/* Call it when the header of a request is complete. Makes all checks of the request, and finds
+ * its route, its parameters and its client. */
 enum admitted admit_all(struct conn *c, const char *url, const char *method,
 			const char *version);
 bool admit_host(const struct http *h, const struct listener *from, const char *text);
 bool admit_listed(char *const *list, const char *text);
 
-/* Sends a cached reply. Only for a request without its own id, token or origin. */
+/* Sends a cached reply. Call it only for a request without its own id, token or origin. */
 enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);
 enum MHD_Result send_entry(struct conn *c, struct entry *e);
 
-/* Sends the contents of r, which is then empty. */
+/* Sends the contents of r. After the call, r is empty. */
 enum MHD_Result send_reply(struct conn *c, struct reply *r);
 enum MHD_Result send_refusal(struct conn *c, int status, const char *word, const char *remedy,
 			     const char *detail, ...) __attribute__((format(printf, 5, 6)));
@@ -359,8 +369,8 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	      size_t bytes, double seconds);
 
 /* cache_find() returns the cached entry of a route; NULL: none. cache_drop() drops the entries
- * of a route that are older than this tick. If `all` is true, it drops every entry, also of
- * ROUTE_STATIC. */
+ * of a route that are older than this tick. If `all` is true, it drops every entry of the
+ * route, even if the route has ROUTE_STATIC. */
 struct entry *cache_find(struct http *h, int route, const char *accept);
 void cache_drop(struct http *h, int route, bool all);
 
@@ -373,7 +383,7 @@ enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *u
 void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		    enum MHD_RequestTerminationCode code);
 
-/* Makes the reply whose body is the stream. NULL: out of memory. */
+/* Makes a reply that has the stream as its body. Returns NULL if out of memory. */
 struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r);
 void follow_beat(struct http *h, uint64_t now_ns);
 

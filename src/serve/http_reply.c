@@ -173,8 +173,7 @@ static struct blob *blob_static(const void *p, size_t n)
 	return b;
 }
 
-/* Moves the contents of the buf into a blob; the buf is empty afterwards. NULL: out of
- * memory. */
+/* Moves the contents of b into a new blob; b is then empty. Returns NULL if out of memory. */
 static struct blob *blob_take(struct buf *b)
 {
 	struct blob *blob = blob_static(NULL, b->len);
@@ -191,7 +190,7 @@ static struct blob *blob_take(struct buf *b)
 	return blob;
 }
 
-/* Takes a void pointer, because the library calls it too. */
+/* The argument is a void pointer, because the library also calls this function. */
 static void blob_drop(void *arg)
 {
 	struct blob *b = arg;
@@ -204,7 +203,7 @@ static void blob_drop(void *arg)
 
 static struct blob *blob_gzip(const struct blob *from)
 {
-	/* The gzipped body is used only if it is at least 1/16 smaller. */
+	/* The gzipped body is used only if it is at least 1/16 smaller than the plain body. */
 	size_t room = from->size - from->size / 16;
 	z_stream z = { .next_in = (z_const Bytef *)from->p, .avail_in = (uInt)from->size };
 	struct blob *b = blob_static(NULL, 0);
@@ -230,7 +229,7 @@ static struct blob *blob_gzip(const struct blob *from)
 	return b;
 }
 
-/* The state of the hash for ETags: two 64-bit lanes over words of 8 bytes. It is not
+/* The state of the hash for ETags: two 64-bit lanes over words of 8 bytes. The hash is not
  * cryptographic, because an attacker gains nothing from a collision. SHA-256 took 2 ms for the
  * metrics page of 64 GPUs; this hash takes 0.1 ms. */
 struct digest {
@@ -372,10 +371,10 @@ static void add_form_headers(struct MHD_Response *m, const struct entry *e, bool
 
 static struct MHD_Response *response_of(struct blob *b)
 {
-	/* A buffer lets the library send header and body with one sendmsg(). A body in a file
-	 * needs no copy, but then the library sends the header in its own packet and at most
-	 * 128 KiB per call. That costs more than a copy of up to 400 KiB (measured with
-	 * bench/run metrics). The cast is safe: the library does not write to the buffer. */
+	/* From a buffer, the library sends header and body with one sendmsg(). From a file, it
+	 * needs no copy of the body, but it sends the header in its own packet, and at most 128
+	 * KiB per call. That costs more than a copy of up to 400 KiB (measured with bench/run
+	 * metrics). The cast is safe: the library does not write to the buffer. */
 	struct MHD_Response *m = MHD_create_response_from_buffer_with_free_callback_cls(
 		b->size, (void *)(uintptr_t)b->p, blob_drop, b);
 
@@ -473,8 +472,9 @@ enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
 	return MHD_queue_response(c->mhd, (unsigned)status, m);
 }
 
-/* True if the entry may still be sent. It expires after CACHE_NS even without a tick: a hanging
- * driver call delays the next tick, and replies contain ages. */
+/* True if the entry may still be sent. The entry expires after CACHE_NS even if no tick comes,
+ * because a hanging driver call delays the next tick, and the ages in the reply would be
+ * wrong. */
 static bool is_current(const struct http *h, const struct entry *e)
 {
 	return (e->flags & ROUTE_STATIC) ||

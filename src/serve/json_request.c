@@ -160,7 +160,7 @@ bool json_request_flag(struct json_request *b, const char *key, bool *ret)
 	return true;
 }
 
-/* Returns the string, or a whole number as a string; NULL: neither. */
+/* Returns the value as a string if it is a string or a whole number, else NULL. */
 static const char *as_text(struct json_request *b, const struct json_doc *v)
 {
 	int64_t n;

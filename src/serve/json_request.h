@@ -19,28 +19,29 @@ struct json_request_words {
 	char text[128];
 };
 
-/* Splits a list of words at its spaces. Returns their number. The list must fit into the
- * struct. */
+/* Splits a list of words at the spaces. Returns the number of words. The list must fit into
+ * *ret. */
 size_t json_request_words(const char *list, struct json_request_words *ret);
 
-/* True if every key of an object is one of the n keys. If one is not, writes a message with the
- * most similar key, or with all keys if none is similar. The message begins with `where`, the
- * place of the object; "": the message names no place. */
+/* True if every key of an object is one of the n keys. If one key of the object is not, writes
+ * a message with the most similar of the n keys, or with all n keys if none is similar. The
+ * message begins with the text `where`, which names the place of the object. If `where` is "",
+ * the message names no place. */
 bool json_request_keys_known(const struct json_doc *o, const char *const *keys, size_t n,
 			     const char *where, char *message, size_t size);
 
-/* Reads a text that must be an object. It may have only the keys in `keys`, which are separated
- * by spaces; "": the object must be empty. Free *ret with json_request_close(). Returns 0,
- * -GW_E_PARSE with a message, or -GW_E_NOMEM. */
+/* Reads a text that must be a JSON object. The object may have only the keys in `keys`, which
+ * are separated by spaces. If `keys` is "", the object must be empty. Free *ret with
+ * json_request_close(). Returns 0, -GW_E_PARSE with a message, or -GW_E_NOMEM. */
 int json_request_open(const char *text, size_t n, const char *keys, struct json_request **ret,
 		      char *message, size_t size);
 void json_request_close(struct json_request *b);
 
-/* The next functions read the value of a key. They return true and set *ret; if the key is
- * absent, they return true and leave *ret unchanged. They return false if the value has the
- * wrong type; json_request_message() then returns the error. Strings live as long as the
- * request. */
-/* Reads a string of at most max bytes; max 0: of any length. */
+/* The next functions read the value of a key. If the key is absent, they leave *ret unchanged
+ * and return true. If the value has the right type, they set *ret and return true. Otherwise
+ * they return false, and json_request_message() returns the error. The strings are valid until
+ * json_request_close(). */
+/* Reads a string of at most max bytes. If max is 0, the string may have any length. */
 bool json_request_text(struct json_request *b, const char *key, size_t max, const char **ret);
 bool json_request_number(struct json_request *b, const char *key, double *ret);
 bool json_request_flag(struct json_request *b, const char *key, bool *ret);

@@ -157,8 +157,9 @@ int manage_entry_read(const char *id, const char *json, struct manage_entry *ret
 	return err;
 }
 
-/* False for a clock that is not in whole MHz, because the driver requires whole MHz. True for
- * all other settings, and for a clock out of range, which is refused elsewhere. */
+/* Returns false for a clock that is not a whole number of MHz, because the driver requires
+ * that. Returns true for all other settings. Also returns true for a clock that is out of
+ * range, because another check refuses such a clock. */
 static bool is_whole(enum manage_what what, double v)
 {
 	if (manage_info(what)->values != 2 || !(v >= 0 && v < 1e15))

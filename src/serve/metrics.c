@@ -119,9 +119,9 @@ void page_processes(struct page *p, bool not_ours)
 }
 
 /* Workloads. At most WORKLOAD_SERIES_MAX workloads per GPU have their own series.
- * workload_energy.h chooses them so that no counter decreases while its series exists. The
- * other energy of the GPU (idle, unattributed, other workloads) has series with other values of
- * the label kind, so that the sum over all series is the energy of the GPU. */
+ * workload_energy.h chooses these workloads so that no counter decreases while its series
+ * exists. The other energy of the GPU (idle, unattributed, other workloads) has series with
+ * other values of the label kind, so that the sum over all series is the energy of the GPU. */
 
 static void put_sample(struct page *p, unsigned gpu, const char *kind, const struct workload *w,
 		       double v)
@@ -165,15 +165,16 @@ static bool put_rows(struct page *p, unsigned metric)
 }
 
 /* Writes energy that belongs to no single workload (enum workload_rest). If `always` is false,
- * the series exists only from the first joule on, because most GPUs never need it. */
+ * writes the series only if the energy is not 0, because most GPUs never need this series. */
 static void put_rest(struct page *p, unsigned gpu, const char *kind, double joules, bool always)
 {
 	if (always || joules != 0)
 		put_sample(p, gpu, kind, NULL, page_micro(joules));
 }
 
-/* Writes the energy that is in no workload's series, so that the sum is complete. Call it right
- * after the energy of the workloads, in the same family. */
+/* Writes the energy that is in no series of a workload, so that the sum over all series is
+ * complete. Call it directly after the energy of the workloads was written, in the same
+ * family. */
 static void put_rests(struct page *p)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -200,8 +201,8 @@ static void write_workloads(struct page *p)
 	put_rows(p, M_WORKLOAD_POWER);
 }
 
-/* Models. rate(energy) / rate(tokens) is joules per token, because both counters of a model
- * increase at the same time. */
+/* Models. Both counters of a model increase at the same time. Therefore rate(energy) /
+ * rate(tokens) is the joules per token. */
 
 static void put_tokens(struct page *p, const struct model_row *r)
 {
@@ -417,9 +418,9 @@ static bool has_stored_counts(const struct page *p, unsigned i)
 	return page_known(p, i) && gw_device_text(page_gpu(p, i), GW_T_UUID);
 }
 
-/* Returns the errors of all GPUs with stored counts; NAN: no GPU is known yet, so the sum is
- * unknown. A GPU without a UUID is left out: its counts begin at 0 when the service starts, so
- * the sum would decrease. */
+/* Returns the number of errors of all GPUs that have stored counts; NAN: no GPU is known yet,
+ * so the sum is unknown. Leaves out a GPU without a UUID: the counts of such a GPU begin at 0
+ * at each start of the service, so the sum would decrease. */
 static double all_errors(const struct page *p)
 {
 	double sum = p->gpus ? 0 : (double)NAN;

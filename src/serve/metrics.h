@@ -1,8 +1,8 @@
 /* metrics: writes the view as Prometheus text or OpenMetrics.
  *
- * Names, types and help are rows of metric.def; GPU quantities are a loop over quantity.def. An
- * unknown value has no sample. A GPU that does not respond has only its up metric and its
- * counters. */
+ * Names, types and help come from the rows of metric.def, and for GPU quantities from
+ * quantity.def. A value that is unknown has no sample. A GPU that does not respond has only its
+ * up metric and its counters. */
 #ifndef GW_SERVE_METRICS_H
 #define GW_SERVE_METRICS_H
 
@@ -24,7 +24,7 @@ struct metrics_sink {
 	void *arg;
 };
 
-/* Passes to sink the samples that metrics_render() would write. */
+/* Passes the samples that metrics_render() would write to sink. */
 void metrics_each(const struct api *a, const struct metrics_sink *sink);
 
 void metrics_render(struct buf *out, const struct api *a, enum metrics_form form);

@@ -130,7 +130,8 @@ const char *metric_group_word(enum metric_group group)
 	return family_groups[group];
 }
 
-/* How metrics.include or metrics.exclude names a family. The greater value has priority. */
+/* How metrics.include or metrics.exclude names a family. If both lists name a family, the list
+ * with the greater value has priority. */
 enum family_naming { NAMED_NOT, NAMED_BY_PATTERN, NAMED_BY_GROUP, NAMED_BY_NAME };
 
 /* True if the pattern matches the whole text. `*` stands for any number of characters. */
@@ -209,8 +210,8 @@ void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		family_page_name(&m, name);
 		ret->family[i] = (uint8_t)family_wish(include, exclude, name, m.group);
 	}
-	/* No family is in the group "states". Only the word "states" or the pattern "*"
-	 * includes it. */
+	/* The group "states" has no family, so no name of a family includes it. Only the word
+	 * "states" or the pattern "*" does. */
 	ret->zeros = family_wish(include, exclude, "", METRIC_GROUP_STATES) == METRIC_INCLUDED;
 }
 

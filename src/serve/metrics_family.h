@@ -1,8 +1,10 @@
-/* metrics_family: the table of all metric families, their groups, and which of them are served.
+/* metrics_family: has the table of all metric families with their groups, and decides which
+ * families are served.
  *
- * A family has a number: first the rows of metric.def, then GPU quantities, host quantities,
- * and the rows of dcgm.def. Code that writes a family first calls page_family(), so that an
- * excluded family costs nothing. A struct metrics_choice of zeros is the default set. */
+ * Each family has a number. The order is: the rows of metric.def, GPU quantities, host
+ * quantities, the rows of dcgm.def. Code that writes a family first calls page_family(), so
+ * that an excluded family costs nothing. A struct metrics_choice of zeros is the default
+ * set. */
 #ifndef GW_SERVE_METRICS_FAMILY_H
 #define GW_SERVE_METRICS_FAMILY_H
 
@@ -42,7 +44,8 @@ enum { DCGM_LAST_XID = GW_QUANTITIES, DCGM_ENERGY };
 #define METRIC_OF_DCGM(row)   (METRIC_OF_HOST(GW_HOST_QUANTITIES) + (unsigned)(row))
 #define METRIC_FAMILIES       METRIC_OF_DCGM(METRIC_DCGM_ROWS)
 
-/* METRIC_TALLY is a counter whose name does not end in _total. OpenMetrics has no such type. */
+/* METRIC_TALLY is a counter with a name that does not end in _total. OpenMetrics has no such
+ * type. */
 enum metric_type { METRIC_GAUGE, METRIC_COUNTER, METRIC_INFO, METRIC_UNKNOWN, METRIC_TALLY };
 
 /* The condition under which a family is served if the configuration does not name it.
@@ -64,7 +67,8 @@ enum metric_how { NUMBER, WORDS };
 /* Gets family i. Returns false if i is past the end. */
 bool metrics_table(unsigned i, struct metric *ret);
 
-/* Returns the family of a quantity. Its name is NULL if the quantity has no series. */
+/* Returns the family of a quantity. The name of the family is NULL if the quantity has no
+ * series. */
 struct metric metrics_quantity(unsigned q, enum metric_how *ret_how);
 
 /* Returns "_total", "_info" or "". */
@@ -78,16 +82,16 @@ enum metric_wish { METRIC_UNNAMED, METRIC_INCLUDED, METRIC_EXCLUDED };
 struct metrics_choice {
 	uint8_t family[METRIC_FAMILIES]; /* values of enum metric_wish */
 	bool dcgm;                       /* The metrics of dcgm-exporter are served too. */
-	/* A metric with one series per word also has series with value 0, for the words that do
-	 * not apply. */
+	/* A metric with one series per word always has a series for the word that applies. If
+	 * `zeros` is true, it also has a series with the value 0 for each other word. */
 	bool zeros;
 };
 
 /* Sets *ret from two lists of words that end with NULL. A word is the name of a metric as on
  * the page, the word of a group, or a pattern with `*`. A name has priority over a group, and a
- * group over a pattern. If both lists name a family in the same way, it is excluded. A pattern
- * matches families of dcgm-exporter only if it begins with DCGM. dcgm: serve the families of
- * dcgm-exporter that are not excluded. */
+ * group over a pattern. If both lists name a family in the same way, the family is excluded. A
+ * pattern that does not begin with DCGM matches no family of dcgm-exporter. If dcgm is true,
+ * all families of dcgm-exporter that are not excluded are served. */
 void metrics_choose(struct metrics_choice *ret, const char *const *include,
 		    const char *const *exclude, bool dcgm);
 

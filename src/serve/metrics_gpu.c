@@ -2,8 +2,9 @@
  * the same figures under the names of dcgm-exporter.
  *
  * Processes with the same name and user are one program; pids and command lines are not labels.
- * The programs with the most memory have a series each; metrics.processes is their maximum
- * number. All others, and programs beyond the first GROUPS, are summed as "other". */
+ * Each of the programs with the most memory has its own series; metrics.processes is the
+ * maximum number of these programs. All other programs, and those beyond the first GROUPS, are
+ * summed as "other". */
 #include "guard_view.h"
 #include "metrics_page.h"
 #include "metrics_text.h"
@@ -67,8 +68,8 @@ static void write_states(struct page *p)
 				  page_gpu(p, i)->state == s);
 }
 
-/* Returns the wall time of the GPU's last response. Converts it from monotonic time with the
- * two clock readings of the snapshot. */
+/* Returns the wall time of the last response of the GPU. The response has a monotonic time; the
+ * two clock readings of the snapshot convert it to wall time. */
 static double last_seen(const struct page *p, const struct view_device *k)
 {
 	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
@@ -78,7 +79,8 @@ static double last_seen(const struct page *p, const struct view_device *k)
 	return page_seconds(k->seen_ns < now ? wall - (now - k->seen_ns) : wall);
 }
 
-/* Returns what the service counts for a GPU, also if the GPU does not respond. */
+/* Returns one of the figures that the service itself counts for a GPU. These figures are known
+ * even if the GPU does not respond. */
 static double counted_figure(const struct page *p, unsigned i, unsigned family)
 {
 	const struct view_device *k = page_known(p, i);
@@ -110,8 +112,8 @@ static double quantity_figure(const struct page *p, unsigned i, unsigned family)
 	return page_figure(p, i, family - METRIC_OF_QUANTITY(0));
 }
 
-/* Writes the word for value `at` of an ENUM, or for bit `at` of a MASK. Returns false if there
- * is no word. */
+/* Writes the word for the value `at` of an enum quantity, or if mask is true, for the bit `at`
+ * of a bit set. Returns false if there is no word. */
 static bool value_word(unsigned q, bool mask, unsigned at, char out[static 48])
 {
 	double value = mask ? ldexp(1, (int)at) : at;
@@ -305,8 +307,8 @@ static void add_process(struct groups *g, const struct gw_process *p, double val
 	const char *user = p->user ? p->user : "";
 	struct group *row;
 
-	/* A program that is named "other" and has no user would have the same labels as the
-	 * remainder, so it is added to the remainder. */
+	/* If a program is named "other" and has no user, its labels would be the same as those
+	 * of the remainder. So add such a program to the remainder. */
 	row = strcmp(name, "other") == 0 && !*user ? NULL : find_group(g, name, user);
 	row = row ? row : &g->other;
 	row->bytes += (uint64_t)p->memory_bytes;
@@ -364,9 +366,9 @@ void metrics_processes(struct metrics_text *t, const char *base, const struct vi
 /* The metrics of dcgm-exporter, so that dashboards and alerts for it work with this service.
  * dcgm.def has the names.
  *
- * Only NVIDIA GPUs have these metrics. If the board has MIG instances, a figure of the whole
- * board is still written once, because one copy per instance would multiply sums. Memory is
- * written per instance. */
+ * Only NVIDIA GPUs have these metrics. If a board has MIG instances, memory is written per
+ * instance. A figure of the whole board is still written only once, because sums would count
+ * one copy per instance. */
 
 static const struct {
 	unsigned source;
@@ -402,8 +404,8 @@ static void dcgm_host(char *out, size_t size)
 }
 
 /* Returns the workload of a GPU if all its processes belong to one workload, else NULL. Sets
- * *one_part to true if all these processes also belong to the same part of it, such as one
- * container of a pod. */
+ * *one_part to true if all these processes also belong to the same part of the workload, such
+ * as one container of a pod. */
 static const struct workload *dcgm_workload(const struct page *p, unsigned i, bool *one_part)
 {
 	const struct workload_energy *e = p->v->workloads;
@@ -423,8 +425,8 @@ static const struct workload *dcgm_workload(const struct page *p, unsigned i, bo
 	return found;
 }
 
-/* Adds the labels of a pod or a job if the whole GPU belongs to it. Omits an id whose name is
- * not known yet, because the labels would change when the name becomes known. */
+/* Adds the labels of a pod or a job if the whole GPU belongs to it. If the name for an id is
+ * not known yet, omits these labels, because they would change when the name becomes known. */
 static void dcgm_owner(const struct page *p, unsigned i, struct labels *l)
 {
 	bool one_part;
@@ -457,8 +459,7 @@ static void dcgm_labels(const struct page *p, unsigned i, const char *host, stru
 	labels_add(l, "pci_bus_id", address);
 	labels_add(l, "device", device);
 	labels_add(l, "modelName", gw_device_text(d, GW_T_NAME));
-	/* dcgm-exporter writes the first label up to 4.5.3, and the second one in later
-	 * releases. */
+	/* dcgm-exporter up to 4.5.3 writes "Hostname"; later releases write "hostname". */
 	labels_add(l, "Hostname", host);
 	labels_add(l, "hostname", host);
 	labels_add(l, "DCGM_FI_DRIVER_VERSION", gw_device_text(d, GW_T_DRIVER));

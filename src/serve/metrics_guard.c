@@ -1,8 +1,8 @@
 /* metrics_guard: writes the capacity and health of the GPUs, and the state of the guard and its
  * workers.
  *
- * Without a guard only the capacity is written, computed without headroom, reservations and
- * workers. */
+ * Without a guard, only the capacity is written. It is then computed without headroom,
+ * reservations and workers. */
 #include "metrics_page.h"
 
 #include "guard_view.h"
@@ -98,8 +98,8 @@ static void write_blocked(struct page *p, const struct worker *w)
 			      count_of(w, COUNTERS_BLOCKED + i));
 }
 
-/* Writes the number of evictions per level: for the levels at which the worker may be evicted,
- * and for those at which it was evicted. */
+/* Writes the number of evictions per level, for each level at which the worker may be evicted
+ * or was evicted. */
 static void write_evictions(struct page *p, const struct worker *w)
 {
 	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
@@ -116,7 +116,8 @@ static void write_evictions(struct page *p, const struct worker *w)
 	}
 }
 
-/* Writes the metrics that have one series per word; the value is 0, 1 or a count. */
+/* Writes the metrics that have one series per word, such as one per state. The value is 0, 1 or
+ * a count. */
 static void worker_words(struct page *p, const struct guard_view *g)
 {
 	static const struct {
@@ -154,7 +155,8 @@ static void guard_metrics(struct page *p, const struct guard_view *g)
 	page_one(p, M_GUARD_FREE_MAX, page_above_zero(c->free_seconds_max));
 }
 
-/* Returns the index of GPU i in the guard's latest scene; -1: not there. */
+/* Returns the index of GPU i in the guard's latest scene; -1: the scene does not have this
+ * GPU. */
 static int scene_gpu(const struct page *p, const struct guard_view *g, unsigned i,
 		     const struct scene **ret)
 {
@@ -225,7 +227,8 @@ static double least_bytes(const struct page *p, unsigned i)
 	return isnan(past.mean_bytes) ? NAN : (double)past.min_bytes;
 }
 
-/* Returns the capacity of a GPU. It is unknown without a current reading. */
+/* Returns one figure of the capacity of a GPU; NAN: unknown, for example because there is no
+ * current reading. */
 static double capacity_figure(const struct page *p, unsigned i, unsigned family)
 {
 	struct capacity_gpu c;

@@ -8,8 +8,8 @@
 #include <math.h>
 
 #define PAGE_GPUS 256
-/* Bytes of the labels of a GPU: a UUID of 95 bytes, of which each takes at most three bytes
- * after escaping, and an index. */
+/* Maximum bytes of the labels of a GPU. These are an index and a UUID of 95 bytes; each byte of
+ * the UUID takes at most three bytes after escaping. */
 #define PAGE_BASE 320
 
 struct page {
@@ -34,7 +34,8 @@ static inline bool page_responds(const struct page *p, unsigned i)
 	return p->current && page_gpu(p, i)->state == GW_DEVICE_OK;
 }
 
-/* Returns what the service counts for a GPU in addition to its readings; NULL: nothing yet. */
+/* Returns the figures that the service itself counts for a GPU, such as its energy; NULL: none
+ * yet. */
 static inline const struct view_device *page_known(const struct page *p, unsigned i)
 {
 	return p->v->device && i < p->v->devices ? &p->v->device[i] : NULL;
@@ -59,8 +60,8 @@ static inline double page_above_zero(double v)
 	return v > 0 ? v : (double)NAN;
 }
 
-/* Begins a family (a number of metrics_family.h). Returns false if it is not served; then the
- * caller must not compute or write its samples. */
+/* Begins the family with this number (metrics_family.h). Returns false if the family is not
+ * served. The caller must then not compute or write the samples of the family. */
 __attribute__((warn_unused_result)) bool page_family(struct page *p, unsigned family);
 /* Writes a family with one sample per GPU. `of` returns the value for GPU i; NAN: no sample. */
 void page_gpus(struct page *p, unsigned family,
@@ -72,19 +73,20 @@ void page_one(struct page *p, unsigned family, double value);
 void page_labelled(struct page *p, const char *base, const char *name, const char *value,
 		   double v);
 
-/* Writes the sample of one word of an enumeration: 1 if the word applies (set), else 0. A 0 is
- * written only if the configuration includes the group "states". */
+/* Writes the sample of one word of an enumeration. The value is 1 if the word applies (set is
+ * true), else 0. A sample with the value 0 is written only if the configuration includes the
+ * group "states". */
 void page_word(struct page *p, const char *base, const char *name, const char *value, bool set);
 
-/* Returns the value of quantity q of GPU i; NAN: unknown, not current, or the GPU does not
- * respond. */
+/* Returns the value of quantity q of GPU i. Returns NAN if the value is unknown or not current,
+ * or if the GPU does not respond. */
 double page_figure(const struct page *p, unsigned i, unsigned q);
 
 /* True if the process list of this GPU is current. */
 bool page_listed(const struct page *p, unsigned i);
 
-/* Writes the number of processes on each GPU. If not_ours is true, this process and the guard's
- * workers are not counted. */
+/* Writes the number of processes on each GPU. If not_ours is true, does not count the process
+ * of the service itself and the workers of the guard. */
 void page_processes(struct page *p, bool not_ours);
 
 /* Parts of the page. metrics_gpus() needs a snapshot. */

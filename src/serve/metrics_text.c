@@ -21,9 +21,9 @@ static char *put_integer(char *at, uint64_t v)
 	return at;
 }
 
-/* Writes v as a decimal fraction k / 10^places with at most nine places. Returns NULL if no
- * such text reads back as exactly v. k and the power of ten are exact, so their quotient is
- * rounded in the same way as by a reader. */
+/* Writes v as a decimal fraction k / 10^places with at most nine places. Returns NULL if a
+ * reader would not get exactly v from any such text. k and the power of ten are exact, so their
+ * quotient here is rounded in the same way as the number that a reader parses. */
 static char *put_fraction(char *at, double v)
 {
 	double power = 10;
@@ -47,8 +47,8 @@ static char *put_fraction(char *at, double v)
 	return NULL;
 }
 
-/* Writes the shortest number from which a reader gets exactly v. Common cases do not use
- * printf, which would dominate the cost of a metrics page. */
+/* Writes the shortest number from which a reader gets exactly v. Does not use printf for common
+ * values, because printf would take most of the time of a metrics page. */
 static char *put_number(char *at, double v)
 {
 	double size = fabs(v);
@@ -180,8 +180,8 @@ void metrics_family(struct metrics_text *t, const struct metric *m)
 	t->begun = false;
 }
 
-/* Writes one header line of the family, such as "# TYPE". In Prometheus text the family has the
- * name of its samples, in OpenMetrics the name without the suffix. */
+/* Writes one header line of the family, such as "# TYPE". In Prometheus text, the name of the
+ * family is the name of its samples. In OpenMetrics, it is that name without the suffix. */
 static void head_line(struct metrics_text *t, const char *what, const char *text)
 {
 	buf_adds(t->out, what);
@@ -294,7 +294,7 @@ static double read_quality(struct piece x)
 struct range {
 	struct piece type;
 	double q;
-	/* The element names a version that the service supports, or no version. */
+	/* The element has a version that the service supports, or it has no version. */
 	bool ours;
 };
 
@@ -319,8 +319,8 @@ static struct range read_range(struct piece x)
 enum metrics_form metrics_negotiate(const char *accept)
 {
 	double open = 0, text = 0;
-	/* How exactly an element names plain text: 0 not at all, 1 any type, 2 any text, 3
-	 * text/plain. */
+	/* How exactly an element names plain text: 0 not at all, 1 as any type, 2 as any text,
+	 * 3 as text/plain. */
 	int exact = 0;
 	const char *end;
 

@@ -1,8 +1,8 @@
 /* metrics_text: writes families and samples as Prometheus text 0.0.4 or OpenMetrics 1.0.0.
  *
  * Hides the differences of the two formats, escaping and number formatting. A family without
- * samples is not written. Each sample is built in a local buffer and then added to the page
- * with one call, because there are thousands per tick. */
+ * samples is not written. Each sample is made in a local buffer and then added to the page with
+ * one call. This is for speed, because there are thousands of samples per tick. */
 #ifndef GW_SERVE_METRICS_TEXT_H
 #define GW_SERVE_METRICS_TEXT_H
 
@@ -19,13 +19,14 @@ struct labels {
 };
 
 void labels_clear(struct labels *l);
-/* Adds a pair. value NULL: written as "", which Prometheus treats as no label. */
+/* Adds a pair. If value is NULL, writes the value "", which Prometheus treats as if the label
+ * were absent. */
 void labels_add(struct labels *l, const char *name, const char *value);
 void labels_add_number(struct labels *l, const char *name, uint64_t value);
 
 struct metrics_text {
 	struct buf *out;
-	/* Receives the samples instead of `out`. NULL: `out` receives them. */
+	/* If this is not NULL, it receives the samples, and `out` does not. */
 	const struct metrics_sink *sink;
 	enum metrics_form form;
 	const struct metric *family;
@@ -36,8 +37,8 @@ struct metrics_text {
  * begins. */
 void metrics_family(struct metrics_text *t, const struct metric *m);
 
-/* Adds a sample to the family. base and more are label pairs; NULL or "": none. A value that is
- * not finite is unknown, and no sample is written. */
+/* Adds a sample to the family. base and more are label pairs; NULL or "": none. If the value is
+ * not finite, it is unknown, and no sample is written. */
 void metrics_sample(struct metrics_text *t, const char *base, const char *more, double value);
 
 /* Ends the document. */

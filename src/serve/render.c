@@ -143,7 +143,7 @@ static void write_mig(struct json *j, const struct gw_device *d, unsigned device
 	json_array_end(j);
 }
 
-/* True if the value was requested but is not available. */
+/* True if a value with this absence was requested but is not available. */
 static bool missing(uint8_t absence)
 {
 	return absence != GW_HAVE && absence != GW_ABSENT_NOT_READ;
@@ -167,7 +167,8 @@ static void write_absent(struct json *j, const struct gw_device *d)
 	json_object_end(j);
 }
 
-/* Writes a GPU; its object stays open. list NULL: its processes are not requested. */
+/* Writes a GPU, and leaves its object open. If list is NULL, the processes were not
+ * requested. */
 static void write_device(struct json *j, const struct gw_device *d, unsigned device,
 			 const struct gw_process_list *list)
 {
@@ -221,9 +222,9 @@ static void write_devices(struct json *j, const struct gw_snapshot *snap,
 	json_array_end(j);
 }
 
-/* The next two functions write a summary of nine figures for simple clients. It describes the
- * first GPU that responds; gpu_count shows whether there are more. "gb" means 2^30 bytes, as in
- * the programs that use these keys. */
+/* The next two functions write a summary of nine figures for simple clients. The summary
+ * describes the first GPU that responds; its key gpu_count shows whether there are more GPUs.
+ * "gb" means 2^30 bytes, as in the programs that use these keys. */
 
 static void write_resource(struct json *j, const struct gw_snapshot *snap, unsigned resource)
 {
@@ -329,9 +330,9 @@ static void write_process_workload(struct json *j, const struct workload *w)
 	json_object_end(j);
 }
 
-/* Writes the reasons for missing values that identify a process. If the control group is
- * unknown, it is also unknown whether the process has a container or a unit. If the control
- * group is known, a null container or unit means that there is none. */
+/* Writes the reasons for those missing values that would identify a process. If the control
+ * group is unknown, container and unit get the same reason, because they are unknown too. If
+ * the control group is known, a null container or unit means that the process is in none. */
 static void write_missing_identity(struct json *j, const struct gw_process *p)
 {
 	const struct {
@@ -436,7 +437,8 @@ void render_processes(struct json *j, struct render_process_list processes,
 		if (render_shows(filter, gw_process_list_get(list, i)->device))
 			write_process(j, &processes, i, snap);
 	json_array_end(j);
-	json_object(j, "processes_absent"); /* The GPUs without a process list. */
+	/* The GPUs without a process list, with the reason. */
+	json_object(j, "processes_absent");
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
 		const char *uuid = gw_device_text(gw_snapshot_device(snap, i), GW_T_UUID);
 		enum gw_absence why = gw_process_list_absence(list, i);
@@ -448,7 +450,7 @@ void render_processes(struct json *j, struct render_process_list processes,
 }
 
 /* Returns the row of a process in the reply; NULL: there is none. The search begins at row
- * `hint`, because the row is probably there. */
+ * `hint`, because that is probably the row of the process. */
 static const struct json_doc *find_row(const struct json_doc *doc, const struct gw_process *p,
 				       const char *uuid, size_t hint)
 {
@@ -677,7 +679,8 @@ static bool energy_cost_known(const struct energy_cost *c)
 	return c->price_per_kwh > 0 || c->gco2_per_kwh > 0;
 }
 
-/* Appends `before`, v with three significant digits and without an exponent, and the unit. */
+/* Appends the text `before`, then v with three significant digits and without an exponent, then
+ * the unit. */
 static void add_amount(char *out, const char *before, double v, const char *unit)
 {
 	int decimals = v > 0 ? 2 - (int)floor(log10(v)) : 2;

@@ -1,9 +1,10 @@
-/* render: the JSON documents of the command line, the service and files.
+/* render: writes the JSON documents that the command line and the service show and that files
+ * contain.
  *
  * Every document begins with schema_version and time_utc. An unknown value is null, and its
  * reason is in the "absent" object next to it, under the same key; a value that was not
- * requested is omitted. Adding a key keeps schema_version; changing or removing one increases
- * it. */
+ * requested is omitted. If a key is added, schema_version stays the same; if a key is changed
+ * or removed, schema_version increases. */
 #ifndef GW_SERVE_RENDER_H
 #define GW_SERVE_RENDER_H
 
@@ -24,7 +25,7 @@ struct render_filter {
 
 bool render_shows(const struct render_filter *filter, unsigned device);
 
-/* Writes a string; null if it is NULL or "". */
+/* Writes a string; writes null if text is NULL or "". */
 void render_text(struct json *j, const char *key, const char *text);
 
 /* Writes the keys that identify a workload, into an open object. */
@@ -36,15 +37,17 @@ bool render_read_workload(const struct json_doc *d, struct workload *ret);
 
 /* Writes the array "types" of a process; type is a set of enum gw_process_type. */
 void render_process_types(struct json *j, unsigned type);
-/* Reads an array "types" (NULL: an empty one). Returns false if it has an unknown word; *ret
- * has the known types. */
+/* Reads an array "types" (NULL: an empty one). Returns false if the array has an unknown word;
+ * *ret then has the known types. */
 bool render_read_types(const struct json_doc *types, unsigned *ret);
-/* Returns the absence with this key; GW_ABSENT_NO_DATA if there is none (key may be NULL). */
+/* Returns the absence with this key. If there is no such absence, or if key is NULL, returns
+ * GW_ABSENT_NO_DATA. */
 enum gw_absence render_read_absence(const char *key);
 
 /* Begins a document: writes its first keys. The object stays open. */
 void render_head(struct json *j, const struct gw_snapshot *snap);
-/* Begins a stored document with its kind, tool and time. version NULL: this program. */
+/* Begins a stored document: writes its kind, the tool and the time. If version is NULL, writes
+ * the version of this program. */
 void render_kept_head(struct json *j, const char *kind, const char *version, uint64_t wall_ns,
 		      bool simulated);
 /* Writes the object "source": backend, driver and the cause of a problem. */
@@ -52,9 +55,10 @@ void render_source(struct json *j, const struct gw_snapshot *snap);
 
 /* Writes the object of a GPU without its closing brace. */
 void render_device(struct json *j, const struct gw_device *d);
-/* The processes on the GPUs. energy and workload have one row per process of the list. If
- * energy is NULL, energy and workload are unknown, because only the service determines them.
- * The same is true for a row with the absence GW_ABSENT_NEEDS_SERVICE. */
+/* The processes on the GPUs. energy and workload have one row per process of the list. Only the
+ * service determines energy and workload of a process. If energy is NULL, both are unknown for
+ * all processes. If a row has the absence GW_ABSENT_NEEDS_SERVICE, both are unknown for this
+ * process. */
 struct render_process_list {
 	const struct gw_process_list *list;
 	const struct view_process *energy;
@@ -66,7 +70,7 @@ struct render_process_list {
 void render_processes(struct json *j, struct render_process_list processes,
 		      const struct gw_snapshot *snap, const struct render_filter *filter);
 
-/* Memory for what a service knows about the processes of a list. */
+/* Memory for the data that a service has about the processes of a list. */
 struct render_process_rows {
 	struct view_process *energy;
 	struct workload *workload;
@@ -74,14 +78,16 @@ struct render_process_rows {
 };
 void render_process_rows_done(struct render_process_rows *r);
 
-/* Reads the document /api/v1/processes of a service, for a program that reads the driver
- * itself. Fills the rows of known->list and sets known->energy and known->workload to them;
- * they are valid until the next call. A process that the document does not list has the absence
- * GW_ABSENT_NEEDS_SERVICE. Returns 0 or -GW_E_NOMEM; on an error, *known is unchanged. */
+/* For a program that reads the driver itself: reads the document /api/v1/processes of a
+ * service. Fills `rows` with one row per process in known->list, and sets known->energy and
+ * known->workload to these rows. The rows are valid until the next call. A process that the
+ * document does not list has the absence GW_ABSENT_NEEDS_SERVICE. Returns 0 or -GW_E_NOMEM; on
+ * an error, *known is unchanged. */
 int render_read_processes(const struct json_doc *doc, const struct gw_snapshot *snap,
 			  struct render_process_rows *rows, struct render_process_list *known);
 
-/* Writes a value of a GPU under its key; null if absent. */
+/* Writes the value of a quantity of a GPU under the key of the quantity; null if the value is
+ * absent. */
 void render_figure(struct json *j, const struct gw_device *d, unsigned quantity);
 
 /* Each of these functions writes one whole document. */
@@ -100,8 +106,8 @@ void render_interval(struct json *j, const char *key, const struct gw_interval *
 #define ENERGY_COST_CURRENCY 17
 #define ENERGY_COST_TEXT     160
 
-/* What energy costs in money and CO2, as the user configures it; if nothing is configured, no
- * cost is shown. The energy is that of the GPU boards, not of the whole machine. */
+/* The cost of energy in money and CO2, as the user has configured it. If nothing is configured,
+ * no cost is shown. The energy is the energy of the GPU boards, not of the whole machine. */
 struct energy_cost {
 	double price_per_kwh;                /* price in the currency; 0: not configured */
 	double gco2_per_kwh;                 /* grams of CO2; 0: not configured */
@@ -125,7 +131,7 @@ void energy_cost_render_rates(struct json *j, const struct energy_cost *c);
 enum privilege_state {
 	PRIVILEGE_MISSING,
 	PRIVILEGE_THERE,
-	PRIVILEGE_USELESS, /* The feature does not work, whatever privileges this user has. */
+	PRIVILEGE_USELESS, /* The feature does not work with any privileges of this user. */
 };
 
 /* A privilege that a part of the guard needs. */
@@ -136,7 +142,7 @@ struct render_privilege {
 	char message[500];
 };
 
-/* Writes the document of a diagnosis with n privileges; n 0: the privileges were not
+/* Writes the document of a diagnosis with n privileges. If n is 0, the privileges were not
  * checked. */
 void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		      const struct gw_snapshot *snap, const struct render_privilege *p,

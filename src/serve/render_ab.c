@@ -10,7 +10,7 @@ static const char *const verdicts[] = {
 	[AB_WORSE] = "worse",
 };
 
-/* Returns in one word why the comparison ended: "decided", "precise", "budget", "invalid",
+/* Returns a word that says why the comparison ended: "decided", "precise", "budget", "invalid",
  * "shared", "failed", "interrupted". */
 static const char *ab_report_ending(const struct ab_report *r)
 {
@@ -207,7 +207,8 @@ static const char *arm_name(enum ab_arm arm)
 	return arm == AB_ARM_A ? "a" : "b";
 }
 
-/* Writes the counted pairs; the two runs of a pair are adjacent. */
+/* Writes the pairs that the comparison uses. The two runs of a pair are adjacent in the list of
+ * runs. */
 static void write_pairs(struct json *j, const struct ab_report *r)
 {
 	json_array(j, "pairs");

@@ -23,13 +23,15 @@ struct ab_record {
 	bool used; /* The comparison uses the pair of this run. */
 	uint64_t begin_wall_ns;
 	double seconds, power_w;
-	/* Sum of all GPUs. Its interval omits the errors of gain and offset, because they are
-	 * the same in both runs of a pair. */
+	/* Energy of all GPUs. The interval does not include the errors of gain and offset,
+	 * because these errors are the same in both runs of a pair. */
 	struct gw_interval energy;
-	/* sum of all GPUs with the errors of gain and offset; not in the document */
+	/* energy of all GPUs, with the errors of gain and offset in the interval; not in the
+	 * document */
 	struct gw_interval absolute;
 	double u_j; /* standard uncertainty of the best value */
-	/* Energy from samples / energy from counter - 1. NAN: only one of them is known. */
+	/* Energy from samples divided by energy from the counter, minus 1. NAN: one of the two
+	 * energies is unknown. */
 	double residual_ratio;
 	double temperature_c;      /* temperature of the warmest GPU when the run began */
 	enum gw_validity validity; /* the worst validity of all GPUs */
@@ -52,8 +54,8 @@ struct ab_report {
 	/* number of warm-up runs of each command; the comparison does not use them */
 	unsigned warmup;
 	bool cooled; /* The comparison waits before each run until the GPUs have cooled down. */
-	/* The comparison waits for this temperature before a run. NAN: the temperature at the
-	 * start of the first run. */
+	/* Before a run, the comparison waits until the GPUs have this temperature. NAN: the
+	 * temperature at the start of the first run is used. */
 	double cool_to_c;
 	/* Total time for which the comparison waited until the GPUs had cooled down. */
 	double cool_s;
@@ -66,8 +68,8 @@ struct ab_report {
 	unsigned runs;
 	bool failed; /* A command failed. The next three members describe the failure. */
 	enum ab_arm failed_arm;
-	/* Exit status of the command, as in a shell. 0: the command succeeded, but its run
-	 * cannot be used. */
+	/* Exit status of the command that failed, as in a shell. 0: the command succeeded, but
+	 * its run cannot be used. */
 	int failed_status;
 	char failure[160]; /* a sentence about the failure */
 	int interrupted;   /* signal that interrupted the comparison; 0: none */
@@ -77,11 +79,12 @@ struct ab_report {
 /* Returns "passed", "failed" or "cannot-tell"; NULL without a gate. */
 const char *ab_report_gate(const struct ab_report *r);
 
-/* Returns the mean of an arm's runs in counted pairs; NAN if there are no such runs. */
+/* Returns the mean of a metric over the runs of an arm (one of the two commands), in the pairs
+ * that the comparison uses. Returns NAN if there are no such runs. */
 double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric metric);
 
-/* Computes mean and standard deviation of residual_ratio over the counted runs; returns the
- * number of runs in which residual_ratio is known. */
+/* Computes the mean and the standard deviation of residual_ratio over the runs that the
+ * comparison uses. Returns the number of those runs in which residual_ratio is known. */
 unsigned ab_report_residual(const struct ab_report *r, double *ret_mean, double *ret_sd);
 
 /* Returns the number of runs with this code. */

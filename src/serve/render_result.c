@@ -185,7 +185,7 @@ static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t
 	json_object_end(j);
 }
 
-/* Writes one value per word of a list; '*' in key stands for the word. */
+/* Writes one value per word of a list. The '*' in key is replaced by the word. */
 static void energy_list(struct json *j, const struct gw_energy_field *f, const char *key,
 			const double *v)
 {
@@ -257,8 +257,8 @@ static void energy_group(struct json *j, unsigned i, const struct gw_energy *e)
 	json_object_end(j);
 }
 
-/* True if the field comes first in a document: a word, codes or an interval that is not in an
- * inner object. */
+/* True if the field is one of those that a document has first: a word, codes or an interval, if
+ * it is not in an inner object. */
 static bool is_headline(const struct gw_energy_field *f)
 {
 	return group_length(f) == 0 && (f->kind == GW_FIELD_WORD || f->kind == GW_FIELD_CODES ||

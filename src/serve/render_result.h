@@ -1,7 +1,7 @@
 /* render_result: writes the result of a measurement as JSON, for compare, diff and report.
  *
- * The structs are the content of a result. NAN and NULL become null, and the codes say why. For
- * schema_version, see render.h. */
+ * The structs have the contents of a result. NAN and NULL are written as null, and the codes
+ * say why a value is unknown. For schema_version, see render.h. */
 #ifndef GW_SERVE_RENDER_RESULT_H
 #define GW_SERVE_RENDER_RESULT_H
 
@@ -64,20 +64,22 @@ struct measured_count {
 	unsigned series; /* number of series in the sum; 0: unknown */
 	bool iterations; /* True: the counter counts iterations. False: it counts tokens. */
 	double number;   /* iterations or tokens of the run; NAN: unknown */
-	double edge;     /* estimated part of `number` from outside of the run */
-	/* Processes of this machine that answer at `place`. They are part of the
-	 * measurement. */
+	/* estimate of the part of `number` that was counted outside of the run */
+	double edge;
+	/* Processes of this machine that serve the address `place`. They are part of the
+	 * measured workload. */
 	int64_t server_pid[METER_SERVERS];
 	unsigned servers; /* entries of server_pid; 0: unknown, or on another machine */
-	/* Number of series that began during the run, and the sum of their values. The whole
-	 * sum belongs to the run. */
+	/* Number of series that began during the run, and the sum of their values. These series
+	 * had no value before the run, so the whole sum belongs to the run. */
 	unsigned fresh;
 	double fresh_number;
 	bool fresh_assumed; /* The server does not report when the series of `fresh` began. */
 	char why[320];      /* why `number` is unknown */
 };
 
-/* Enough for every code on eight GPUs. Further codes are dropped, except child-failed. */
+/* Maximum number of codes. This is enough for every code on eight GPUs. Further codes are
+ * dropped, except child-failed. */
 #define MEASURED_CODES (8 * GW_CODES)
 
 /* The figures of a run; run_figure.def describes the members. An unknown figure is NAN or
@@ -100,10 +102,11 @@ struct measured_run {
 	uint64_t begin_ns, begin_wall_ns;
 	/* The run is only this marked part. NULL: the run is the whole command. */
 	const char *part;
-	/* Number of parts with the name `part`. The run is the first of them. */
+	/* Number of parts of the command with the name `part`. The run is the first of these
+	 * parts. */
 	unsigned parts;
 	double seconds;
-	double window_s; /* length of the energy window; 0: equal to seconds */
+	double window_s; /* length of the energy window; 0: the same as `seconds` */
 	/* exit_status -1: none; exit_signal 0: no signal ended the command */
 	int exit_status, exit_signal;
 	enum gw_validity validity;
@@ -126,8 +129,10 @@ struct measured_worker {
 	char state[24], hold[16];
 	/* remaining time of the hold; NAN: the hold has no end, or there is none */
 	double hold_left_s;
-	bool held; /* True: the measurement holds the worker. False: an earlier hold does. */
-	/* Why the worker was on the measured GPUs at some time. "": it never was. */
+	/* True: the measurement made the hold of the worker. False: the hold existed before. */
+	bool held;
+	/* Why the worker was on the measured GPUs at some time. "": the worker was never on
+	 * them. */
 	char broken[200];
 };
 
@@ -146,7 +151,7 @@ bool measured_room_kept(const struct measured_room *r);
 struct measured_calibration {
 	const char *trace; /* path of the meter's file, as the user gave it */
 	char sha256[65];
-	/* number of points that were used, and of lines that were not used */
+	/* number of points that were used, and number of lines that were not used */
 	size_t points, passed_over;
 	double lag_s, correlation, residual_w, span_s;
 	double gain, gain_u, offset_w, offset_u_w, pivot_w, reference_u, measured_offset_w;
@@ -171,13 +176,15 @@ struct measured {
 	const struct measured_room *room;
 	struct measured_run *run;
 	unsigned runs;
-	const char *version; /* version of gpuward that measured; NULL: this version */
+	/* version of the gpuward that made the measurement; NULL: this version */
+	const char *version;
 	const struct measured_calibration *calibration; /* NULL: none */
 	struct energy_cost cost;
 };
 
-/* Writes the keys of an energy, by the table energy.def: first validity, sources and energy,
- * then the details. render_energy_part() writes the few keys of a part of a run. */
+/* Write the keys of an energy, as the table energy.def lists them. render_energy() writes
+ * validity, sources and energy; render_energy_detail() writes the details. render_energy_part()
+ * writes the few keys of a part of a run. */
 void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);

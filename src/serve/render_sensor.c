@@ -14,7 +14,7 @@ const struct sensor_field sensor_fields[] = {
 	{ .key = NULL },
 };
 
-/* Returns the part of the key after its object. */
+/* Returns the part of the key after the name of the object. */
 static const char *last_of(const struct sensor_field *f)
 {
 	const char *dot = strchr(f->key, '.');
@@ -74,7 +74,8 @@ static double figure_of(const struct sensor_field *f, const struct sensor *s)
 	return v;
 }
 
-/* Returns the source of power whose member `why` has this offset; NULL: it is the counter. */
+/* Returns the power source that has the member `why` at this offset; NULL: this is the offset
+ * of the counter. */
 static const struct sensor_source *source_at(const struct sensor *s, size_t offset)
 {
 	switch (offset) {
@@ -85,10 +86,10 @@ static const struct sensor_source *source_at(const struct sensor *s, size_t offs
 	}
 }
 
-/* Writes an object of the sensor. `head` is its row of kind WHY, which is its first row;
- * "absent" has the reason for each null. If `why` is not GW_HAVE, the source is not available:
- * all values are null for this reason. If the source is available, a missing value was not
- * measured. */
+/* Writes one object of the sensor, which describes one source. `head` is the first row of the
+ * object and has the kind WHY. The key "absent" has the reason for each null. If `why` is not
+ * GW_HAVE, the source is not available, and all values are null for this reason. If the source
+ * is available, a value that is missing was not measured. */
 static void write_part(struct json *j, const struct sensor_field *head, const struct sensor *s)
 {
 	const enum gw_absence why = *(const enum gw_absence *)((const char *)s + head->offset);
@@ -130,7 +131,7 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 	json_object_end(j);
 }
 
-/* Writes which quantities are supported, or why not. */
+/* Writes for each of these quantities whether it is supported, or why it is not. */
 static void write_support(struct json *j, const struct gw_device *d)
 {
 	static const unsigned quantities[] = { GW_Q_POWER,

@@ -1,4 +1,4 @@
-/* render_sensor: writes a sensor as JSON, alone and inside results. */
+/* render_sensor: writes a sensor as JSON, as a document of its own or as a part of a result. */
 #ifndef GW_SERVE_RENDER_SENSOR_H
 #define GW_SERVE_RENDER_SENSOR_H
 

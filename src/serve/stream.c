@@ -205,7 +205,8 @@ void follower_start(struct follower *f, struct stream *s, uint64_t after, unsign
 		    void (*wake)(struct follower *f))
 {
 	*f = (struct follower){ .stream = s, .topics = topics, .wake = wake };
-	/* Begin with the next tick, because the stored one may be old. */
+	/* Begin with the message of the next tick, because the stored message of the last tick
+	 * may be old. */
 	f->seen = f->seen_tick = s->numbers;
 	if (after != UINT64_MAX) {
 		f->seen = lost_number(s, topics);
@@ -240,7 +241,8 @@ static struct message *next_kept(struct follower *f)
 {
 	const struct stream *s = f->stream;
 
-	/* Most followers are up to date, so the ring need not be searched for them. */
+	/* Most followers have already received the latest message, so do not search the ring
+	 * for them. */
 	if (!s->latest || s->latest->number <= f->seen)
 		return NULL;
 	for (struct message *m = s->oldest; m; m = m->next)

@@ -1,9 +1,10 @@
 /* stream: server-sent events for many followers.
  *
  * A message is rendered once and shared by all followers; each follower has a position in the
- * ring of the latest messages. A follower that cannot keep up receives "event: gap" and
- * continues with the available messages. Topics are bits: a message has one or several, and a
- * follower gets the messages that have one of its topics. */
+ * ring of the latest messages. If a follower reads too slowly and has lost messages, it
+ * receives "event: gap" and continues with the messages that are still available. Topics are
+ * bits. A message has one or several topics. A follower also has topics, and it gets each
+ * message that has one of them. */
 #ifndef GW_SERVE_STREAM_H
 #define GW_SERVE_STREAM_H
 
@@ -20,8 +21,8 @@ enum stream_topic {
 
 struct stream;
 
-/* Makes a stream. It keeps the newest messages that have an id, up to `bytes` bytes, and the
- * newest message without an id (a tick). */
+/* Makes a stream. The stream keeps the newest messages that have an id, up to `bytes` bytes in
+ * total, and the newest message without an id (a tick). */
 int stream_new(size_t bytes, struct stream **ret);
 
 /* Ends the stream: follower_read() of each follower then returns -1. */
@@ -29,7 +30,7 @@ void stream_free(struct stream *s);
 
 /* Adds a message and wakes the followers. topic has one or several bits. id is 0 for a message
  * without an id (a tick). name is the name of the event. json is one line of at most
- * VIEW_DOCUMENT_MAX bytes; a longer one is dropped. */
+ * VIEW_DOCUMENT_MAX bytes; a longer line is dropped. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);
 
@@ -52,16 +53,17 @@ struct follower {
 	void (*wake)(struct follower *f);
 };
 
-/* Starts to follow after event `after` (UINT64_MAX: only new events). */
+/* Makes f follow the stream. f gets the events with an id above `after`; UINT64_MAX: only new
+ * events. */
 void follower_start(struct follower *f, struct stream *s, uint64_t after, unsigned topics,
 		    void (*wake)(struct follower *f));
 void follower_stop(struct follower *f);
 
-/* Reads the next bytes, at most size. Returns their number; 0: no bytes yet, wake() is called
- * later; -1: the stream has ended. */
+/* Reads the next bytes, at most size. Returns the number of bytes. 0: there are no bytes yet,
+ * and wake() is called later. -1: the stream has ended. */
 long follower_read(struct follower *f, char *out, size_t size);
 
-/* Sends a keep-alive comment if nothing else is sent. */
+/* Sends a keep-alive comment if no message is being sent. */
 void follower_beat(struct follower *f);
 
 #endif

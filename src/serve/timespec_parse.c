@@ -66,8 +66,8 @@ int timespec_parse_span(const char *text, uint64_t *ret_ns)
 	return 0;
 }
 
-/* Reads "Z", "+01:00" or "-0330" as seconds east of UTC. False: none of these, or more
- * characters follow. */
+/* Reads "Z", "+01:00" or "-0330" as seconds east of UTC. Returns false if the text has none of
+ * these forms, or if more characters follow. */
 static bool parse_offset(const char *p, long *ret)
 {
 	unsigned h, m;
@@ -85,8 +85,8 @@ static bool parse_offset(const char *p, long *ret)
 	return true;
 }
 
-/* False for a day that does not exist, such as 30 February: timegm() changes it to another
- * day. */
+/* Returns false for a day that does not exist, such as 30 February. timegm() changes such a day
+ * to another day. */
 static bool day_exists(const struct tm *day)
 {
 	struct tm tm = { .tm_year = day->tm_year,

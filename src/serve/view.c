@@ -24,7 +24,7 @@ bool view_is_error(unsigned absence)
 	case GW_ABSENT_LOST:
 	case GW_ABSENT_STALLED:
 	case GW_ABSENT_NO_DRIVER: return true;
-	/* Other reasons are properties of the device, the machine or the configuration. */
+	/* The other absences are properties of the device, the machine or the configuration. */
 	default: return false;
 	}
 }
@@ -60,7 +60,8 @@ static uint64_t reading_pace_ns(const struct view *v)
 	return v->pace.next_ns > v->interval_ns ? v->pace.next_ns : v->interval_ns;
 }
 
-/* True if there is no worker and the guard's scene is old. With a worker, scenes are timely. */
+/* True if no worker is configured and the guard's scene is old. If a worker is configured, the
+ * guard observes often enough. */
 static bool scene_rests(const struct view *v, uint64_t now_ns)
 {
 	const struct guard_view *g = v->guard;
@@ -109,8 +110,8 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 		return out;
 	}
 	age_ns = age_of_reading_ns(v, now_ns);
-	/* Just before the next reading, the age is normally as long as the time between two
-	 * readings. */
+	/* Allow twice the time between two readings: just before the next reading, the age is
+	 * normally as long as that time. */
 	if (age_ns > 2 * reading_pace_ns(v)) {
 		snprintf(out, size,
 			 "the latest reading is %.1f s old, but one is due every %g s",
@@ -139,8 +140,8 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	if (why)
 		return why;
 	s = gw_snapshot_status(v->snap);
-	/* A machine with a driver but without GPUs is ready; without a driver nothing is
-	 * known. */
+	/* A machine that has a driver but no GPUs is ready. A machine without a driver is not
+	 * ready. */
 	if (view_answers(v) || (s->cause == GW_CAUSE_NONE && !v->devices) ||
 	    (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
 		return NULL;
@@ -148,8 +149,8 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	return out;
 }
 
-/* The next functions compute the capacity of a GPU: its free memory, and the workers that would
- * leave, in the order in which they would leave. */
+/* The next functions compute the capacity of a GPU. This is its free memory, and the workers
+ * that would leave the GPU if a job needs more, in the order in which they would leave. */
 
 /* Returns the bytes that a worker holds on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
@@ -282,7 +283,7 @@ static bool is_eviction(enum guard_request what)
 	return what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED;
 }
 
-/* True if the worker has reached the requested state. */
+/* True if a worker in the state s has reached what the request `what` asks for. */
 static bool is_reached(enum guard_request what, enum guard_state s)
 {
 	if (what == REQUEST_RELEASE)
@@ -424,7 +425,8 @@ static void contention_text(const struct guard_explanation *why, char *out, size
 }
 
 /* Returns the text of a reason that has the same text for every worker; NULL: the text depends
- * on the worker. There is no default, so that the compiler reports a new reason. */
+ * on the worker. The switch has no default, so that the compiler reports a new reason that is
+ * missing here. */
 static const char *because(enum guard_reason r)
 {
 	switch (r) {

@@ -1,8 +1,8 @@
 /* view: what the service publishes at one tick, as plain data; every route reads it.
  *
- * The engine makes a new view every tick. A view does not change between ticks, so that a
- * rendered reply serves all clients until the next tick. Only the main thread uses it. Handlers
- * make no driver calls; work that takes time goes through struct view_ops. */
+ * The engine makes a new view every tick. A view does not change between ticks, so that one
+ * rendered reply can be sent to all clients until the next tick. Only the main thread uses the
+ * view. Handlers make no driver calls; work that takes time goes through struct view_ops. */
 #ifndef GW_SERVE_VIEW_H
 #define GW_SERVE_VIEW_H
 
@@ -41,8 +41,8 @@ struct model_energy;
 struct workload;
 struct workload_energy;
 
-/* What the service knows about a device in addition to the snapshot. The array has the same
- * indices as the devices of the snapshot. */
+/* The data that the service has about a device in addition to the snapshot. In the array of
+ * these structs, the indices are those of the devices in the snapshot. */
 struct view_device {
 	int meter;        /* index of the GPU in view.meter; -1: not measured */
 	uint64_t seen_ns; /* monotonic time of the GPU's last response; 0: never */
@@ -63,29 +63,31 @@ struct view_device {
 struct view_process {
 	enum gw_absence absence; /* GW_HAVE: the energy is known */
 	double energy_joules;
-	/* power of the GPU times the process's share of its energy in the last 3 s or more;
-	 * NAN: unknown */
+	/* power of the GPU, multiplied by the process's share of the GPU's energy in the last 3
+	 * s or more; NAN: unknown */
 	double power_w;
 	enum attribute_how how; /* valid if absence is GW_HAVE */
 	double step_joules;     /* joules that were added at this tick */
 };
 
-/* True if this absence is an error, which is counted in view_device.errors; false if it is a
- * property of the device, the machine or the configuration. */
+/* True if this absence is an error; errors are counted in view_device.errors. False if the
+ * absence is a property of the device, the machine or the configuration. */
 bool view_is_error(unsigned absence);
 
-/* The cost of nvidia-smi, where it is the source of the values. */
+/* The cost of running nvidia-smi, if nvidia-smi is the source of the values. */
 struct view_program {
 	/* Number of started nvidia-smi processes. 0: nvidia-smi is not used. */
 	uint64_t starts;
-	double run_seconds;     /* total duration of the nvidia-smi processes that ended */
-	double stream_seconds;  /* CPU time of the nvidia-smi process that keeps running */
-	uint64_t stream_stalls; /* number of times that this process stopped writing */
+	double run_seconds;    /* total duration of the nvidia-smi processes that ended */
+	double stream_seconds; /* CPU time of the nvidia-smi process that keeps running */
+	/* number of times that this nvidia-smi process stopped writing */
+	uint64_t stream_stalls;
 };
 
 /* The cost of the service. */
 struct view_self {
-	uint64_t start_wall_ns; /* for people; the wall clock may have been set since */
+	/* to show to people; the wall clock may have been set since then */
+	uint64_t start_wall_ns;
 	uint64_t start_mono_ns; /* for durations */
 	double cpu_seconds;     /* user and system time of all threads */
 	uint64_t rss_bytes, rss_peak_bytes;
@@ -136,8 +138,8 @@ struct view_point {
 /* Maximum bytes of a stored or streamed document. */
 #define VIEW_DOCUMENT_MAX (1u << 20)
 
-/* Which stored documents a search returns. Other documents are not read, only their entries in
- * the index. */
+/* Which stored documents a search returns. Of the other documents, only their entries in the
+ * index are read. */
 struct view_find {
 	const char *kind;
 	const char *from; /* smallest id to return; NULL: no limit */
@@ -150,11 +152,12 @@ typedef bool view_found_fn(void *arg, const char *id, const char *json);
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 enum view_watch {
-	/* One request. If the readings are old because no client used them, a tick that reads
-	 * every tier follows at once. Requests less than 5 s apart count as
-	 * VIEW_WATCH_TICKS. */
+	/* One request. If the readings are old because no client used them, a tick follows at
+	 * once and reads every tier. If a second request comes within 5 s, the second request
+	 * has the effect of VIEW_WATCH_TICKS. */
 	VIEW_WATCH_ONCE,
-	/* Like VIEW_WATCH_ONCE; the reply also shows what the guard observed. */
+	/* One request, like VIEW_WATCH_ONCE, with a reply that also shows what the guard
+	 * observed. */
 	VIEW_WATCH_SCENE,
 	VIEW_WATCH_TICKS, /* A client, such as a stream, needs every tick. */
 };
@@ -167,12 +170,14 @@ struct manage_result;
 struct view_ops {
 	/* Reads points of a quantity of a GPU, oldest first, in wall time, from memory or the
 	 * database. Returns the number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no
-	 * history of this quantity), -GW_E_SIZE, -GW_E_IO or -GW_E_NOMEM. *ret_step_ns: distance of the points. */
+	 * history of this quantity), -GW_E_SIZE, -GW_E_IO or -GW_E_NOMEM. *ret_step_ns is the
+	 * time from one point to the next. */
 	int (*history)(void *engine, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
 		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
 		       unsigned max, uint64_t *ret_step_ns);
-	/* Calls each() for events with an id above `after` (UINT64_MAX: the latest), oldest
-	 * first, at most max. An event is valid only during the call. */
+	/* Calls each() for at most max events with an id above `after`, oldest first. If
+	 * `after` is UINT64_MAX, calls each() for the latest max events. An event is valid only
+	 * during the call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
 	/* Emits an event: it is logged, stored and streamed. Sets id, wall_ns and
@@ -192,35 +197,36 @@ struct view_ops {
 			      void *arg);
 	void (*delete_document)(void *engine, const char *kind, const char *id);
 	/* Requests something that takes time. Returns the number of the request, or
-	 * -GW_E_STATE: too many requests. The outcome is in the view when view_request_done()
-	 * is true for this number. */
+	 * -GW_E_STATE: too many requests. The view has the outcome as soon as
+	 * view_request_done() is true for this number. */
 	int (*request)(void *engine, enum view_request what);
 	/* Changes a GPU setting (device/manage.h) on the reader thread. Returns a ticket above
 	 * 0, or -GW_E_NOSUPPORT (disabled), -GW_E_STATE (too many changes are running). */
 	int (*manage)(void *engine, const struct manage_change *change);
-	/* Returns 1 and sets *ret if the change is done, 0 if it is still running, or
-	 * -GW_E_NOENT if there is no such ticket. Call it until it returns 1. */
+	/* If the change is done, sets *ret and returns 1. Returns 0 while the change is still
+	 * running, or -GW_E_NOENT if there is no such ticket. Call this function until it
+	 * returns 1. */
 	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 	/* Reports that a client shows the processes. For the next half minute, each tick reads
 	 * their SM utilisation, which costs 2 ms per GPU. If `now` is true, the caller waits
-	 * for the utilisation, so a tick follows at once if no client showed the processes
-	 * before. */
+	 * for the utilisation. So if the last tick did not read it, a tick follows at once. */
 	void (*look)(void *engine, bool now);
 	/* Reports that a client uses the readings. While no client uses them, a tick comes only
 	 * every few seconds and reads less (view.pace). */
 	void (*watch)(void *engine, enum view_watch how);
 	/* True if the counters of the view and all changes of documents are in the file, or
-	 * cannot be written. While this is false, clients must not see them: after kill -9, a
-	 * counter would continue from a lower value, which Prometheus takes for a counter that
-	 * restarted at 0, and a change that a reply has confirmed would be undone. */
+	 * cannot be written. While this is false, clients must not see these counters and
+	 * changes. After kill -9, such a counter would continue from a lower value, and
+	 * Prometheus would assume that it restarted at 0. And a change that a reply has
+	 * confirmed would be lost. */
 	bool (*stored)(void *engine);
-	/* Returns why nothing can be stored now; NULL: there is no problem. Documents stay in
-	 * the queue meanwhile, and are lost if the service ends. */
+	/* Returns why nothing can be stored now; NULL: there is no problem. During this time,
+	 * documents stay in the queue, and they are lost if the service ends. */
 	const char *(*store_problem)(void *engine);
 };
 
-/* Sentences about what the service cannot do because memory or threads are missing. NULL: no
- * problem. The service tries again. */
+/* Each member is a sentence about something that the service cannot do because memory or
+ * threads are missing. NULL: no problem. The service tries again. */
 struct view_problems {
 	const char *guard; /* why the guard does not run */
 	const char *meter; /* why the energy is not measured */
@@ -244,8 +250,8 @@ struct view {
 	unsigned devices;
 	uint64_t interval_ns; /* time between two ticks while a client uses the readings */
 	struct view_pace {
-		/* Time from this tick to the next one. It is longer while no client uses the
-		 * readings. */
+		/* Time from this tick to the next one. While no client uses the readings, it is
+		 * longer than interval_ns. */
 		uint64_t next_ns;
 		bool full; /* This tick read every tier that was due. */
 	} pace;
@@ -253,7 +259,8 @@ struct view {
 	struct view_requests {
 		int error;     /* result of the last view_ops.request: 0 or an error */
 		unsigned done; /* number of finished requests */
-		unsigned made; /* number of requests; equal to `done` if none is running */
+		/* number of requests; equal to `done` if no request is running */
+		unsigned made;
 	} requests;
 	/* Number of failed attempts to open a driver, including earlier runs of the service. */
 	uint64_t init_failures;
@@ -281,7 +288,7 @@ static inline bool view_request_done(const struct view *v, int number)
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
 /* True if a GPU is simulated, or was read from another root directory: its figures are not
- * real. Every document that has figures says so. */
+ * real. Every document that has figures contains this value. */
 bool view_simulated(const struct view *v);
 
 /* True if the latest reading is old or incomplete because no client used the readings. A
@@ -289,16 +296,16 @@ bool view_simulated(const struct view *v);
  * guard's scene is old for this reason. */
 bool view_rests(const struct view *v, uint64_t now_ns, bool scene);
 
-/* True if the latest reading is at most two intervals old. A client that watches may expect
- * this. */
+/* True if the latest reading is at most two intervals old. This is normally true after
+ * view_ops.watch was called. */
 bool view_current(const struct view *v, uint64_t now_ns);
 
-/* Like view_stale(), but also requires that a driver responds; for /readyz. A machine with a
- * driver but no GPU, or configured to use none, is ready. */
+/* Works like view_stale(), but also returns a sentence if no driver responds. Used for /readyz.
+ * A machine is ready if it has a driver but no GPU, or if it is configured to use no GPU. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
-/* True if there is a GPU that is neither lost nor closed; it may be asleep or hang. Needs a
- * snapshot. */
+/* True if there is a GPU that is neither lost nor closed. This GPU may be asleep, or a call to
+ * it may hang. Needs a snapshot. */
 bool view_answers(const struct view *v);
 
 #endif

@@ -43,7 +43,7 @@ static void leave_meter(struct windows *w, struct windows_entry *e)
 	e->window = NULL;
 }
 
-/* Frees members that are also in the document. */
+/* Frees the members that are no longer needed, because the document contains the same data. */
 static void free_details(struct windows_entry *e)
 {
 	free(e->device);
@@ -100,7 +100,8 @@ static void trim_ended(struct windows *w, const struct view *v)
 	}
 }
 
-/* Reads the sensors again, because only the first reading shows that a counter is missing. */
+/* Reads what is known about the sensors again, because only the first reading of a GPU shows
+ * that a counter is missing. */
 static void learn_sensors(const struct windows *w, struct windows_entry *e)
 {
 	for (unsigned i = 0; e->window && i < e->devices; i++)
@@ -146,7 +147,9 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 	window_hurry(e->window); /* A client may wait for the result. */
 	if (e->marks) {
 		gw_window_close(e->last->window, e->last->end_ns);
-	} else { /* The only part is the whole window, so it needs no result of its own. */
+		/* Without marks, the only part is the whole window, so the part needs no result of its
+	 * own. */
+	} else {
 		gw_window_free(e->last->window);
 		e->last->window = NULL;
 	}
@@ -161,8 +164,9 @@ static bool all_there(const struct windows_entry *e)
 	return window_done(e->window);
 }
 
-/* Ends the window if its limit or lease has passed. Makes its result when all samples have
- * arrived or the wait for them is over. Returns true if the state is WINDOWS_HAS_ENDED. */
+/* Ends the window if its limit or its lease has passed. Makes the result of an ended window
+ * when all samples have arrived, or when the time to wait for them is over. Returns true if the
+ * state is WINDOWS_HAS_ENDED. */
 static bool advance_window(struct windows *w, const struct view *v, struct windows_entry *e,
 			   uint64_t now_ns)
 {
@@ -269,8 +273,8 @@ unsigned windows_open_count(const struct windows *w)
 	return n;
 }
 
-/* Makes a random id, because a client that knows the id may end the window. Without random
- * numbers there is no window. */
+/* Makes an id. The id is random, because a client that knows the id may end the window. If no
+ * random numbers are available, no window is opened. */
 static int make_id(char *out, size_t size)
 {
 	unsigned char r[8];

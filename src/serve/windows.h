@@ -1,10 +1,10 @@
 /* windows: energy windows that clients open over HTTP, measured by the meter of the view.
  *
- * A window ends on request, after its limit or lease, or when the meter stops. Marks divide it
- * into contiguous parts with their own energy. An ended window is stored as the document of the
- * reply (view_ops.put_document), and the latest stay in memory; an open window is stored too,
- * so that after a crash the next start reports it as ended by "crash". Only the main thread
- * uses this module; nothing blocks. */
+ * A window ends on request, after its limit or lease, or when the meter stops. Marks divide a
+ * window into contiguous parts, and each part has its own energy. An ended window is stored as
+ * the document that replies contain (view_ops.put_document); the latest ended windows also stay
+ * in memory. An open window is stored too, so that after a crash the next start can report the
+ * window as ended by "crash". Only the main thread uses this module; nothing blocks. */
 #ifndef GW_SERVE_WINDOWS_H
 #define GW_SERVE_WINDOWS_H
 
@@ -40,7 +40,8 @@ struct windows_ask {
 	/* the body of the request; another body with the same key is refused */
 	const char *request;
 	size_t request_size;
-	/* For each device of the snapshot: true if it is measured. NULL: all are. */
+	/* For each device of the snapshot, whether the device is measured. NULL: all devices
+	 * are measured. */
 	const bool *position;
 	uint64_t limit_ns;
 	/* The window ends if no client sends a request for it during this time. 0: no lease. */
@@ -67,31 +68,31 @@ void windows_asked(struct windows_entry *e, uint64_t now_ns);
 int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,
 		 const char *label, uint64_t now_ns);
 
-/* Ends the window now. An ended window stays as it is. Returns true if the result is complete.
- * If it returns false, call it again later. */
+/* Ends the window now. Does not change a window that has already ended. Returns true if the
+ * result of the window is complete. After false, call the function again later. */
 bool windows_stop(struct windows *w, const struct view *v, struct windows_entry *e,
 		  uint64_t now_ns);
 
 /* Deletes the window and its stored document. */
 void windows_forget(struct windows *w, const struct view *v, struct windows_entry *e);
 
-/* Call it with each new view. Ends the windows of a meter that was replaced and windows that
- * reached their limit, and completes results. */
+/* Call it with each new view. Ends the windows of a meter that was replaced, ends the windows
+ * that reached their limit or lease, and completes the results of ended windows. */
 void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns);
 
 /* Ends every open window with the available data, because the meter is about to stop. */
 void windows_meter_gone(struct windows *w, const struct view *v);
 
-/* Emits an event if the last change of the window could not be stored, and no event has reported
- * that. Returns false if the change is not stored, or not yet. e is NULL if the window was
- * deleted. */
+/* If the last change of the window could not be stored, and no event has reported this yet,
+ * emits an event. Returns false if the change is not stored, or is not stored yet. e is NULL if
+ * the window was deleted. */
 bool windows_stored(const struct view *v, struct windows_entry *e);
 
 const char *windows_id(const struct windows_entry *e);
 unsigned windows_open_count(const struct windows *w);
 
-/* Writes a window as a document, as far as known, with at most VIEW_DOCUMENT_MAX bytes. If the
- * parts do not fit, they are omitted and parts_left_out is true. */
+/* Writes a window as a document of at most VIEW_DOCUMENT_MAX bytes, with the values that are
+ * known so far. If the parts do not fit, omits them and sets parts_left_out to true. */
 enum windows_form {
 	WINDOWS_WHOLE,
 	WINDOWS_SHORT, /* for lists and streams: the parts are omitted */
@@ -101,9 +102,9 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 /* Writes the latest mark of an open window as a document. The window must have a mark. */
 void windows_mark_json(struct json *j, const struct windows_entry *e);
 
-/* Calls each(), until it returns false, for the open windows if `open` is true, then for at
- * most `ended` ended windows; in both groups, the latest comes first. Returns true if there are
- * more windows. */
+/* Calls each() for the open windows, if `open` is true, and then for at most `ended` ended
+ * windows. In both groups, the latest window comes first. Ends when each() returns false.
+ * Returns true if there are more windows. */
 bool windows_each(struct windows *w, bool open, unsigned ended,
 		  bool (*each)(void *arg, const struct windows_entry *e), void *arg);
 

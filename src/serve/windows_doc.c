@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first key after the head of a document; the parts follow. Only the key at the top
- * level counts, because a client can choose the same key for a tag. */
+/* The first key after the head of a document; the parts follow. Only a key at the top level is
+ * this key, because a client can choose the same text as the key of a tag. */
 #define HEAD_END   ",\"parts_left_out\":"
 #define NO_PARTS   HEAD_END "false,\"parts\":[]"
 #define LEFT_OUT   HEAD_END "true,\"parts\":[]"
 #define PART_BYTES 200 /* maximum bytes of a part without label and devices */
 #define TAIL_BYTES \
-	100 /* maximum bytes of what a document has besides head, parts and details */
+	100 /* maximum bytes of everything in a document that is not in head, parts or details */
 #define OPEN_BYTES 640 /* maximum bytes of a device in an unfinished part */
 
 static const struct gw_energy *energy_of(struct gw_window *w, const struct windows_device *d)
@@ -381,8 +381,9 @@ int windows_make_document(struct windows_entry *e)
 	return err;
 }
 
-/* Kinds of the stored documents: ended windows; open ones, which are reported after a crash;
- * and, for both, the hashes of the Idempotency-Key and the request. */
+/* Kinds of the stored documents. KIND: ended windows. KIND_OPEN: open windows, which are
+ * reported after a crash. KIND_KEY: the hashes of the Idempotency-Key and of the request, for
+ * ended and for open windows. */
 #define KIND      "window"
 #define KIND_OPEN "window-open"
 #define KIND_KEY  "window-key"
@@ -401,7 +402,8 @@ static void delete_document(const struct view *v, const char *kind, const char *
 		v->ops->delete_document(v->engine, kind, id);
 }
 
-/* Stores the hashes, which are not in the document, because clients see the document. */
+/* Stores the hashes of a window. They are not in the document of the window, because clients
+ * see the document. */
 static int keep_key(const struct view *v, const struct windows_entry *e)
 {
 	char text[200];
@@ -446,8 +448,8 @@ int windows_keep(const struct view *v, const struct windows_entry *e)
 	if (e->state != WINDOWS_HAS_ENDED) {
 		err = keep_open(v, e);
 	} else {
-		/* If the document cannot be made, the window is lost. Its record as an open
-		 * window is deleted nevertheless, because the window did not end with a
+		/* If the document cannot be made, the window is lost. Also in this case, delete
+		 * the stored record of the open window, because the window did not end with a
 		 * crash. */
 		err = e->document ? put_document(v, KIND, e, e->document) : -GW_E_NOMEM;
 		delete_document(v, KIND_OPEN, e->id);
@@ -535,7 +537,9 @@ bool windows_stored(const struct view *v, struct windows_entry *e)
 struct loading {
 	struct windows *w;
 	const struct view *v;
-	bool open; /* The stored windows were open when the service ended, so it crashed. */
+	/* The windows that are loaded were still open when the service ended, so the service
+	 * crashed. */
+	bool open;
 	struct windows_entry *crashed[WINDOWS_OPEN_MAX];
 	unsigned count;
 };
@@ -562,7 +566,8 @@ static void drop_damaged(const struct loading *l, const char *id)
 	emit_event(l->v, "warning", text);
 }
 
-/* Adds a stored window before the ended ones, because stored windows arrive oldest first. */
+/* Adds a stored window to the list before the ended windows, because stored windows arrive
+ * oldest first and the list has the latest first. */
 static void load_window(void *arg, const char *id, const char *json)
 {
 	struct loading *l = arg;

@@ -18,8 +18,8 @@ struct windows_device {
 	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
 	double power_limit_w; /* power limit when the window began; NAN: unknown */
-	/* What was known about the sensor when the window began or, if the window has ended,
-	 * when it ended. */
+	/* What is known about the sensor: for an open window, at its begin; for an ended
+	 * window, at its end. */
 	struct sensor sensor;
 };
 
@@ -32,12 +32,12 @@ struct windows_part {
 	struct buf devices;       /* the JSON array of devices, when the part is complete */
 };
 
-/* Sum over the devices. NAN: unknown, because the value of one device is unknown. */
+/* Sums over the devices. A sum is NAN if the value of one device is unknown. */
 struct windows_sum {
 	struct gw_interval joules, relative;
 	double power_w;
-	/* Seconds that the energy covers. It is the mean over the devices, because each device
-	 * has its own last sample. 0: the energy is unknown. */
+	/* Seconds that the energy covers. This is the mean over the devices, because each
+	 * device has its own last sample. 0: the energy is unknown. */
 	double seconds;
 	uint64_t codes;
 	enum gw_validity validity;
@@ -58,7 +58,8 @@ struct windows_entry {
 	/* cause of the end: "request", "limit", "lease", "meter", "crash"; NULL: open */
 	const char *ended_by;
 	struct windows_times time;
-	/* The last change is in the queue of the store; it is unknown whether it will be stored. */
+	/* The last change is in the queue of the store. Whether it will be stored is not known
+	 * yet. */
 	bool queued;
 	bool simulated;
 	char *tags; /* the tags of the request as JSON */
@@ -66,14 +67,15 @@ struct windows_entry {
 	unsigned devices;
 	unsigned marks;
 
-	/* The windows that the meter has for this window; used only until it ends. */
+	/* The objects of the meter for this window and for its parts. Used only until this
+	 * window ends. */
 	struct gw_window *window;
 	struct windows_part *parts, *last;
 
 	/* The next members are used after the window has ended. */
 	struct windows_sum sum;
-	/* The document of the window. It replaces all members above except id and hashes. NULL:
-	 * out of memory. */
+	/* The document of the window. It contains the data of all members above except id and
+	 * hashes. NULL: out of memory. */
 	char *document;
 	size_t head_bytes; /* bytes of the document before its parts; 0: unknown */
 	bool cut;          /* The document has parts; a short document omits them. */
@@ -98,13 +100,14 @@ void windows_settle_part(const struct windows_entry *e, struct windows_part *p);
 /* Makes the document of an ended window. Returns 0, or the error of the buf. */
 int windows_make_document(struct windows_entry *e);
 
-/* Stores the document of an ended window, or a record of an open one. Returns 0 or an error;
- * -GW_E_IO: it is lost if the service ends before the store can be written again. */
+/* Stores the document of an ended window, or a record of an open window. Returns 0 or an error.
+ * After -GW_E_IO, the document or record is lost if the service ends before the store can be
+ * written again. */
 int windows_keep(const struct view *v, const struct windows_entry *e);
 void windows_unkeep(const struct view *v, const struct windows_entry *e);
 
-/* Emits the event that the window began or ended. err is the result of windows_keep(): the
- * event says if the window could not be stored. */
+/* Emits the event that the window began or ended. err is the result of windows_keep(). If it is
+ * an error, the event says that the window could not be stored. */
 void windows_announce(struct windows *w, const struct view *v, struct windows_entry *e,
 		      int err);
 

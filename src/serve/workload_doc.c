@@ -23,7 +23,7 @@ bool workload_doc_is_first(const struct workload_energy *e, unsigned row)
 	return true;
 }
 
-/* Writes the figures of a workload on one GPU, or of their sum over all GPUs. */
+/* Writes the figures of a workload on one GPU, or the sums of these figures over all GPUs. */
 static void write_figures(struct json *j, const struct workload_row *r)
 {
 	const double high_j = r->alone_joules + r->shared_joules;
@@ -150,7 +150,8 @@ void workload_doc_ids(uint64_t since_ms, const char *kind, char from[static WORK
 	snprintf(glob, WORKLOAD_DOC_ID, "*-%s-*", kind ? kind : "*");
 }
 
-/* Copies a JSON string; p is after its first quote. Only a string with escapes is parsed. */
+/* Copies a JSON string. p points to the character after the first quote. The string is parsed
+ * only if it has escapes. */
 static void copy_string(const char *p, char *out, size_t size)
 {
 	const char *end = p;
@@ -176,8 +177,9 @@ static void copy_string(const char *p, char *out, size_t size)
 
 void workload_doc_name(const char *json, char *out, size_t size)
 {
-	/* A quote inside a string is escaped, so this text can only be the key. No inner object
-	 * comes before this key. */
+	/* Quotes inside strings are escaped, so this text can only be a key, not a part of a
+	 * string. It is the key of the outer object, because no inner object comes before
+	 * it. */
 	static const char key[] = ",\"name\":\"";
 	const char *p = strstr(json, key);
 
@@ -186,7 +188,8 @@ void workload_doc_name(const char *json, char *out, size_t size)
 		copy_string(p + sizeof(key) - 1, out, size);
 }
 
-/* The numbers of a row that survive a restart. The name of the member is the key in JSON. */
+/* The numbers of a row that are stored and survive a restart. The key in JSON is the name of
+ * the member. */
 /* clang-format off */
 #define ROW_NUMBERS(X) \
 	X(gpu_seconds) X(charged_seconds) X(joules) X(alone_joules) X(shared_joules) X(memory_peak_bytes) \
@@ -242,7 +245,8 @@ static enum gw_absence load_absence(const struct json_doc *d)
 								  : render_read_absence(word);
 }
 
-/* Reads a row. A row that is not valid is left out; its joules become unattributed. */
+/* Reads a row. If the row is not valid, returns false; the joules of the row become
+ * unattributed. */
 static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row *ret)
 {
 	double begin = json_doc_figure(d, "begin"), end = json_doc_figure(d, "end"),
@@ -266,8 +270,8 @@ static bool load_row(const struct json_doc *d, unsigned gpu, struct workload_row
 	return true;
 }
 
-/* Reads the energy of a GPU that belongs to no row. counter_j becomes the sum of the parts that
- * can be read, also if a row of the document is damaged. */
+/* Reads that part of the energy of a GPU that belongs to no row. Sets ret->counter_j to the sum
+ * of the parts that can be read, even if a row of the document is damaged. */
 static void load_gpu(const struct json_doc *d, unsigned i, struct workload_gpu *ret)
 {
 	struct workload_row row;
