@@ -93,8 +93,7 @@ static enum step becomes_gone(struct guard *g, struct guard_worker *w)
 	return STEP_AGAIN;
 }
 
-/* True if the worker was stuck (had not freed its memory) before its presence became
- * unknown. */
+/* True if the worker had not freed its memory (stuck) before its presence became unknown. */
 static bool was_stuck(const struct guard_worker *w)
 {
 	const struct worker_intent *i = &w->intent;

@@ -1,9 +1,8 @@
 /* The data of the guard. Only the files of the guard include this header.
  *
  * From each scene, the guard finds what every worker does. From demand, holds, health and
- * schedules it finds the reasons why a worker may not run. If a worker runs although a reason
- * holds, or does not run although no reason holds, the guard changes the worker's intent and
- * gives at most one order.
+ * schedules it finds the reasons why a worker may not run. If a worker runs against a reason, or
+ * does not run without one, the guard changes its intent and gives at most one order.
  *
  *   worker_state.c    the state of a worker (presence, intent, demand), and its changes
  *   observe.c         finds the GPUs, the processes and the bytes of each worker in a scene
@@ -14,7 +13,6 @@
  *   decision_text.c   has the names, and keeps decisions until they are fetched
  *   guard.c           takes input, returns records and orders; the pump
  *   guard_query.c     returns the status and the time of the next scene; what_if
- *
  *   return_check.c    checks whether a worker may return; begins a return, or undoes it
  *   guard_request.c, reservation.c, idle.c, eviction_limit.c, policy_change.c: one rule each */
 #ifndef GW_GUARD_GUARD_INTERNAL_H
@@ -65,12 +63,8 @@ struct guard_gpu {
 	char uuid[96];
 	int at; /* position of the GPU in the last scene; -1: not in the scene */
 	const struct scene_gpu *now; /* the GPU in the last scene; NULL: not in the scene */
-	/* too many readings failed (SCENE_BLIND_ERRORS); ends after CLEAN_SCENES good
-	 * readings */
-	bool blind;
-	/* the GPU was missing or lost; ends when it has answered for WELL_NS; it may also be
-	 * blind */
-	bool lost;
+	bool blind; /* SCENE_BLIND_ERRORS readings failed; ends after CLEAN_SCENES good ones */
+	bool lost;  /* the GPU was missing or lost; ends when it has answered for WELL_NS */
 	unsigned clean;   /* good readings in a row; 0: the last reading was bad */
 	uint64_t well_ns; /* since when the readings are good; 0: the last one was bad */
 	bool seen;        /* the GPU was in a scene since the start */
@@ -186,8 +180,7 @@ enum worker_stage {
  * return is complete, this value stays. At other times the value is FROM_RUN; or FROM_ABSENT if
  * the worker was started and has no process yet. */
 enum worker_from {
-	/* during a return: the worker was being evicted, but probably never left */
-	FROM_RUN,
+	FROM_RUN,     /* the worker was being evicted, but probably never left */
 	FROM_RETURN,  /* only in old recordings, for any of the following */
 	FROM_OUT,     /* the worker was evicted */
 	FROM_STUCK,   /* the worker did not free its memory */
@@ -213,8 +206,7 @@ struct worker_intent {
 	uint64_t budget_ns;   /* when the whole eviction must end */
 	uint64_t begun_ns;    /* when the eviction began */
 	uint64_t freed_ns;    /* how long the eviction took */
-	/* values from when the eviction began or the worker last grew: the worker's bytes, the
-	 * free bytes, the bytes of other processes */
+	/* bytes when the eviction began or the worker last grew: its own, free ones, others' */
 	uint64_t base_bytes, base_free, base_others;
 	uint64_t least_bytes;   /* the fewest bytes that the worker held since STAGE_VERIFY */
 	uint64_t residue_bytes; /* bytes that the worker holds while it is evicted */
@@ -338,8 +330,7 @@ struct guard_worker {
 	unsigned conditions; /* set of enum worker_condition */
 	struct worker_report report;
 	bool record_due; /* the record of the worker must be fetched before the next order */
-	/* the service ends, and the worker still needs an order or an outcome */
-	bool unsettled;
+	bool unsettled;  /* the service ends, and this worker needs an order or an outcome */
 };
 
 /* The members have the meanings of struct guard_reservation. */
@@ -474,8 +465,7 @@ void worker_set_need(struct guard_worker *w);
 void worker_raise_need(struct guard_worker *w);
 void worker_forget_eviction(struct guard *g, struct guard_worker *w);
 
-/* Returns the slot of a GPU. If the GPU is unknown: adds it if `make` is true, else returns
- * -1. */
+/* Returns the slot of a GPU; adds an unknown GPU if `make` is true, or else returns -1. */
 int guard_slot(struct guard *g, const char *uuid, bool make);
 /* Updates observations, reasons and demand from g->scene. */
 void guard_read_scene(struct guard *g);
@@ -567,9 +557,8 @@ void guard_advance(struct guard *g, uint64_t now_ns);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);
 
-/* Returns the bytes on the GPU that the worker will still allocate because it returns. These
- * bytes also count if the worker must leave before its return is complete, because until it is
- * evicted it may still allocate them. */
+/* Returns the bytes on the GPU that the worker may still allocate because it returns. A worker
+ * that must leave before its return is complete may allocate until it is evicted. */
 uint64_t guard_loading_bytes(const struct guard_worker *w, unsigned slot);
 void guard_update_reservations(struct guard *g);
 /* Returns the bytes on the GPU that are reserved for processes outside the worker and are not
@@ -591,8 +580,7 @@ extern const char *const guard_reason_names[],
 	*const guard_state_names[], *const guard_dry_names[],
 					    *const guard_result_names[],
 						    *const guard_block_names[];
-/* Adds a decision. guard_report() adds a decision from the last reported state to the present
- * state. */
+/* Adds a decision. guard_report(): from the last reported state to the present state. */
 void guard_report_as(struct guard *g, struct guard_worker *w, enum guard_state from,
 		     enum guard_state to, const char *rule, const char *fmt, ...)
 	__attribute__((format(printf, 6, 7)));

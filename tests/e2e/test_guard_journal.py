@@ -151,7 +151,13 @@ class Mortal(Guarded):
 
     def ask(self, method, path, **kw):
         kw.setdefault("timeout", 20)
-        return super().ask(method, path, **kw)
+        try:
+            return super().ask(method, path, **kw)
+        except requests.ConnectionError:
+            if method != "GET":
+                raise
+            self.live()  # it was killed at its write, or closed the connection while the request was on its way
+            return super().ask(method, path, **kw)
 
     def request(self, what, **body):
         """Sends a request; returns True if the service confirms it."""

@@ -145,7 +145,9 @@ def test_thousands_of_processes_keep_the_sum_and_the_memory_bounded(tmp_path):
         assert {p["absent"]["energy_joules"] for p in doc["processes"] if p["energy_joules"] is None} == {"too_many"}
         assert len(s.get("/api/v1/processes/history").json()["processes"]) == 16
         closes(doc)
-        lines = [x for x in s.get("/metrics").text.splitlines() if x.startswith("gpuward_process_energy_joules{")]
+        shown = lambda: [x for x in s.get("/metrics").text.splitlines() if x.startswith("gpuward_process_energy_joules{")]
+        wait(shown, "energy in the metrics")
+        lines = shown()
         assert len(lines) == 3 and all(float(x.rpartition(" ")[2]) > 0 for x in lines), lines
 
 

@@ -61,7 +61,7 @@ TEST(the_sentence_names_some_and_counts_the_rest)
 	assert_true(proc_visibility_missing(&policy, 0, text));
 	assert_in(text, "worker ollama (by port), rule 7 (gpuward.toml:41)");
 	assert_in(text, " and 3 more: use match.unit");
-	assert_in(text, "CAP_DAC_READ_SEARCH too)");
+	assert_in(text, "CAP_DAC_READ_SEARCH, if it has to find a worker by its port");
 	assert_false(proc_visibility_missing(&policy, PROC_VISIBILITY_ALL, text));
 }
 
